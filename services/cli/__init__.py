@@ -1,0 +1,1 @@
+"""The `towpath` command: everything on one host (`up`), and administration over gRPC."""

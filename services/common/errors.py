@@ -1,0 +1,178 @@
+"""The one error type of all services, and its form on the gRPC wire.
+
+An error is raised as a `ServiceError` where it is known. The server's interceptor (`common.rpc.server`)
+turns it into a gRPC status with `google.rpc.ErrorInfo`; `from_rpc_error` builds it again on the client's
+side; the facade renders it over HTTP.
+"""
+
+from enum import StrEnum
+from typing import ClassVar
+
+import grpc
+from google.protobuf.message import Message
+from google.rpc import error_details_pb2, status_pb2
+
+_DOMAIN = "towpath"
+_DETAILS_KEY = "grpc-status-details-bin"
+
+
+class Reason(StrEnum):
+    """Why a call failed, in one word that programs can rely on."""
+
+    ACCESS_DENIED = "ACCESS_DENIED"
+    BAD_CREDENTIALS = "BAD_CREDENTIALS"
+    BANDWIDTH_EXCEEDED = "BANDWIDTH_EXCEEDED"
+    BATCH_TOO_LARGE = "BATCH_TOO_LARGE"
+    CREDENTIALS_REQUIRED = "CREDENTIALS_REQUIRED"
+    DEADLINE_EXCEEDED = "DEADLINE_EXCEEDED"
+    FORCE_NOT_ALLOWED = "FORCE_NOT_ALLOWED"
+    GRANT_NOT_FOUND = "GRANT_NOT_FOUND"
+    HASH_MISMATCH = "HASH_MISMATCH"
+    INTERNAL = "INTERNAL"
+    INVALID_CURSOR = "INVALID_CURSOR"
+    INVALID_FIELD = "INVALID_FIELD"
+    INVALID_OID = "INVALID_OID"
+    INVALID_PATH = "INVALID_PATH"
+    LAST_ADMINISTRATOR = "LAST_ADMINISTRATOR"
+    LOCK_NOT_FOUND = "LOCK_NOT_FOUND"
+    LOCK_NOT_OWNED = "LOCK_NOT_OWNED"
+    MALFORMED_STREAM = "MALFORMED_STREAM"
+    NOT_ADMINISTRATOR = "NOT_ADMINISTRATOR"
+    OBJECT_NOT_FOUND = "OBJECT_NOT_FOUND"
+    OBJECT_REMOVED = "OBJECT_REMOVED"
+    OFFSET_OUT_OF_RANGE = "OFFSET_OUT_OF_RANGE"
+    PATH_LOCKED = "PATH_LOCKED"
+    RATE_LIMITED = "RATE_LIMITED"
+    REPOSITORY_EXISTS = "REPOSITORY_EXISTS"
+    REPOSITORY_NOT_EMPTY = "REPOSITORY_NOT_EMPTY"
+    REPOSITORY_NOT_FOUND = "REPOSITORY_NOT_FOUND"
+    SIZE_MISMATCH = "SIZE_MISMATCH"
+    STORAGE_FULL = "STORAGE_FULL"
+    TOKEN_EXISTS = "TOKEN_EXISTS"  # noqa: S105 - the name of a reason, not a secret
+    TOKEN_NOT_FOUND = "TOKEN_NOT_FOUND"  # noqa: S105 - the name of a reason, not a secret
+    UNAVAILABLE = "UNAVAILABLE"
+    UNIMPLEMENTED = "UNIMPLEMENTED"
+    USER_EXISTS = "USER_EXISTS"
+    USER_HOLDS_LOCKS = "USER_HOLDS_LOCKS"
+    USER_NOT_FOUND = "USER_NOT_FOUND"
+
+
+class ServiceError(Exception):
+    """A failure that a caller is told of: a status, a reason, a message in lower case, metadata.
+
+    `detail` is a message that travels with the status, such as the standing lock of a conflict, packed
+    as `google.protobuf.Any`. Raised itself, it is an internal error; the subclasses say what else.
+    """
+
+    status: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
+
+    def __init__(self, reason: Reason | str, message: str, *, detail: Message | None = None, **metadata: str) -> None:
+        super().__init__(message)
+        self.reason = str(reason)
+        self.message = message
+        self.detail = detail
+        self.metadata = metadata
+
+
+class InvalidArgument(ServiceError):
+    """A field of the request is malformed; the message names it and what was expected."""
+
+    status = grpc.StatusCode.INVALID_ARGUMENT
+
+
+class Unauthenticated(ServiceError):
+    """The caller is not known."""
+
+    status = grpc.StatusCode.UNAUTHENTICATED
+
+
+class PermissionDenied(ServiceError):
+    """The caller is known, and may not do this."""
+
+    status = grpc.StatusCode.PERMISSION_DENIED
+
+
+class NotFound(ServiceError):
+    """What the request names does not exist."""
+
+    status = grpc.StatusCode.NOT_FOUND
+
+
+class AlreadyExists(ServiceError):
+    """What the request would make exists already."""
+
+    status = grpc.StatusCode.ALREADY_EXISTS
+
+
+class FailedPrecondition(ServiceError):
+    """The state does not allow this, and repeating does not help."""
+
+    status = grpc.StatusCode.FAILED_PRECONDITION
+
+
+class OutOfRange(ServiceError):
+    """An offset lies beyond the end."""
+
+    status = grpc.StatusCode.OUT_OF_RANGE
+
+
+class ResourceExhausted(ServiceError):
+    """A limit is reached."""
+
+    status = grpc.StatusCode.RESOURCE_EXHAUSTED
+
+
+class Unimplemented(ServiceError):
+    """The service does not know this call."""
+
+    status = grpc.StatusCode.UNIMPLEMENTED
+
+
+class Unavailable(ServiceError):
+    """Something that is needed does not answer; it may do so later."""
+
+    status = grpc.StatusCode.UNAVAILABLE
+
+
+class Aborted(ServiceError):
+    """The call lost a race and may be repeated."""
+
+    status = grpc.StatusCode.ABORTED
+
+
+class DeadlineExceeded(ServiceError):
+    """The call took too long; whether it took effect is not known."""
+
+    status = grpc.StatusCode.DEADLINE_EXCEEDED
+
+
+_BY_STATUS: dict[grpc.StatusCode, type[ServiceError]] = {
+    subclass.status: subclass for subclass in ServiceError.__subclasses__()
+}
+
+
+def trailing_metadata(error: ServiceError) -> tuple[tuple[str, bytes]]:
+    """Return the metadata that carries the whole error beside gRPC's own code and message."""
+    status = status_pb2.Status(code=error.status.value[0], message=error.message)
+    status.details.add().Pack(error_details_pb2.ErrorInfo(reason=error.reason, domain=_DOMAIN, metadata=error.metadata))
+    if error.detail is not None:
+        status.details.add().Pack(error.detail)
+    return ((_DETAILS_KEY, status.SerializeToString()),)
+
+
+def from_rpc_error(error: grpc.aio.AioRpcError, detail: Message | None = None) -> ServiceError:
+    """Build the error again that a service raised, or the one that gRPC itself found.
+
+    A `detail` of the status with the type of the message given as `detail` is read into that message.
+    """
+    kind = _BY_STATUS.get(error.code(), ServiceError)
+    message = error.details() or error.code().name.lower()
+    info = error_details_pb2.ErrorInfo()
+    found = None
+    for key, value in error.trailing_metadata() or ():
+        if key == _DETAILS_KEY and isinstance(value, bytes):
+            for packed in status_pb2.Status.FromString(value).details:
+                packed.Unpack(info)
+                if detail is not None and packed.Unpack(detail):
+                    found = detail
+    return kind(info.reason or error.code().name, message, detail=found, **info.metadata)

@@ -1,0 +1,10 @@
+"""The form of an object's id (protocol: "Batch request object entry"; hash algorithm sha256)."""
+
+import re
+
+_OID = re.compile(r"[0-9a-f]{64}", re.ASCII)
+
+
+def is_oid(value: object) -> bool:
+    """Tell whether `value` is a string of 64 lower-case hexadecimal digits."""
+    return isinstance(value, str) and _OID.fullmatch(value) is not None

@@ -1,0 +1,99 @@
+"""The client's side of gRPC: channels that come back by themselves, and calls with a deadline."""
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any, TypeVar
+
+import grpc
+from google.protobuf.message import Message
+from pydantic import SecretStr
+
+from services.common import request_id
+from services.common.errors import Reason, ServiceError, Unavailable, from_rpc_error
+from services.common.rpc.options import SHARED_OPTIONS
+
+Response = TypeVar("Response")
+
+_OPTIONS: list[tuple[str, int]] = [
+    *SHARED_OPTIONS,
+    # A service that restarts is found again within a second.
+    ("grpc.initial_reconnect_backoff_ms", 100),
+    ("grpc.min_reconnect_backoff_ms", 1000),
+    ("grpc.max_reconnect_backoff_ms", 1000),
+    # A peer that is gone without a word is noticed within 20 s, also in the midst of a long stream.
+    ("grpc.keepalive_time_ms", 10_000),
+    ("grpc.keepalive_timeout_ms", 10_000),
+    ("grpc.http2.max_pings_without_data", 0),
+]
+_RETRY = {
+    "maxAttempts": 5,
+    "initialBackoff": "0.1s",
+    "maxBackoff": "1s",
+    "backoffMultiplier": 2,
+    "retryableStatusCodes": ["UNAVAILABLE"],
+}
+
+
+def connect(address: str, *, repeatable: dict[str, list[str]] | None = None) -> grpc.aio.Channel:
+    """Return a channel to `address` (`unix:PATH` or `HOST:PORT`); the caller closes it.
+
+    `repeatable` names, by full service name, the methods that gRPC may repeat by itself when the service
+    was unavailable: those whose second call does no more than the first.
+    """
+    names = [
+        {"service": service, "method": method} for service, methods in (repeatable or {}).items() for method in methods
+    ]
+    options: list[tuple[str, Any]] = [*_OPTIONS]
+    if names:
+        options.append(("grpc.service_config", json.dumps({"methodConfig": [{"name": names, "retryPolicy": _RETRY}]})))
+    return grpc.aio.insecure_channel(address, options=options)
+
+
+class Peer:
+    """Another service, as its callers see it: a channel, the secret shown to it, and a deadline on every call.
+
+    It owns the channel; `close` ends it.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        deadline: float,
+        secret: SecretStr | None = None,
+        repeatable: dict[str, list[str]] | None = None,
+    ) -> None:
+        self.channel = connect(address, repeatable=repeatable)
+        self._deadline = deadline
+        self._secret = secret
+
+    async def call(
+        self, method: Callable[..., Awaitable[Response]], request: Message, *, detail: Message | None = None
+    ) -> Response:
+        """Call a unary method of a stub on this peer's channel, waiting for the peer while it restarts.
+
+        Raises the `ServiceError` that the service raised; a detail of its status is read into `detail`. A peer that
+        was not there until the deadline is `Unavailable`.
+        """
+        try:
+            return await method(request, timeout=self._deadline, metadata=self.metadata(), wait_for_ready=True)
+        except grpc.aio.AioRpcError as error:
+            raise self.error(error, detail) from error
+
+    def error(self, error: grpc.aio.AioRpcError, detail: Message | None = None) -> ServiceError:
+        """Build the error again that the service raised; see `call`."""
+        never_connected = self.channel.get_state() is not grpc.ChannelConnectivity.READY
+        if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and never_connected:
+            return Unavailable(Reason.UNAVAILABLE, "an inner service does not answer")
+        return from_rpc_error(error, detail)
+
+    def metadata(self) -> tuple[tuple[str, str], ...]:
+        """Return the metadata of a call: the current request id, and the secret as bearer token."""
+        metadata = [(request_id.METADATA_KEY, request_id.current())] if request_id.current() else []
+        if self._secret is not None:
+            metadata.append(("authorization", f"Bearer {self._secret.get_secret_value()}"))
+        return tuple(metadata)
+
+    async def close(self) -> None:
+        """Close the channel and end the calls on it."""
+        await self.channel.close()

@@ -1,0 +1,137 @@
+"""What happens around every call that a service answers: who may call, the request id, errors, the log line."""
+
+import hmac
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from typing import Any
+
+import grpc
+from pydantic import SecretStr
+
+from services.common import request_id
+from services.common.errors import ServiceError, trailing_metadata
+from services.common.logs import get_logger
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+_Handler = grpc.RpcMethodHandler[Any, Any]
+_Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]]
+
+_log = get_logger(__name__)
+
+
+def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
+    """Return the token of the metadata `authorization: Bearer TOKEN`, or an empty string."""
+    for key, value in metadata or ():
+        if key == "authorization" and isinstance(value, str) and value.startswith("Bearer "):
+            return value.removeprefix("Bearer ")
+    return ""
+
+
+class SecretInterceptor(grpc.aio.ServerInterceptor):
+    """Refuses calls that do not show the secret of the services; without a secret it lets all pass."""
+
+    def __init__(self, secret: SecretStr | None, *, unguarded: Iterable[str]) -> None:
+        self._secret = secret
+        self._unguarded = frozenset(unguarded)
+
+    async def intercept_service(
+        self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> _Handler | None:
+        """Pass the call on, or answer UNAUTHENTICATED."""
+        service = handler_call_details.method.split("/")[1]
+        if self._secret is None or service in self._unguarded:
+            return await continuation(handler_call_details)
+        shown = bearer_token(handler_call_details.invocation_metadata)
+        if hmac.compare_digest(shown.encode(), self._secret.get_secret_value().encode()):
+            return await continuation(handler_call_details)
+
+        async def refuse(_request: object, context: _Context) -> None:
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the secret between services is missing or wrong")
+
+        return grpc.unary_unary_rpc_method_handler(refuse)
+
+
+class CallInterceptor(grpc.aio.ServerInterceptor):
+    """Adopts the caller's request id, turns errors into statuses, and logs one line for each call."""
+
+    async def intercept_service(
+        self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
+    ) -> _Handler | None:
+        """Wrap the handler of the call."""
+        handler = await continuation(handler_call_details)
+        if handler is None or handler_call_details.method.startswith("/grpc."):
+            return handler
+        call = _Call(handler_call_details)
+        if handler.unary_unary is not None:
+            return grpc.unary_unary_rpc_method_handler(
+                call.answered_once(handler.unary_unary),
+                handler.request_deserializer,
+                handler.response_serializer,
+            )
+        if handler.stream_unary is not None:
+            return grpc.stream_unary_rpc_method_handler(
+                call.answered_once(handler.stream_unary),
+                handler.request_deserializer,
+                handler.response_serializer,
+            )
+        if handler.unary_stream is not None:
+            return grpc.unary_stream_rpc_method_handler(
+                call.answered_by_stream(handler.unary_stream),  # type: ignore[arg-type] # stubs know only the blocking kind
+                handler.request_deserializer,
+                handler.response_serializer,
+            )
+        raise TypeError(f"{handler_call_details.method}: streams both ways are not served")
+
+
+class _Call:
+    """One call on its way through the interceptor."""
+
+    def __init__(self, details: grpc.HandlerCallDetails) -> None:
+        self._method = details.method
+        self._metadata = dict(details.invocation_metadata or ())
+
+    def answered_once(self, handle: Callable[..., Any]) -> Callable[..., Any]:
+        async def handler(request: object, context: _Context) -> object:
+            started = self._begin()
+            try:
+                response = await handle(request, context)
+            except BaseException as error:
+                await self._fail(error, context, started)
+                raise
+            self._log(started, "OK")
+            return response
+
+        return handler
+
+    def answered_by_stream(self, handle: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
+        async def handler(request: object, context: _Context) -> AsyncIterator[object]:
+            started = self._begin()
+            try:
+                async for response in handle(request, context):
+                    yield response
+            except BaseException as error:
+                await self._fail(error, context, started)
+                raise
+            self._log(started, "OK")
+
+        return handler
+
+    def _begin(self) -> float:
+        offered = self._metadata.get(request_id.METADATA_KEY)
+        request_id.adopt(offered if isinstance(offered, str) else None)
+        return time.monotonic()
+
+    async def _fail(self, error: BaseException, context: _Context, started: float) -> None:
+        """Abort the call with the status of the error; return only for errors that are gRPC's own affair."""
+        if isinstance(error, ServiceError):
+            self._log(started, error.status.name, reason=error.reason, message=error.message)
+            await context.abort(error.status, error.message, trailing_metadata(error))
+        if isinstance(error, Exception) and not isinstance(error, grpc.aio.AbortError):
+            _log.exception("call failed", method=self._method)
+            self._log(started, grpc.StatusCode.INTERNAL.name)
+            await context.abort(grpc.StatusCode.INTERNAL, "internal error")
+        self._log(started, context.code().name if isinstance(error, grpc.aio.AbortError) else "CANCELLED")
+
+    def _log(self, started: float, status: str, **fields: str) -> None:
+        seconds = round(time.monotonic() - started, 6)
+        _log.info("call", method=self._method, status=status, seconds=seconds, **fields)

@@ -1,0 +1,70 @@
+"""The server's side of gRPC: one way to listen, to trust callers, to report errors, to be healthy, to stop."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Self
+
+import grpc
+from grpc_health.v1 import health, health_pb2, health_pb2_grpc
+from grpc_reflection.v1alpha import reflection
+from pydantic import SecretStr
+
+from services.common.rpc.interceptors import CallInterceptor, SecretInterceptor
+from services.common.rpc.options import SHARED_OPTIONS, is_local
+
+_OPTIONS: list[tuple[str, int]] = [
+    *SHARED_OPTIONS,
+    # Callers ping every 10 s (common.rpc.client); that is no abuse.
+    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
+    ("grpc.http2.max_ping_strikes", 0),
+]
+
+
+class Server:
+    """A gRPC server with health, reflection, errors, logs and the secret between services.
+
+    `grpc` is the server to register servicers with; `services` are their full names. The services named
+    in `unguarded` check their callers themselves. Raises ValueError where an address that other hosts can
+    reach has no secret.
+    """
+
+    def __init__(
+        self,
+        address: str,
+        *,
+        secret: SecretStr | None,
+        drain_seconds: float,
+        services: Iterable[str],
+        unguarded: Iterable[str] = (),
+    ) -> None:
+        if secret is None and not is_local(address):
+            raise ValueError(f"service_secret: needed to listen on {address}, which is not a unix socket")
+        self._services = tuple(services)
+        self._drain_seconds = drain_seconds
+        self._health = health.aio.HealthServicer()
+        open_to_all = (*unguarded, health.SERVICE_NAME)
+        self.grpc = grpc.aio.server(
+            interceptors=[CallInterceptor(), SecretInterceptor(secret, unguarded=open_to_all)],
+            options=_OPTIONS,
+        )
+        self.port = self.grpc.add_insecure_port(address)
+
+    async def start(self) -> Self:
+        """Listen; all services are reported NOT_SERVING until `set_serving`."""
+        health_pb2_grpc.add_HealthServicer_to_server(self._health, self.grpc)
+        reflection.enable_server_reflection((*self._services, health.SERVICE_NAME, reflection.SERVICE_NAME), self.grpc)
+        await self.set_serving(serving=False)
+        await self.grpc.start()
+        return self
+
+    async def set_serving(self, *, serving: bool) -> None:
+        """Report all services as SERVING or NOT_SERVING."""
+        status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
+        for service in ("", *self._services):
+            await self._health.set(service, status)
+
+    async def serve_until(self, stop: asyncio.Event) -> None:
+        """Serve until `stop` is set; then refuse new calls, let those that run finish within the bound, and end."""
+        await stop.wait()
+        await self.set_serving(serving=False)
+        await self.grpc.stop(self._drain_seconds)

@@ -1,0 +1,1 @@
+"""Postgres, for the services that keep something in it: connections, transactions, migrations."""

@@ -1,0 +1,55 @@
+"""Connections to Postgres: one pool a process, every statement with a deadline, under the service's own role."""
+
+from pydantic import SecretStr
+from sqlalchemy.engine import URL, make_url
+from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+
+CONNECT_SECONDS = 5.0
+STATEMENT_SECONDS = 10.0
+
+
+def role_of(schema: str) -> str:
+    """Return the role that owns a service's schema and that its connections act as."""
+    return f"towpath_{schema}"
+
+
+def parse_url(url: SecretStr) -> URL:
+    """Return the URL of a database, for the asyncpg driver.
+
+    Raises ValueError, without repeating the password, unless it is a `postgresql://` or `postgres://` URL.
+    """
+    try:
+        parsed = make_url(url.get_secret_value())
+    except Exception as error:
+        raise ValueError("database url: expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE") from error
+    if parsed.get_backend_name() not in ("postgresql", "postgres"):
+        raise ValueError(f"database url: expected postgresql://..., got {parsed.drivername}://...")
+    return parsed.set(drivername="postgresql+asyncpg")
+
+
+def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine:
+    """Return the engine of a service whose tables lie in `schema`; the caller disposes of it.
+
+    At most `pool_size` connections; a caller waits at most `CONNECT_SECONDS` for one.
+    """
+    return create_async_engine(
+        parse_url(url),
+        pool_size=pool_size,
+        max_overflow=0,
+        pool_timeout=CONNECT_SECONDS,
+        # A connection that died unseen is found by its first statement, and the transaction is repeated
+        # (database.transactions): a ping before each would cost a round trip.
+        pool_pre_ping=False,
+        connect_args={
+            "timeout": CONNECT_SECONDS,
+            "command_timeout": STATEMENT_SECONDS,
+            "server_settings": {
+                "application_name": f"towpath-{schema}",
+                "role": role_of(schema),
+                "search_path": schema,
+                "statement_timeout": str(int(STATEMENT_SECONDS * 1000)),
+                "idle_in_transaction_session_timeout": "60000",
+                "timezone": "UTC",
+            },
+        },
+    )

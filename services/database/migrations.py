@@ -1,0 +1,97 @@
+"""Migrations of a service's schema, as a command and never at a replica's start.
+
+Each service has a folder `migrations` with `versions/`; all are run through the one environment in this package.
+"""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from alembic import command
+from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
+from alembic.script import ScriptDirectory
+from pydantic import SecretStr
+from sqlalchemy import Connection, MetaData, text
+from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.pool import NullPool
+
+from services.database.engine import CONNECT_SECONDS, parse_url, role_of
+
+_ENVIRONMENT = Path(__file__).parent / "environment"
+_LOCK_SECONDS = 60
+_STATEMENT_SECONDS = 600
+
+
+@dataclass(frozen=True)
+class Schema:
+    """One service's tables: the schema's name, what the tables should be, and where the versions lie."""
+
+    name: str
+    metadata: MetaData
+    versions: Path
+
+
+def _config(schema: Schema) -> Config:
+    config = Config()
+    config.set_main_option("script_location", str(_ENVIRONMENT).replace("%", "%%"))
+    config.set_main_option("version_locations", str(schema.versions).replace("%", "%%"))
+    config.set_main_option("path_separator", "newline")
+    config.attributes["schema"] = schema
+    return config
+
+
+def _upgrade(connection: Connection, schema: Schema) -> None:
+    config = _config(schema)
+    config.attributes["connection"] = connection
+    command.upgrade(config, "head")
+
+
+async def migrate(url: SecretStr, schema: Schema) -> None:
+    """Make the schema and its role where they are missing, and bring the tables to the newest version.
+
+    One migration runs at a time; others wait for it. All or nothing: a failure leaves the version as it was.
+    The user of the URL must be allowed to make schemas in the database and, the first time, roles.
+    """
+    engine = create_async_engine(
+        parse_url(url),
+        poolclass=NullPool,
+        connect_args={
+            "timeout": CONNECT_SECONDS,
+            "command_timeout": _STATEMENT_SECONDS,
+            "server_settings": {"application_name": "towpath-migrate", "timezone": "UTC"},
+        },
+    )
+    role = role_of(schema.name)
+    try:
+        async with engine.begin() as connection:
+            await connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
+            await connection.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_SECONDS}s'"))
+            await connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('towpath-migrate', 0))"))
+            await _ensure_role_and_schema(connection, role, schema.name)
+            await connection.execute(text(f'SET LOCAL ROLE "{role}"'))
+            await connection.execute(text(f'SET LOCAL search_path = "{schema.name}"'))
+            await connection.run_sync(_upgrade, schema)
+    finally:
+        await engine.dispose()
+
+
+async def _ensure_role_and_schema(connection: AsyncConnection, role: str, schema: str) -> None:
+    known = await connection.scalar(text("SELECT 1 FROM pg_roles WHERE rolname = :role"), {"role": role})
+    if not known:
+        await connection.execute(text(f'CREATE ROLE "{role}" NOLOGIN'))
+    member = await connection.scalar(text("SELECT pg_has_role(current_user, :role, 'MEMBER')"), {"role": role})
+    if not member or not known:
+        await connection.execute(text(f'GRANT "{role}" TO CURRENT_USER'))
+    present = await connection.scalar(text("SELECT 1 FROM pg_namespace WHERE nspname = :name"), {"name": schema})
+    if not present:
+        await connection.execute(text(f'CREATE SCHEMA "{schema}" AUTHORIZATION "{role}"'))
+
+
+def _version(connection: Connection) -> str | None:
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+async def is_at_head(connection: AsyncConnection, schema: Schema) -> bool:
+    """Tell whether the tables that the connection's search path finds are at the newest version."""
+    head = ScriptDirectory.from_config(_config(schema)).get_current_head()
+    return await connection.run_sync(_version) == head

@@ -1,0 +1,74 @@
+"""When a service that needs Postgres says that it is ready."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+from services.common.logs import get_logger
+from services.common.rpc.server import Server
+from services.database.migrations import Schema, is_at_head
+from services.database.transactions import Database
+
+_INTERVAL_SECONDS = 1.0
+
+_log = get_logger(__name__)
+
+
+async def _is_ready(database: Database, schema: Schema, check: Callable[[], Awaitable[None]]) -> bool:
+    async with database.engine.connect() as connection:
+        if not await is_at_head(connection, schema):
+            raise RuntimeError(f"the schema {schema.name} is not at its newest version: run `towpath migrate`")
+    await check()
+    return True
+
+
+async def _watch(
+    server: Server, database: Database, schema: Schema, check: Callable[[], Awaitable[None]], ready: asyncio.Event
+) -> None:
+    serving = False
+    while True:
+        try:
+            now = await asyncio.wait_for(_is_ready(database, schema, check), timeout=5 * _INTERVAL_SECONDS)
+        except Exception as error:
+            now = False
+            if serving or not ready.is_set():
+                _log.warning("not ready", error=repr(error))
+        if now is not serving:
+            serving = now
+            await server.set_serving(serving=serving)
+            _log.info("serving" if serving else "not serving")
+        if serving:
+            ready.set()
+        await asyncio.sleep(_INTERVAL_SECONDS if serving else _INTERVAL_SECONDS / 5)
+
+
+async def serve(
+    server: Server,
+    database: Database,
+    schema: Schema,
+    stop: asyncio.Event,
+    *,
+    check: Callable[[], Awaitable[None]],
+    first: Callable[[], Awaitable[None]],
+) -> None:
+    """Serve until `stop`; SERVING while the schema is at its newest version, Postgres answers and `check` passes.
+
+    `first` runs once, when all that holds for the first time.
+    """
+    ready = asyncio.Event()
+    await server.start()
+    watcher = asyncio.create_task(_watch(server, database, schema, check, ready))
+
+    async def start() -> None:
+        await ready.wait()
+        await first()
+
+    starter = asyncio.create_task(start())
+    try:
+        await server.serve_until(stop)
+    finally:
+        for task in (watcher, starter):
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await database.close()

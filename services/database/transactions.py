@@ -1,0 +1,80 @@
+"""Transactions that outlive a short outage of Postgres."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.exc import TimeoutError as PoolTimeoutError
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_delay,
+    wait_random_exponential,
+)
+
+from services.common.errors import Reason, Unavailable
+from services.common.logs import get_logger
+
+Result = TypeVar("Result")
+
+OUTAGE_SECONDS = 10.0
+"""How long a transaction is repeated while Postgres does not answer."""
+
+_TRANSIENT_SQLSTATES = ("08", "40", "53300", "55P03", "57P", "25P03")
+
+_log = get_logger(__name__)
+
+
+def is_transient(error: BaseException) -> bool:
+    """Tell whether repeating the transaction may succeed: no connection, a restart, a deadlock, a lost race."""
+    if isinstance(error, OSError | TimeoutError | PoolTimeoutError):
+        return True
+    if isinstance(error, DBAPIError):
+        sqlstate = getattr(error.orig, "sqlstate", None) or ""
+        return error.connection_invalidated or sqlstate.startswith(_TRANSIENT_SQLSTATES)
+    # What asyncpg raises while it connects is not wrapped.
+    return str(getattr(error, "sqlstate", None) or "").startswith(_TRANSIENT_SQLSTATES)
+
+
+class Database:
+    """The database of one service: its engine, and the way its transactions are run."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        self.engine = engine
+
+    async def run(self, work: Callable[[AsyncConnection], Awaitable[Result]]) -> Result:
+        """Run `work` in one transaction and commit it; repeat both while Postgres is away.
+
+        A connection can be lost after the commit and before its answer, so `work` may run again after it has taken
+        effect: it must then find that out, or do no harm. What `work` raises rolls the transaction back. Raises
+        `Unavailable` when Postgres has not answered for `OUTAGE_SECONDS`.
+        """
+        try:
+            async for attempt in AsyncRetrying(
+                retry=retry_if_exception(is_transient),
+                stop=stop_after_delay(OUTAGE_SECONDS),
+                wait=wait_random_exponential(multiplier=0.05, max=0.5),
+                before_sleep=_log_retry,
+                sleep=asyncio.sleep,
+                reraise=True,
+            ):
+                with attempt:
+                    async with self.engine.begin() as connection:
+                        result = await work(connection)
+        except Exception as error:
+            if is_transient(error):
+                raise Unavailable(Reason.UNAVAILABLE, "the database does not answer") from error
+            raise
+        return result
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self.engine.dispose()
+
+
+def _log_retry(state: RetryCallState) -> None:
+    error = state.outcome.exception() if state.outcome else None
+    _log.warning("transaction repeated", attempt=state.attempt_number, error=repr(error))

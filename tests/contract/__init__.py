@@ -1,0 +1,1 @@
+"""The protocol, row by row, over plain HTTP against `towpath up`."""

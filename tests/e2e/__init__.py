@@ -1,0 +1,1 @@
+"""The whole: the real client, crashes, races, big objects."""

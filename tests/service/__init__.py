@@ -1,0 +1,1 @@
+"""Each service, tested over gRPC, on a real Postgres."""

@@ -1,0 +1,69 @@
+"""A real Postgres for the tests, and an empty database for each that asks."""
+
+import asyncio
+import itertools
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from services.cli.embedded_postgres import STOP_SIGNAL, SUPERUSER, EmbeddedPostgres, programs
+
+_numbers = itertools.count()
+
+
+class TestPostgres:
+    """One server for a whole test run."""
+
+    __test__ = False
+
+    def __init__(self, postgres: EmbeddedPostgres) -> None:
+        self.postgres = postgres
+
+    async def create_database(self) -> SecretStr:
+        """Make an empty database and return its URL."""
+        name = f"test_{next(_numbers)}"
+        await self.execute(f'CREATE DATABASE "{name}"')
+        return SecretStr(f"postgresql://{SUPERUSER}@/{name}?host={self.postgres.sockets}")
+
+    async def execute(self, statement: str, *, database: str = "postgres") -> str:
+        """Run a statement as the superuser and return what psql prints, unadorned."""
+        process = await asyncio.create_subprocess_exec(
+            programs() / "psql",
+            f"--host={self.postgres.sockets}",
+            f"--username={SUPERUSER}",
+            f"--dbname={database}",
+            "--no-psqlrc",
+            "--quiet",
+            "--tuples-only",
+            "--no-align",
+            "--set=ON_ERROR_STOP=1",
+            f"--command={statement}",
+            stdout=subprocess.PIPE,
+        )
+        output, _ = await asyncio.wait_for(process.communicate(), timeout=30)
+        assert process.returncode == 0, statement
+        return output.decode().strip()
+
+
+@asynccontextmanager
+async def running_postgres() -> AsyncIterator[TestPostgres]:
+    """Run a server in a temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
+        sockets = Path(folder) / "s"
+        sockets.mkdir(mode=0o700)
+        postgres = EmbeddedPostgres(Path(folder) / "data", sockets)
+        await postgres.prepare()
+        with (Path(folder) / "log").open("wb") as log:
+            server = await asyncio.create_subprocess_exec(
+                *postgres.command(), "--fsync=off", stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        try:
+            await postgres.wait_ready()
+            yield TestPostgres(postgres)
+        finally:
+            server.send_signal(STOP_SIGNAL)
+            await asyncio.wait_for(server.wait(), timeout=30)

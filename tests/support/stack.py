@@ -1,0 +1,139 @@
+"""A real `towpath up`, as its own process tree, driven the way an operator does."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import psutil
+
+READY = "Towpath is ready: "
+TOWPATH = [sys.executable, "-m", "services.cli"]
+
+
+@dataclass
+class Stack:
+    """A data folder and the `towpath up` that runs on it, if one does."""
+
+    data: Path
+    arguments: tuple[str, ...] = ("--demo",)
+    environment: dict[str, str] = field(default_factory=dict)
+    listen: str = "127.0.0.1:0"
+    process: subprocess.Popen[str] | None = None
+    origin: str = ""
+    lines: list[str] = field(default_factory=list)
+
+    def start(self, *, seconds: float = 60) -> None:
+        """Start it and wait for the line that says that it is ready."""
+        log = (self.data.parent / f"{self.data.name}.log").open("ab")
+        self.process = subprocess.Popen(
+            [*TOWPATH, "up", "--data", str(self.data), "--listen", self.listen, *self.arguments],
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+            env={**os.environ, **self.environment},
+            start_new_session=True,
+        )
+        log.close()
+        assert self.process.stdout is not None
+        ready = threading.Event()
+        threading.Thread(target=self._read, args=(self.process.stdout, ready), daemon=True).start()
+        if not ready.wait(seconds) or not self.origin:
+            raise AssertionError(f"no ready line within {seconds} s; its log:\n{self.log()[-5000:]}")
+        # A restart listens where it did before: the clients know no other address.
+        self.listen = self.origin.removeprefix("http://")
+
+    def _read(self, stdout: IO[str], ready: threading.Event) -> None:
+        with stdout:
+            for line in stdout:
+                self.lines.append(line)
+                if line.startswith(READY):
+                    self.origin = line.removeprefix(READY).strip()
+                    ready.set()
+        ready.set()
+
+    def log(self) -> str:
+        """Return what it and all its services have logged."""
+        return (self.data.parent / f"{self.data.name}.log").read_text(errors="replace")
+
+    @property
+    def demo(self) -> dict[str, Any]:
+        """What `--demo` wrote: `base_url` and the tokens of `users`."""
+        written: dict[str, Any] = json.loads((self.data / "demo.json").read_text())
+        return written
+
+    @property
+    def base_url(self) -> str:
+        """The base address of the demo repository."""
+        return f"{self.origin}/demo/assets"
+
+    @property
+    def tokens(self) -> dict[str, str]:
+        """The tokens of alice and bob."""
+        tokens: dict[str, str] = self.demo["users"]
+        return tokens
+
+    def service(self, name: str) -> psutil.Process:
+        """Return the process of `facade`, `storage`, `locks` or `postgres`."""
+        assert self.process is not None
+        for child in psutil.Process(self.process.pid).children(recursive=True):
+            try:
+                command = child.cmdline()
+            except (psutil.NoSuchProcess, psutil.ZombieProcess):
+                continue
+            if f"services.{name}" in command or (name == "postgres" and Path(command[0]).name == "postgres"):
+                return child
+        raise AssertionError(f"{name} does not run")
+
+    def towpath(self, *arguments: str, check: bool = True) -> Any:  # noqa: ANN401 - whatever JSON the command prints
+        """Run an administrative command with --json and return what it prints, parsed."""
+        result = subprocess.run(
+            [*TOWPATH, *arguments, "--data", str(self.data), "--json"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        if check:
+            assert result.returncode == 0, f"{arguments}: {result.stderr}"
+        return json.loads(result.stdout) if result.stdout.strip() else None
+
+    def stop(self, *, seconds: float = 15) -> int:
+        """Stop it with SIGTERM and return its exit status."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        return self.process.wait(seconds)
+
+    def kill(self) -> None:
+        """Kill every process of it at once, as a power cut would."""
+        assert self.process is not None
+        processes = [psutil.Process(self.process.pid)]
+        processes += processes[0].children(recursive=True)
+        for process in processes:
+            try:
+                process.kill()
+            except psutil.NoSuchProcess:
+                continue
+        psutil.wait_procs(processes, timeout=10)
+        self.process.wait(10)
+
+
+@contextmanager
+def running_stack(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Stack]:
+    """Run a `towpath up` with these arguments on a fresh data folder, by default with `--demo`."""
+    with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
+        stack = Stack(Path(folder) / "var", arguments or ("--demo",), environment or {})
+        stack.start()
+        try:
+            yield stack
+        finally:
+            if stack.process is not None and stack.process.poll() is None:
+                stack.stop()

@@ -1,0 +1,1 @@
+"""Rules, tested as functions."""
