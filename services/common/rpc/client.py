@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 import grpc
 from google.protobuf.message import Message
+from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import SecretStr
 
 from services.common import request_id
@@ -93,6 +94,15 @@ class Peer:
         if self._secret is not None:
             metadata.append(("authorization", f"Bearer {self._secret.get_secret_value()}"))
         return tuple(metadata)
+
+    async def is_serving(self, service: str) -> bool:
+        """Ask the peer's health whether the service of this full name is SERVING; False where it does not answer."""
+        stub: Any = health_pb2_grpc.HealthStub(self.channel)  # its types do not tell its methods
+        try:
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=self._deadline)
+        except grpc.aio.AioRpcError:
+            return False
+        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
 
     async def close(self) -> None:
         """Close the channel and end the calls on it."""

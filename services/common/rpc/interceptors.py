@@ -11,10 +11,9 @@ from pydantic import SecretStr
 from services.common import request_id
 from services.common.errors import ServiceError, trailing_metadata
 from services.common.logs import get_logger
+from services.common.rpc.types import Context, Handler
 
-_Context = grpc.aio.ServicerContext[Any, Any]
-_Handler = grpc.RpcMethodHandler[Any, Any]
-_Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[_Handler | None]]
+_Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]
 
 _log = get_logger(__name__)
 
@@ -36,7 +35,7 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> _Handler | None:
+    ) -> Handler | None:
         """Pass the call on, or answer UNAUTHENTICATED."""
         service = handler_call_details.method.split("/")[1]
         if self._secret is None or service in self._unguarded:
@@ -45,7 +44,7 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
         if hmac.compare_digest(shown.encode(), self._secret.get_secret_value().encode()):
             return await continuation(handler_call_details)
 
-        async def refuse(_request: object, context: _Context) -> None:
+        async def refuse(_request: object, context: Context) -> None:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the secret between services is missing or wrong")
 
         return grpc.unary_unary_rpc_method_handler(refuse)
@@ -56,7 +55,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> _Handler | None:
+    ) -> Handler | None:
         """Wrap the handler of the call."""
         handler = await continuation(handler_call_details)
         if handler is None or handler_call_details.method.startswith("/grpc."):
@@ -91,7 +90,7 @@ class _Call:
         self._metadata = dict(details.invocation_metadata or ())
 
     def answered_once(self, handle: Callable[..., Any]) -> Callable[..., Any]:
-        async def handler(request: object, context: _Context) -> object:
+        async def handler(request: object, context: Context) -> object:
             started = self._begin()
             try:
                 response = await handle(request, context)
@@ -104,7 +103,7 @@ class _Call:
         return handler
 
     def answered_by_stream(self, handle: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
-        async def handler(request: object, context: _Context) -> AsyncIterator[object]:
+        async def handler(request: object, context: Context) -> AsyncIterator[object]:
             started = self._begin()
             try:
                 async for response in handle(request, context):
@@ -121,7 +120,7 @@ class _Call:
         request_id.adopt(offered if isinstance(offered, str) else None)
         return time.monotonic()
 
-    async def _fail(self, error: BaseException, context: _Context, started: float) -> None:
+    async def _fail(self, error: BaseException, context: Context, started: float) -> None:
         """Abort the call with the status of the error; return only for errors that are gRPC's own affair."""
         if isinstance(error, ServiceError):
             self._log(started, error.status.name, reason=error.reason, message=error.message)

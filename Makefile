@@ -1,0 +1,60 @@
+# Everything a developer or a curious user does. `make` alone explains the targets.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
+	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
+OUT ?= proto/gen
+
+.DEFAULT_GOAL := help
+.PHONY: help run test fuzz lint types format proto clean git-lfs
+
+help: ## Show this list
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+run: $(VENV)/server ## Run Towpath with a demo repository; Ctrl-C stops it
+	$(BIN)/towpath up --demo
+
+test: $(VENV)/dev git-lfs ## Run all tests; ARGS="tests/unit -k lock" runs some
+	$(BIN)/pytest $(ARGS)
+
+fuzz: $(VENV)/dev ## Search the served HTTP interface for answers off its schema, for ten minutes
+	TOWPATH_FUZZ_SECONDS=600 $(BIN)/pytest tests/contract/test_openapi.py --timeout=1200
+
+lint: $(VENV)/dev types ## Check style, imports between services, and the .proto files
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports
+	cd proto && ../$(BIN)/buf lint
+
+types: $(VENV)/dev ## Check types
+	$(BIN)/mypy
+
+format: $(VENV)/dev ## Format the code and mend what can be mended
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+proto: $(VENV)/dev ## Generate the stubs of the .proto files into OUT
+	$(BIN)/python proto/generate.py $(OUT)
+
+clean: ## Remove the virtual environment and all caches, but no data
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+
+# A marker file for each set of packages; newer settings install again.
+$(VENV)/python:
+	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed" >&2; exit 1; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@touch $@
+
+$(VENV)/server: $(VENV)/python pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[server]'
+	@touch $@
+
+$(VENV)/dev: $(VENV)/server pyproject.toml
+	$(BIN)/pip install --quiet --editable '.[server]' --group dev
+	@touch $@
+
+# The tests run the real client; any package manager that can bring it is asked.
+git-lfs:
+	@command -v git-lfs >/dev/null || sh tests/support/install-git-lfs.sh

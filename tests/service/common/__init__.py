@@ -1,0 +1,1 @@
+"""What all services share: gRPC servers and channels, errors, request ids."""

@@ -1,0 +1,170 @@
+"""Errors, request ids, the secret, health and reflection over a real gRPC connection."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import pytest
+from google.protobuf.timestamp_pb2 import Timestamp
+from grpc_reflection.v1alpha import reflection_pb2, reflection_pb2_grpc
+from pydantic import SecretStr
+from towpath.locks.v1 import lock_service_pb2 as pb
+from towpath.locks.v1 import lock_service_pb2_grpc as pb_grpc
+
+from services.common import request_id
+from services.common.errors import (
+    AlreadyExists,
+    DeadlineExceeded,
+    PermissionDenied,
+    Reason,
+    ServiceError,
+    Unauthenticated,
+    Unavailable,
+    Unimplemented,
+)
+from services.common.rpc.client import Peer
+from services.common.rpc.server import Server
+from services.common.rpc.types import Context
+
+SERVICE = pb.DESCRIPTOR.services_by_name["LockService"].full_name
+SECRET = SecretStr("between-services")
+
+
+class Locks(pb_grpc.LockServiceServicer):
+    """A lock service whose every call does what a test wants to see of the connection."""
+
+    def __init__(self) -> None:
+        self.request_ids: list[str] = []
+
+    async def CreateLock(self, request: pb.CreateLockRequest, context: Context) -> pb.CreateLockResponse:
+        """Refuse with the standing lock."""
+        self.request_ids.append(request_id.current())
+        standing = pb.Lock(id="7", path=request.path, owner_name="alice", locked_at=Timestamp(seconds=1))
+        raise AlreadyExists(Reason.PATH_LOCKED, "the path is locked", detail=standing, holder="alice")
+
+    async def ListLocks(self, request: pb.ListLocksRequest, context: Context) -> pb.ListLocksResponse:
+        """Break."""
+        raise RuntimeError("the inside of the service")
+
+    async def VerifyLocks(self, request: pb.VerifyLocksRequest, context: Context) -> pb.VerifyLocksResponse:
+        """Answer."""
+        return pb.VerifyLocksResponse(next_cursor="3")
+
+    async def DeleteLock(self, request: pb.DeleteLockRequest, context: Context) -> pb.DeleteLockResponse:
+        """Abort by gRPC's own means."""
+        await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not here")
+        raise AssertionError
+
+
+@asynccontextmanager
+async def running(
+    folder: Path, *, secret: SecretStr | None = None, shown: SecretStr | None = None
+) -> AsyncIterator[tuple[Server, Locks, Peer, pb_grpc.LockServiceAsyncStub]]:
+    """Run the service on a unix socket, and a peer that calls it."""
+    locks = Locks()
+    address = f"unix:{folder / 'locks.sock'}"
+    server = Server(address, secret=secret, drain_seconds=1, services=[SERVICE])
+    pb_grpc.add_LockServiceServicer_to_server(locks, server.grpc)
+    await server.start()
+    peer = Peer(address, deadline=5, secret=shown)
+    try:
+        yield server, locks, peer, pb_grpc.LockServiceStub(peer.channel)
+    finally:
+        await peer.close()
+        await server.grpc.stop(0)
+
+
+async def test_an_error_arrives_whole(tmp_path: Path) -> None:
+    """Status, reason, message, metadata and detail are the same on both sides."""
+    async with running(tmp_path) as (_, _, peer, stub):
+        standing = pb.Lock()
+        with pytest.raises(AlreadyExists) as caught:
+            await peer.call(stub.CreateLock, pb.CreateLockRequest(path="a b"), detail=standing)
+    assert caught.value.reason == Reason.PATH_LOCKED
+    assert caught.value.message == "the path is locked"
+    assert caught.value.metadata == {"holder": "alice"}
+    assert caught.value.detail is standing
+    assert (standing.id, standing.path, standing.owner_name) == ("7", "a b", "alice")
+
+
+async def test_what_is_unforeseen_tells_nothing_of_the_inside(tmp_path: Path) -> None:
+    """An exception is INTERNAL for the caller, without its text."""
+    async with running(tmp_path) as (_, _, peer, stub):
+        with pytest.raises(ServiceError) as caught:
+            await peer.call(stub.ListLocks, pb.ListLocksRequest())
+    assert type(caught.value) is ServiceError
+    assert "inside" not in caught.value.message
+
+
+async def test_an_abort_passes_through(tmp_path: Path) -> None:
+    """A call aborted by gRPC's own means keeps its status."""
+    async with running(tmp_path) as (_, _, peer, stub):
+        with pytest.raises(Unimplemented):
+            await peer.call(stub.DeleteLock, pb.DeleteLockRequest())
+
+
+async def test_the_request_id_travels(tmp_path: Path) -> None:
+    """The id of the caller's request is the current one in the service; a bad one is replaced."""
+    async with running(tmp_path) as (_, locks, peer, stub):
+        request_id.adopt("from-the-client.1")
+        with pytest.raises(AlreadyExists):
+            await peer.call(stub.CreateLock, pb.CreateLockRequest())
+        with pytest.raises(grpc.aio.AioRpcError):
+            await stub.CreateLock(pb.CreateLockRequest(), metadata=((request_id.METADATA_KEY, "two words"),))
+    assert locks.request_ids[0] == "from-the-client.1"
+    assert len(locks.request_ids[1]) == 32
+
+
+async def test_without_the_secret_nothing_answers_but_health(tmp_path: Path) -> None:
+    """A call with a wrong secret, or none, is UNAUTHENTICATED; health is open."""
+    for shown in (None, SecretStr("wrong")):
+        async with running(tmp_path, secret=SECRET, shown=shown) as (_, _, peer, stub):
+            with pytest.raises(Unauthenticated):
+                await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())
+            assert not await peer.is_serving(SERVICE)
+    async with running(tmp_path, secret=SECRET, shown=SECRET) as (_, _, peer, stub):
+        assert (await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())).next_cursor == "3"
+
+
+async def test_an_address_that_others_reach_needs_the_secret() -> None:
+    """A server on a port without a secret does not start."""
+    with pytest.raises(ValueError, match="service_secret: needed"):
+        Server("127.0.0.1:0", secret=None, drain_seconds=1, services=[SERVICE])
+
+
+async def test_health_follows_the_service(tmp_path: Path) -> None:
+    """NOT_SERVING until said otherwise, for the service by its name."""
+    async with running(tmp_path) as (server, _, peer, _):
+        assert not await peer.is_serving(SERVICE)
+        await server.set_serving(serving=True)
+        assert await peer.is_serving(SERVICE)
+
+
+async def test_reflection_names_the_service(tmp_path: Path) -> None:
+    """A caller without the .proto files can ask what there is."""
+    async with running(tmp_path) as (_, _, peer, _):
+        make_stub: Any = reflection_pb2_grpc.ServerReflectionStub  # its types know only blocking channels
+        stub = make_stub(peer.channel)
+        request = reflection_pb2.ServerReflectionRequest(list_services="")
+        async for answer in stub.ServerReflectionInfo(iter([request])):
+            names = [service.name for service in answer.list_services_response.service]
+    assert SERVICE in names
+
+
+async def test_a_peer_that_is_away_is_waited_for_until_the_deadline(tmp_path: Path) -> None:
+    """A call to a service that never comes is Unavailable; one to a service that comes succeeds."""
+    peer = Peer(f"unix:{tmp_path / 'locks.sock'}", deadline=0.3)
+    with pytest.raises(Unavailable):
+        await peer.call(pb_grpc.LockServiceStub(peer.channel).VerifyLocks, pb.VerifyLocksRequest())
+    await peer.close()
+
+
+def test_every_status_has_one_error() -> None:
+    """The subclasses of ServiceError have distinct statuses."""
+    statuses = [kind.status for kind in ServiceError.__subclasses__()]
+    assert len(set(statuses)) == len(statuses)
+    assert {PermissionDenied.status, DeadlineExceeded.status} <= set(statuses)

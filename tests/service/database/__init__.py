@@ -1,0 +1,1 @@
+"""Connections, transactions and migrations, on a real Postgres."""

@@ -1,0 +1,118 @@
+"""Transactions that outlive a lost connection, and migrations that make role and schema."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy import MetaData, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.common.errors import Unavailable
+from services.database import transactions
+from services.database.engine import create_engine, parse_url
+from services.database.migrations import Schema, is_at_head, migrate
+from services.database.transactions import Database
+from tests.support.postgres import TestPostgres
+
+_FIRST = '''"""Make the first table."""
+
+from alembic import op
+
+revision = "0001"
+down_revision = None
+
+
+def upgrade():
+    op.execute("CREATE TABLE goods (id bigint PRIMARY KEY)")
+'''
+_BROKEN = '''"""Fail half-way."""
+
+from alembic import op
+
+revision = "0002"
+down_revision = "0001"
+
+
+def upgrade():
+    op.execute("CREATE TABLE more_goods (id bigint PRIMARY KEY)")
+    op.execute("SELECT 1 / 0")
+'''
+
+
+@pytest.fixture
+def schema(tmp_path: Path) -> Schema:
+    """A schema with one version."""
+    (tmp_path / "0001_first.py").write_text(_FIRST)
+    return Schema("barge", MetaData(), tmp_path)
+
+
+async def test_migrate_makes_role_schema_and_tables(database_url: SecretStr, schema: Schema) -> None:
+    """The tables belong to the service's own role; migrating again changes nothing."""
+    await migrate(database_url, schema)
+    await migrate(database_url, schema)
+    database = Database(create_engine(database_url, schema="barge", pool_size=1))
+
+    async def look(connection: AsyncConnection) -> tuple[str, str, bool]:
+        role = await connection.scalar(text("SELECT current_user"))
+        owner = await connection.scalar(text("SELECT tableowner FROM pg_tables WHERE tablename = 'goods'"))
+        return str(role), str(owner), await is_at_head(connection, schema)
+
+    assert await database.run(look) == ("towpath_barge", "towpath_barge", True)
+    await database.close()
+
+
+async def test_a_failed_migration_leaves_the_version_as_it_was(database_url: SecretStr, schema: Schema) -> None:
+    """All or nothing: no table of a version that failed remains."""
+    await migrate(database_url, schema)
+    (schema.versions / "0002_broken.py").write_text(_BROKEN)
+    with pytest.raises(Exception, match="division by zero"):
+        await migrate(database_url, schema)
+    database = Database(create_engine(database_url, schema="barge", pool_size=1))
+
+    async def look(connection: AsyncConnection) -> tuple[bool, object]:
+        table = await connection.scalar(text("SELECT to_regclass('barge.more_goods')"))
+        return await is_at_head(connection, schema), table
+
+    assert await database.run(look) == (False, None)
+    await database.close()
+
+
+async def test_a_lost_connection_is_not_seen(postgres: TestPostgres, database_url: SecretStr, schema: Schema) -> None:
+    """A transaction whose connection is cut, as by a restart, is run again."""
+    await migrate(database_url, schema)
+    database = Database(create_engine(database_url, schema="barge", pool_size=1))
+    runs = 0
+
+    async def work(connection: AsyncConnection) -> int:
+        nonlocal runs
+        runs += 1
+        pid = await connection.scalar(text("SELECT pg_backend_pid()"))
+        if runs == 1:
+            await postgres.execute(f"SELECT pg_terminate_backend({pid})")
+        return int(await connection.scalar(text("SELECT 42")) or 0)
+
+    assert await database.run(work) == 42
+    assert runs == 2
+    await database.close()
+
+
+async def test_an_outage_ends_as_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A database that is not there is waited for, within the bound."""
+    monkeypatch.setattr(transactions, "OUTAGE_SECONDS", 0.2)
+    url = SecretStr(f"postgresql://nobody@/none?host={tmp_path}")
+    database = Database(create_engine(url, schema="barge", pool_size=1))
+
+    async def work(connection: AsyncConnection) -> None:
+        await connection.execute(text("SELECT 1"))
+
+    with pytest.raises(Unavailable, match="the database does not answer"):
+        await database.run(work)
+    await database.close()
+
+
+@pytest.mark.parametrize("url", ["mysql://user:hidden@host/db", "not a url with hidden"])
+def test_a_wrong_url_is_refused_without_its_password(url: str) -> None:
+    """The error says what was expected and repeats no secret."""
+    with pytest.raises(ValueError, match="database url: expected postgresql://") as caught:
+        parse_url(SecretStr(url))
+    assert "hidden" not in str(caught.value)

@@ -1,0 +1,1 @@
+"""The project itself: generated code, documents, sizes."""
