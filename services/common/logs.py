@@ -8,6 +8,12 @@ import structlog
 
 from services.common import request_id
 
+# Local variables hold credentials.
+_tracebacks = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
+
+# Libraries whose INFO is no news for an operator.
+_TALKATIVE = ("alembic", "httpx", "uvicorn")
+
 
 class LogFormat(StrEnum):
     """How log lines look."""
@@ -35,7 +41,7 @@ def configure(service: str, *, level: str, log_format: LogFormat) -> None:
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
     renderer: list[structlog.typing.Processor] = (
-        [structlog.processors.dict_tracebacks, structlog.processors.JSONRenderer()]
+        [_tracebacks, structlog.processors.JSONRenderer()]
         if log_format is LogFormat.JSON
         else [structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())]
     )
@@ -55,6 +61,8 @@ def configure(service: str, *, level: str, log_format: LogFormat) -> None:
     root = logging.getLogger()
     root.handlers = [handler]
     root.setLevel(level)
+    for talkative in _TALKATIVE:
+        logging.getLogger(talkative).setLevel(logging.WARNING)
     structlog.contextvars.bind_contextvars(service=service)
 
 

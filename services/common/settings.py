@@ -14,7 +14,7 @@ Bytes = Annotated[int, Field(ge=0)]
 class ServiceSettings(BaseSettings):
     """Settings of every process; the environment variable of a field is `TOWPATH_` and its name in capitals."""
 
-    model_config = SettingsConfigDict(env_prefix="TOWPATH_", extra="ignore", frozen=True)
+    model_config = SettingsConfigDict(env_prefix="TOWPATH_", extra="ignore", frozen=True, hide_input_in_errors=True)
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="the least severe log lines that are written"

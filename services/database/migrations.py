@@ -8,7 +8,6 @@ from pathlib import Path
 
 from alembic import command
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from pydantic import SecretStr
 from sqlalchemy import Connection, MetaData, text
@@ -87,11 +86,14 @@ async def _ensure_role_and_schema(connection: AsyncConnection, role: str, schema
         await connection.execute(text(f'CREATE SCHEMA "{schema}" AUTHORIZATION "{role}"'))
 
 
-def _version(connection: Connection) -> str | None:
-    return MigrationContext.configure(connection).get_current_revision()
+def newest_version(schema: Schema) -> str | None:
+    """Return the version that `migrate` brings the schema to; it reads the versions' files."""
+    return ScriptDirectory.from_config(_config(schema)).get_current_head()
 
 
-async def is_at_head(connection: AsyncConnection, schema: Schema) -> bool:
-    """Tell whether the tables that the connection's search path finds are at the newest version."""
-    head = ScriptDirectory.from_config(_config(schema)).get_current_head()
-    return await connection.run_sync(_version) == head
+async def is_at(connection: AsyncConnection, schema: Schema, version: str | None) -> bool:
+    """Tell whether the tables of the schema are at this version."""
+    table = f"{schema.name}.alembic_version"
+    if await connection.scalar(text("SELECT to_regclass(:table)"), {"table": table}) is None:
+        return False
+    return bool(await connection.scalar(text(f"SELECT version_num FROM {table}")) == version)  # noqa: S608 - our own name

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from services.common.logs import get_logger
 from services.common.rpc.server import Server
-from services.database.migrations import Schema, is_at_head
+from services.database.migrations import Schema, is_at, newest_version
 from services.database.transactions import Database
 
 _INTERVAL_SECONDS = 1.0
@@ -14,9 +14,11 @@ _INTERVAL_SECONDS = 1.0
 _log = get_logger(__name__)
 
 
-async def _is_ready(database: Database, schema: Schema, check: Callable[[], Awaitable[None]]) -> bool:
+async def _is_ready(
+    database: Database, schema: Schema, version: str | None, check: Callable[[], Awaitable[None]]
+) -> bool:
     async with database.engine.connect() as connection:
-        if not await is_at_head(connection, schema):
+        if not await is_at(connection, schema, version):
             raise RuntimeError(f"the schema {schema.name} is not at its newest version: run `towpath migrate`")
     await check()
     return True
@@ -26,9 +28,10 @@ async def _watch(
     server: Server, database: Database, schema: Schema, check: Callable[[], Awaitable[None]], ready: asyncio.Event
 ) -> None:
     serving = False
+    version = await asyncio.to_thread(newest_version, schema)
     while True:
         try:
-            now = await asyncio.wait_for(_is_ready(database, schema, check), timeout=5 * _INTERVAL_SECONDS)
+            now = await asyncio.wait_for(_is_ready(database, schema, version, check), timeout=5 * _INTERVAL_SECONDS)
         except Exception as error:
             now = False
             if serving or not ready.is_set():

@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.common.errors import Unavailable
 from services.database import transactions
 from services.database.engine import create_engine, parse_url
-from services.database.migrations import Schema, is_at_head, migrate
+from services.database.migrations import Schema, is_at, migrate, newest_version
 from services.database.transactions import Database
 from tests.support.postgres import TestPostgres
 
@@ -55,7 +55,7 @@ async def test_migrate_makes_role_schema_and_tables(database_url: SecretStr, sch
     async def look(connection: AsyncConnection) -> tuple[str, str, bool]:
         role = await connection.scalar(text("SELECT current_user"))
         owner = await connection.scalar(text("SELECT tableowner FROM pg_tables WHERE tablename = 'goods'"))
-        return str(role), str(owner), await is_at_head(connection, schema)
+        return str(role), str(owner), await is_at(connection, schema, newest_version(schema))
 
     assert await database.run(look) == ("towpath_barge", "towpath_barge", True)
     await database.close()
@@ -71,7 +71,7 @@ async def test_a_failed_migration_leaves_the_version_as_it_was(database_url: Sec
 
     async def look(connection: AsyncConnection) -> tuple[bool, object]:
         table = await connection.scalar(text("SELECT to_regclass('barge.more_goods')"))
-        return await is_at_head(connection, schema), table
+        return await is_at(connection, schema, newest_version(schema)), table
 
     assert await database.run(look) == (False, None)
     await database.close()
