@@ -1,0 +1,40 @@
+"""The process of the storage service: `python -m services.storage [serve|migrate]`."""
+
+import argparse
+import asyncio
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+from services.common import lifecycle, logs
+from services.database.migrations import migrate
+from services.storage.application import serve
+from services.storage.schema import SCHEMA
+from services.storage.settings import MigrationSettings, StorageSettings
+
+# More than there are cores: they wait for the disk.
+_THREADS = 16
+
+
+async def _serve(settings: StorageSettings) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="storage"))
+    await serve(settings, lifecycle.stop_event(settings.lifeline_fd))
+
+
+def main() -> None:
+    """Read the arguments and the environment, and do what they say."""
+    parser = argparse.ArgumentParser(prog="python -m services.storage", description="The storage service of Towpath.")
+    parser.add_argument("command", nargs="?", choices=["serve", "migrate"], default="serve")
+    command = parser.parse_args().command
+    try:
+        settings = StorageSettings() if command == "serve" else MigrationSettings()
+        logs.configure("storage", level=settings.log_level, log_format=settings.log_format)
+        if isinstance(settings, StorageSettings):
+            asyncio.run(_serve(settings))
+        else:
+            asyncio.run(migrate(settings.storage_database_url, SCHEMA))
+    except ValueError as error:
+        sys.exit(f"storage: {error}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,75 @@
+"""The storage service put together."""
+
+import asyncio
+from contextlib import suppress
+
+from towpath.storage.v1.storage_service_pb2_grpc import add_StorageServiceServicer_to_server
+
+from services.common.errors import Unavailable
+from services.common.logs import get_logger
+from services.common.rpc.server import Server
+from services.database.engine import create_engine
+from services.database.readiness import serve as serve_when_ready
+from services.database.transactions import Database
+from services.storage.backend import Backend
+from services.storage.location import open_backend
+from services.storage.room import Room
+from services.storage.schema import SCHEMA
+from services.storage.service import SERVICE_NAME, StorageService
+from services.storage.settings import StorageSettings
+from services.storage.store import Store
+from services.storage.sweep import Sweeper
+from services.storage.traffic import TrafficMeter
+
+_LAST_FLUSH_SECONDS = 2.0
+
+_log = get_logger(__name__)
+
+
+async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Backend | None = None) -> None:
+    """Serve until `stop` is set, with the backend of the settings unless another is given.
+
+    Raises ValueError for a setting that cannot be used.
+    """
+    backend = backend or await open_backend(settings.storage_url)
+    server = Server(
+        settings.storage_listen,
+        secret=settings.service_secret,
+        drain_seconds=settings.drain_seconds,
+        services=[SERVICE_NAME],
+    )
+    database = Database(
+        create_engine(settings.storage_database_url, schema=SCHEMA.name, pool_size=settings.storage_pool_size)
+    )
+    traffic = TrafficMeter(database, settings.storage_bandwidth_limit)
+    store = Store(
+        database=database,
+        backend=backend,
+        room=Room(backend, settings.storage_reserve_bytes),
+        traffic=traffic,
+        idle_seconds=settings.storage_idle_seconds,
+    )
+    sweeper = Sweeper(store)
+
+    async def check() -> None:
+        await sweeper.first()
+        await store.backend.check()
+
+    add_StorageServiceServicer_to_server(StorageService(store), server.grpc)
+    tasks = [asyncio.create_task(traffic.run()), asyncio.create_task(sweeper.run())]
+    try:
+        await serve_when_ready(server, database, SCHEMA, stop, check=check, first=sweeper.want)
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+        await _flush(traffic)
+        await database.close()
+
+
+async def _flush(traffic: TrafficMeter) -> None:
+    try:
+        await asyncio.wait_for(traffic.flush(), _LAST_FLUSH_SECONDS)
+    except (Unavailable, TimeoutError):
+        _log.warning("the last second's traffic is not counted, as the database does not answer")

@@ -1,0 +1,53 @@
+"""Reading bytes from the disk."""
+
+import os
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from services.common.rpc.options import CHUNK_BYTES
+from services.storage.backend import BytesMissing
+from services.storage.undivided import in_thread
+
+
+class DiskFile:
+    """An object's file; see `services.storage.backend.StoredBytes`. `open` begins, and `close` ends it in any case."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._descriptor: int | None = None
+        self.size = 0
+
+    async def open(self) -> None:
+        """Open the file and learn its size. Raises `BytesMissing`."""
+        await in_thread(self._open)
+
+    async def chunks(self, offset: int, length: int) -> AsyncIterator[bytes]:
+        """Return bytes of the file in pieces."""
+        end = offset + length
+        while offset < end:
+            chunk = await in_thread(self._read, min(CHUNK_BYTES, end - offset), offset)
+            if not chunk:
+                raise BytesMissing(f"the file ends at {offset}, expected {end} bytes")
+            yield chunk
+            offset += len(chunk)
+
+    async def close(self) -> None:
+        """Close the file."""
+        await in_thread(self._close)
+
+    def _open(self) -> None:
+        try:
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
+        except FileNotFoundError as error:
+            raise BytesMissing("the file does not exist") from error
+        self.size = os.fstat(self._descriptor).st_size
+
+    def _read(self, length: int, offset: int) -> bytes:
+        if self._descriptor is None:
+            raise ValueError("the file is not open")
+        return os.pread(self._descriptor, length, offset)
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None

@@ -1,0 +1,52 @@
+"""What the fields of requests must look like."""
+
+from services.common.errors import InvalidArgument, Reason
+from services.common.oid import is_oid
+
+REASON_CHARACTERS = 1000
+PAGE_DEFAULT = 100
+PAGE_MAX = 1000
+
+
+def repository_id(value: int) -> int:
+    """Return a repository's id. Raises `InvalidArgument` unless it is positive."""
+    if value <= 0:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"repository_id: expected a positive number, got {value}")
+    return value
+
+
+def oid(value: str) -> str:
+    """Return an oid. Raises `InvalidArgument` (INVALID_OID) for anything else, whatever its length."""
+    if not is_oid(value):
+        raise InvalidArgument(Reason.INVALID_OID, f"oid: expected 64 lower-case hexadecimal digits, got {value[:80]!a}")
+    return value
+
+
+def not_negative(name: str, value: int) -> int:
+    """Return a count of bytes. Raises `InvalidArgument` where it is negative."""
+    if value < 0:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"{name}: expected at least 0, got {value}")
+    return value
+
+
+def removal_text(name: str, value: str, *, required: bool) -> str:
+    """Return a text to be kept with a tombstone. Raises `InvalidArgument` for one that cannot be."""
+    if required and not value.strip():
+        raise InvalidArgument(Reason.INVALID_FIELD, f"{name}: expected a text, got an empty one")
+    if len(value) > REASON_CHARACTERS or "\0" in value:
+        raise InvalidArgument(
+            Reason.INVALID_FIELD, f"{name}: expected at most {REASON_CHARACTERS} characters and none of them NUL"
+        )
+    return value
+
+
+def cursor(value: str) -> str:
+    """Return the oid after which a page begins, empty for the first. Raises `InvalidArgument` (INVALID_CURSOR)."""
+    if value and not is_oid(value):
+        raise InvalidArgument(Reason.INVALID_CURSOR, "cursor: expected the next_cursor of an earlier page")
+    return value
+
+
+def page_limit(value: int) -> int:
+    """Return the size of a page: the default for 0, never more than the maximum."""
+    return min(not_negative("limit", value) or PAGE_DEFAULT, PAGE_MAX)

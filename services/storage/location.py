@@ -1,0 +1,24 @@
+"""Which backend `storage_url` means."""
+
+import asyncio
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+from services.storage.backend import Backend
+from services.storage.disk import DiskBackend
+
+
+def folder_of(url: str) -> Path:
+    """Return the folder that a `file:///ABSOLUTE/FOLDER` URL names. Raises ValueError for any other URL."""
+    parts = urlsplit(url)
+    if parts.scheme != "file" or parts.netloc not in ("", "localhost") or parts.query or parts.fragment:
+        raise ValueError(f"storage_url: expected file:///ABSOLUTE/FOLDER, got {parts.scheme or 'no scheme'}:...")
+    folder = Path(unquote(parts.path))
+    if not folder.is_absolute() or "\0" in parts.path:
+        raise ValueError("storage_url: expected an absolute folder after file://")
+    return folder
+
+
+async def open_backend(url: str) -> Backend:
+    """Return the backend. Raises ValueError for a URL that means none, OSError where the folder cannot be made."""
+    return await asyncio.to_thread(DiskBackend, folder_of(url))

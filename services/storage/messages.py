@@ -1,0 +1,38 @@
+"""Records and rules of this service as messages of the contract."""
+
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import InvalidArgument, Reason
+from services.storage.models import Object
+from services.storage.stat import Intent, Status
+
+STATUSES = {
+    Status.PRESENT: pb.OBJECT_STATUS_PRESENT,
+    Status.MISSING: pb.OBJECT_STATUS_MISSING,
+    Status.REMOVED: pb.OBJECT_STATUS_REMOVED,
+}
+
+_INTENTS = {
+    pb.INTENT_UNSPECIFIED: Intent.NONE,
+    pb.INTENT_READ: Intent.READ,
+    pb.INTENT_WRITE: Intent.WRITE,
+}
+
+
+def intent_of(value: int) -> Intent:
+    """Return an intent. Raises `InvalidArgument` for a number that names none."""
+    for number, intent in _INTENTS.items():
+        if number == value:
+            return intent
+    raise InvalidArgument(Reason.INVALID_FIELD, f"intent: expected one of the Intent enum, got {value}")
+
+
+def object_message(record: Object) -> pb.Object:
+    """Return the message of an object's record."""
+    message = pb.Object(oid=record.oid, size=record.size)
+    message.created_at.FromDatetime(record.created_at)
+    if record.removed_at is not None:
+        message.removed_at.FromDatetime(record.removed_at)
+        message.removal_reason = record.removal_reason or ""
+        message.removed_by = record.removed_by or ""
+    return message

@@ -1,0 +1,29 @@
+"""The errors of the storage service that more than one call raises, each worded once."""
+
+from services.common.errors import FailedPrecondition, NotFound, Reason, ResourceExhausted
+
+# A status travels in HTTP/2 headers, which may not be long.
+_REASON_CHARACTERS = 200
+
+
+def object_not_found(oid: str) -> NotFound:
+    """Say that the repository does not hold the object."""
+    return NotFound(Reason.OBJECT_NOT_FOUND, f"object {oid} does not exist")
+
+
+def object_removed(oid: str, reason: str) -> FailedPrecondition:
+    """Say that the object was removed on purpose; the metadata `removal_reason` says why, shortened."""
+    shortened = reason if len(reason) <= _REASON_CHARACTERS else f"{reason[:_REASON_CHARACTERS]}…"
+    return FailedPrecondition(Reason.OBJECT_REMOVED, f"object {oid} was removed: {shortened}", removal_reason=shortened)
+
+
+def storage_full() -> ResourceExhausted:
+    """Say that there is no room for the bytes."""
+    return ResourceExhausted(Reason.STORAGE_FULL, "no room is left for these bytes")
+
+
+def bandwidth_exceeded(limit: int) -> ResourceExhausted:
+    """Say that the repository has moved all the bytes that it may move today."""
+    return ResourceExhausted(
+        Reason.BANDWIDTH_EXCEEDED, f"the repository has moved the {limit} bytes that it may move in a day (UTC)"
+    )

@@ -1,0 +1,118 @@
+"""The storage service over gRPC: each method translates, calls one function, translates back."""
+
+from collections.abc import AsyncIterator
+from typing import Any
+
+import grpc
+from towpath.storage.v1 import storage_service_pb2 as pb
+from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer
+
+from services.storage import fields
+from services.storage.listing import list_objects
+from services.storage.messages import STATUSES, intent_of, object_message
+from services.storage.read import open_object
+from services.storage.removal import delete_object, delete_repository, restore_object
+from services.storage.stat import ObjectKey, stat_objects
+from services.storage.store import Store
+from services.storage.upload_stream import UploadStream
+from services.storage.usage import usage_of
+from services.storage.write import write_object
+
+SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class StorageService(StorageServiceServicer):
+    """See `towpath.storage.v1.StorageService`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def BatchStatObjects(
+        self, request: pb.BatchStatObjectsRequest, _context: _Context
+    ) -> pb.BatchStatObjectsResponse:
+        """Tell of each object whether the repository holds it."""
+        keys = [ObjectKey(fields.oid(key.oid), fields.not_negative("size", key.size)) for key in request.objects]
+        repository_id = fields.repository_id(request.repository_id)
+        answers = await stat_objects(self._store, repository_id, keys, intent_of(request.intent))
+        return pb.BatchStatObjectsResponse(
+            objects=[
+                pb.BatchStatObjectsResponse.ObjectStat(
+                    status=STATUSES[answer.status], size=answer.size, removal_reason=answer.removal_reason
+                )
+                for answer in answers
+            ]
+        )
+
+    async def ReadObject(
+        self, request: pb.ReadObjectRequest, _context: _Context
+    ) -> AsyncIterator[pb.ReadObjectResponse]:
+        """Send a header and then the bytes."""
+        async with open_object(
+            self._store,
+            fields.repository_id(request.repository_id),
+            fields.oid(request.oid),
+            offset=fields.not_negative("offset", request.offset),
+            length=fields.not_negative("length", request.length) if request.HasField("length") else None,
+        ) as opened:
+            yield pb.ReadObjectResponse(header=pb.ReadObjectResponse.Header(size=opened.size))
+            async for chunk in opened.chunks:
+                yield pb.ReadObjectResponse(data=chunk)
+
+    async def WriteObject(
+        self, request_iterator: AsyncIterator[pb.WriteObjectRequest], _context: _Context
+    ) -> pb.WriteObjectResponse:
+        """Take a header and then the bytes."""
+        stream = UploadStream(aiter(request_iterator), self._store.idle_seconds)
+        return pb.WriteObjectResponse(object=object_message(await write_object(self._store, stream)))
+
+    async def DeleteObject(self, request: pb.DeleteObjectRequest, _context: _Context) -> pb.DeleteObjectResponse:
+        """Leave a tombstone in place of the object."""
+        tombstone = await delete_object(
+            self._store,
+            fields.repository_id(request.repository_id),
+            fields.oid(request.oid),
+            reason=fields.removal_text("reason", request.reason, required=True),
+            removed_by=fields.removal_text("removed_by", request.removed_by, required=False),
+        )
+        return pb.DeleteObjectResponse(object=object_message(tombstone))
+
+    async def RestoreObject(self, request: pb.RestoreObjectRequest, _context: _Context) -> pb.RestoreObjectResponse:
+        """Take a tombstone away."""
+        await restore_object(self._store, fields.repository_id(request.repository_id), fields.oid(request.oid))
+        return pb.RestoreObjectResponse()
+
+    async def DeleteRepository(
+        self, request: pb.DeleteRepositoryRequest, _context: _Context
+    ) -> pb.DeleteRepositoryResponse:
+        """Forget all objects and tombstones of a repository."""
+        count = await delete_repository(self._store, fields.repository_id(request.repository_id))
+        return pb.DeleteRepositoryResponse(object_count=count)
+
+    async def ListObjects(self, request: pb.ListObjectsRequest, _context: _Context) -> pb.ListObjectsResponse:
+        """Return a page of a repository's objects."""
+        objects, next_cursor = await list_objects(
+            self._store,
+            fields.repository_id(request.repository_id),
+            cursor=fields.cursor(request.cursor),
+            limit=fields.page_limit(request.limit),
+        )
+        return pb.ListObjectsResponse(objects=map(object_message, objects), next_cursor=next_cursor)
+
+    async def GetUsage(self, request: pb.GetUsageRequest, _context: _Context) -> pb.GetUsageResponse:
+        """Tell how much each of the repositories holds and has moved today."""
+        usages = await usage_of(self._store, [fields.repository_id(id_) for id_ in request.repository_ids])
+        return pb.GetUsageResponse(
+            repositories=[
+                pb.RepositoryUsage(
+                    object_count=holdings.object_count,
+                    object_bytes=holdings.object_bytes,
+                    removed_count=holdings.removed_count,
+                    bytes_in_today=moved.bytes_in,
+                    bytes_out_today=moved.bytes_out,
+                )
+                for holdings, moved in usages
+            ],
+            available_bytes=await self._store.room.available_bytes(),
+        )

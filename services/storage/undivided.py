@@ -1,0 +1,34 @@
+"""Work that, once begun, is not cut in two by a cancellation."""
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import ParamSpec, TypeVar
+
+Parameters = ParamSpec("Parameters")
+Result = TypeVar("Result")
+
+
+async def undivided(work: Coroutine[object, object, Result]) -> Result:
+    """Run `work` to its end; a cancellation meanwhile is raised afterwards.
+
+    What a thread does cannot be cancelled: its file must not be closed, and the lock it relies on not be let go,
+    while it still runs.
+    """
+    task = asyncio.create_task(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            with suppress(asyncio.CancelledError):
+                await asyncio.wait({task})
+        if not task.cancelled():
+            task.exception()
+        raise
+
+
+async def in_thread(
+    function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
+) -> Result:
+    """Run a blocking function in a thread, to its end."""
+    return await undivided(asyncio.to_thread(function, *args, **kwargs))

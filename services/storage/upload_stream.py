@@ -1,0 +1,58 @@
+"""The stream of messages that WriteObject takes: a header, then data, never silent for long."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import DeadlineExceeded, InvalidArgument, Reason
+from services.common.rpc.options import CHUNK_BYTES
+from services.storage import fields
+
+
+@dataclass(frozen=True)
+class UploadHeader:
+    """What an upload announces."""
+
+    repository_id: int
+    oid: str
+    size: int
+
+
+class UploadStream:
+    """Reads the messages. A silence of `idle_seconds` raises `DeadlineExceeded`."""
+
+    def __init__(self, messages: AsyncIterator[pb.WriteObjectRequest], idle_seconds: float) -> None:
+        self._messages = messages
+        self._idle_seconds = idle_seconds
+
+    async def header(self) -> UploadHeader:
+        """Read the first message. Raises `InvalidArgument` where it is no header, or a field is malformed."""
+        message = await self._next()
+        if message is None or message.WhichOneof("content") != "header":
+            raise InvalidArgument(Reason.MALFORMED_STREAM, "the first message: expected a header")
+        header = message.header
+        return UploadHeader(
+            repository_id=fields.repository_id(header.repository_id),
+            oid=fields.oid(header.oid),
+            size=fields.not_negative("size", header.size),
+        )
+
+    async def chunks(self) -> AsyncGenerator[bytes]:
+        """Read the other messages. Raises `InvalidArgument` where one is not data, or too long."""
+        while (message := await self._next()) is not None:
+            if message.WhichOneof("content") != "data":
+                raise InvalidArgument(Reason.MALFORMED_STREAM, "a message after the first: expected data")
+            if len(message.data) > CHUNK_BYTES:
+                raise InvalidArgument(
+                    Reason.MALFORMED_STREAM, f"data: expected at most {CHUNK_BYTES} bytes, got {len(message.data)}"
+                )
+            yield message.data
+
+    async def _next(self) -> pb.WriteObjectRequest | None:
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                return await anext(self._messages, None)
+        except TimeoutError as error:
+            raise DeadlineExceeded(Reason.DEADLINE_EXCEEDED, f"no message came for {self._idle_seconds:g} s") from error

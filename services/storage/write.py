@@ -1,0 +1,76 @@
+"""Writing an object: nothing is visible before it is whole, verified and durable."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.storage import index
+from services.storage.backend import Upload
+from services.storage.models import Object
+from services.storage.refusals import object_removed
+from services.storage.store import Store
+from services.storage.tally import Tally
+from services.storage.undivided import undivided
+from services.storage.upload_stream import UploadHeader, UploadStream
+
+
+async def write_object(store: Store, stream: UploadStream) -> Object:
+    """Take a header and the bytes, and return the record of the object that the repository now holds.
+
+    Raises what WriteObject documents; nothing is kept then.
+    """
+    header = await stream.header()
+    await _refuse_removed(store, header)
+    await store.traffic.require(header.repository_id)
+    await store.room.require(header.size)
+    async with store.backend.begin(header.oid) as upload:
+        async with aclosing(stream.chunks()) as chunks:
+            await _receive(store, header, chunks, upload)
+        await upload.flush()
+        # Whole and verified: from here on the client's going away changes nothing.
+        return await undivided(_commit(store, header, upload))
+
+
+async def _refuse_removed(store: Store, header: UploadHeader) -> None:
+    async def work(connection: AsyncConnection) -> Object | None:
+        return await index.find(connection, header.repository_id, header.oid)
+
+    record = await store.database.run(work)
+    if record is not None and record.removed_at is not None:
+        raise object_removed(header.oid, record.removal_reason or "")
+
+
+async def _receive(store: Store, header: UploadHeader, chunks: AsyncIterator[bytes], upload: Upload) -> None:
+    tally = Tally(header.oid, header.size)
+    with store.room.announced(header.size) as announced:
+        async for chunk in chunks:
+            store.traffic.count(header.repository_id, bytes_in=len(chunk))
+            tally.count(chunk)
+            await asyncio.gather(asyncio.to_thread(tally.hash, chunk), upload.write(chunk))
+            announced.arrived(len(chunk))
+    tally.finish()
+
+
+async def _commit(store: Store, header: UploadHeader, upload: Upload) -> Object:
+    """Put the bytes in place and the record into the index, as one, whatever else happens to the oid meanwhile."""
+
+    async def work(connection: AsyncConnection) -> Object:
+        await index.lock(connection, header.oid)
+        record = await index.add(connection, header.repository_id, header.oid, header.size)
+        if record is None:
+            tombstone = await index.find(connection, header.repository_id, header.oid)
+            raise object_removed(header.oid, (tombstone and tombstone.removal_reason) or "")
+        await upload.publish()
+        return record
+
+    try:
+        async with store.locks.of(header.oid):
+            record = await store.database.run(work)
+    except BaseException:
+        # The bytes may be in place, and whether the record is there may not be known.
+        store.sweep_wanted.set()
+        raise
+    await upload.settle()
+    return record

@@ -1,0 +1,180 @@
+"""kill -9 of a real process, at the moments that matter: nothing acknowledged is lost, nothing is left over."""
+
+import asyncio
+import contextlib
+import os
+import random
+import signal
+from collections.abc import AsyncIterator
+
+import grpc
+import pytest
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.rpc.options import CHUNK_BYTES
+from tests.service.storage.conftest import Sql
+from tests.support.storage import StorageClient, StorageProcess, oid_of, until, upload
+
+PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
+
+# The commit of an insert sleeps this long: after the bytes are in place, before the record is visible.
+SLOW_COMMIT = """
+    CREATE FUNCTION storage.dawdle() RETURNS trigger LANGUAGE plpgsql AS
+        'BEGIN PERFORM pg_sleep({seconds}); RETURN NULL; END';
+    CREATE CONSTRAINT TRIGGER dawdle AFTER INSERT ON storage.objects DEFERRABLE INITIALLY DEFERRED
+        FOR EACH ROW EXECUTE FUNCTION storage.dawdle()
+"""
+SESSIONS = "FROM pg_stat_activity WHERE application_name = 'towpath-storage' AND datname = current_database()"
+
+
+async def fails(call: "asyncio.Future[object]") -> None:
+    """See that a call fails, since its service is gone."""
+    with pytest.raises(grpc.aio.AioRpcError):
+        await call
+
+
+async def test_killed_amid_an_upload(process: StorageProcess, client: StorageClient) -> None:
+    """What an upload had written is swept at the next start, before the service says that it serves (trap 2)."""
+    await process.start()
+
+    async def send() -> AsyncIterator[pb.WriteObjectRequest]:
+        for message in upload(1, "0" * 64, 1 << 30, [b"x" * CHUNK_BYTES] * 3):
+            yield message
+        await asyncio.Event().wait()
+
+    call = asyncio.ensure_future(client.stub.WriteObject(send(), timeout=30))
+    await until(lambda: client.root.exists() and any(path.stat().st_size for path in client.incoming()))
+    await process.stop()
+    await fails(call)
+    assert len(client.incoming()) == 1
+    await process.start()
+    assert client.files() == []
+
+
+async def test_killed_between_publish_and_commit(process: StorageProcess, client: StorageClient, sql: Sql) -> None:
+    """Bytes in place whose record was never committed are swept at the next start."""
+    await sql(SLOW_COMMIT.format(seconds=60))
+    await process.start()
+    oid = oid_of(b"data")
+    call = asyncio.ensure_future(client.write(1, b"data"))
+    await until(client.path(oid).exists)
+    await process.stop()
+    await fails(call)
+    await sql(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
+    assert len(client.files()) == 2
+    await process.start()
+    assert client.files() == []
+    assert await client.statuses(1, oid) == [MISSING]
+
+
+async def test_killed_while_the_commit_goes_on(process: StorageProcess, client: StorageClient, sql: Sql) -> None:
+    """A commit that Postgres ends after the process was killed counts: the sweep waits for it and keeps the bytes."""
+    await sql(SLOW_COMMIT.format(seconds=4))
+    await process.start()
+    oid = oid_of(b"data")
+    call = asyncio.ensure_future(client.write(1, b"data"))
+    await until(client.path(oid).exists)
+    await process.stop()
+    await fails(call)
+    await process.start()
+    assert client.files() == [client.path(oid)]
+    assert await client.statuses(1, oid) == [PRESENT]
+
+
+async def test_killed_between_tombstone_and_bytes(process: StorageProcess, client: StorageClient, sql: Sql) -> None:
+    """Bytes of an object that is removed already go at the next start."""
+    await process.start()
+    oid = await client.write(1, b"data")
+    key = f"hashtextextended('towpath storage {oid}', 0)"
+    holder = asyncio.create_task(sql(f"SELECT pg_advisory_lock({key}), pg_sleep(4)"))
+    async with asyncio.timeout(10):
+        while await sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") != "1":  # noqa: ASYNC110 - Postgres sets no event
+            await asyncio.sleep(0.05)
+    call = asyncio.ensure_future(client.delete(1, oid))
+    async with asyncio.timeout(10):
+        while await client.statuses(1, oid) != [REMOVED]:
+            await asyncio.sleep(0.05)
+    await process.stop()
+    await fails(call)
+    assert client.path(oid).exists()
+    await holder
+    await process.start()
+    await until(lambda: client.files() == [])
+    assert await sql("SELECT count(*) FROM storage.unclaimed_objects") == "0"
+
+
+async def test_killed_at_any_moment(process: StorageProcess, client: StorageClient, sql: Sql) -> None:
+    """After kills at random moments of many uploads and removals, every acknowledged one holds, and no file is extra."""
+    acknowledged: dict[str, pb.ObjectStatus.ValueType] = {}
+    moments = random.Random(7)  # noqa: S311 - moments, not secrets
+
+    async def work() -> None:
+        while True:
+            content = os.urandom(moments.randrange(1, 3 * CHUNK_BYTES))
+            oid = await client.write(1, content)
+            acknowledged[oid] = PRESENT
+            if moments.random() < 0.4:
+                # Until it is acknowledged, either is right.
+                del acknowledged[oid]
+                await client.delete(1, oid)
+                acknowledged[oid] = REMOVED
+
+    for _ in range(6):
+        await process.start()
+        workers = [asyncio.create_task(work()) for _ in range(4)]
+        await asyncio.sleep(moments.uniform(0.1, 1.0))
+        await process.stop()
+        for worker in workers:
+            with contextlib.suppress(grpc.aio.AioRpcError):
+                await worker
+    await process.start()
+    assert await client.statuses(1, *acknowledged) == list(acknowledged.values())
+    for oid, status in acknowledged.items():
+        if status == PRESENT:
+            assert oid_of(await client.read(1, oid)) == oid
+    held = (await sql("SELECT oid FROM storage.objects WHERE removed_at IS NULL ORDER BY oid")).split()
+    await until(lambda: [path.name for path in client.files()] == held)
+    assert len(acknowledged) > 10
+
+
+async def test_terminated(process: StorageProcess, client: StorageClient) -> None:
+    """SIGTERM lets an upload that goes on finish within the bound, and the process ends with 0."""
+    await process.start()
+    started, go_on = asyncio.Event(), asyncio.Event()
+
+    async def send() -> AsyncIterator[pb.WriteObjectRequest]:
+        header, content = upload(1, oid_of(b"data"), 4, [b"data"])
+        yield header
+        started.set()
+        await go_on.wait()
+        yield content
+
+    call = asyncio.ensure_future(client.stub.WriteObject(send(), timeout=20))
+    await started.wait()
+    await until(lambda: bool(client.incoming()))
+    stopping = asyncio.create_task(process.stop(signal.SIGTERM))
+    await asyncio.sleep(0.3)
+    go_on.set()
+    assert (await call).object.size == 4
+    assert await stopping == 0
+    assert client.files() == [client.path(oid_of(b"data"))]
+
+
+async def test_settings_are_told(process: StorageProcess) -> None:
+    """A setting that cannot be used ends the process with a line that names it, and without the password."""
+    for name, value in (("URL", "s3://bucket"), ("LISTEN", "0.0.0.0:0"), ("DATABASE_URL", "mysql://u:hunter2@h/d")):
+        broken = StorageProcess(process.database_url, process.folder, overrides={f"TOWPATH_STORAGE_{name}": value})
+        ended = await broken.run()
+        assert await asyncio.wait_for(ended.wait(), 20) == 1
+    log = (process.folder / "log").read_text()
+    assert "storage_url: expected file:///ABSOLUTE/FOLDER, got s3" in log
+    assert "service_secret: needed" in log
+    assert "database url: expected postgresql" in log
+    assert "hunter2" not in log
+    assert "Traceback" not in log
+
+
+async def test_migrate_command(process: StorageProcess) -> None:
+    """`python -m services.storage migrate` needs only the database."""
+    migration = await process.run("migrate")
+    assert await asyncio.wait_for(migration.wait(), 20) == 0

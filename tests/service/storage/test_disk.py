@@ -1,0 +1,194 @@
+"""The disk backend where it is more than any backend."""
+
+import asyncio
+import contextlib
+import os
+import random
+import resource
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from services.common.errors import ResourceExhausted
+from services.storage.disk import DiskBackend
+from services.storage.disk.paths import path_of
+from tests.service.storage.test_backend_suite import get, put, sweep
+from tests.support.storage import oid_of
+
+OID = oid_of(b"data")
+
+
+@pytest.fixture
+def backend(tmp_path: Path) -> DiskBackend:
+    """A disk backend, empty."""
+    return DiskBackend(tmp_path / "bytes")
+
+
+def files(backend: DiskBackend) -> list[Path]:
+    """Return all files of a backend."""
+    return sorted(path for path in backend.root.rglob("*") if path.is_file())
+
+
+def open_files(backend: DiskBackend) -> list[Path]:
+    """Return the files of a backend that this process has open."""
+    paths = []
+    for descriptor in Path("/proc/self/fd").iterdir():
+        with contextlib.suppress(OSError):
+            paths.append(descriptor.readlink())
+    return [path for path in paths if path.is_relative_to(backend.root)]
+
+
+async def test_trap_13_first_uploads_into_one_new_folder(backend: DiskBackend) -> None:
+    """Many first uploads into the same folders, which none finds there, all succeed (trap 13)."""
+    for prefix in range(10):
+        oids = [f"{prefix:02x}{prefix:02x}{number:060x}" for number in range(16)]
+        await asyncio.gather(*(put(backend, b"data", oid=oid) for oid in oids))
+        assert len(await backend.sizes(oids)) == 16
+
+
+async def test_folders_that_somebody_removed(backend: DiskBackend) -> None:
+    """Folders that were there and are gone are made again."""
+    await put(backend, b"data")
+    shutil.rmtree(backend.root / "objects")
+    await put(backend, b"data")
+    assert await get(backend, OID) == b"data"
+
+
+async def test_bytes_are_durable_before_they_are_in_place(
+    backend: DiskBackend, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The file is synced before the rename, its folder after it, and the folders above where they are new."""
+    steps: list[str] = []
+    fsync, rename = os.fsync, os.replace
+
+    def record_fsync(descriptor: int) -> None:
+        steps.append(f"sync {Path(f'/proc/self/fd/{descriptor}').readlink().name.partition('.')[0]}")
+        fsync(descriptor)
+
+    def record_rename(source: Path, target: Path) -> None:
+        steps.append(f"rename to {target.name}")
+        rename(source, target)
+
+    monkeypatch.setattr(os, "fsync", record_fsync)
+    monkeypatch.setattr(os, "replace", record_rename)
+    await put(backend, b"data")
+    first, second = OID[:2], OID[2:4]
+    assert steps == [
+        f"sync {OID}",
+        "sync bytes",
+        "sync objects",
+        f"sync {first}",
+        f"rename to {OID}",
+        f"sync {second}",
+    ]
+    steps.clear()
+    await put(backend, b"data")
+    assert steps == [f"sync {OID}", f"rename to {OID}", f"sync {second}"]
+
+
+async def test_trap_3_left_over_files(backend: DiskBackend) -> None:
+    """A file of a dead writer is swept whatever it holds; a file that is none of ours is left (trap 3)."""
+    left = path_of(backend.root, OID, incoming="left")
+    left.write_bytes(b"da")
+    foreign = left.with_name("notes.txt")
+    foreign.write_bytes(b"")
+    await put(backend, b"data")
+    assert await sweep(backend) == [OID]
+    assert files(backend) == [foreign, path_of(backend.root, OID)]
+
+
+async def test_uploads_of_another_process_are_left_alone(backend: DiskBackend) -> None:
+    """An upload of a process that lives is not swept; once the process is killed it is (trap 11)."""
+    path = path_of(backend.root, OID, incoming="0")
+    code = (
+        "import asyncio, sys, pathlib\n"
+        "from services.storage.disk import DiskBackend\n"
+        "async def main():\n"
+        "    async with DiskBackend(pathlib.Path(sys.argv[1])).begin(sys.argv[2]) as upload:\n"
+        "        await upload.write(b'da')\n"
+        "        print('ready', flush=True)\n"
+        "        await asyncio.sleep(60)\n"
+        "asyncio.run(main())\n"
+    )
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", code, str(backend.root), OID, stdout=subprocess.PIPE
+    )
+    try:
+        assert process.stdout is not None
+        await asyncio.wait_for(process.stdout.readline(), 20)
+        assert await sweep(backend) == []
+        (path,) = files(backend)
+    finally:
+        process.kill()
+        await process.wait()
+    assert await sweep(backend) == [OID]
+    assert not path.exists()
+
+
+async def test_cancellation_at_any_moment_leaks_nothing(backend: DiskBackend) -> None:
+    """Uploads and reads that are cancelled wherever they are leave no open file, and no file that a sweep misses."""
+    moments = random.Random(3)  # noqa: S311 - moments, not secrets
+    content = b"x" * 300_000
+
+    async def work() -> None:
+        await put(backend, content)
+        await get(backend, oid_of(content))
+
+    for _ in range(60):
+        task = asyncio.create_task(work())
+        await asyncio.sleep(moments.uniform(0, 0.006))
+        task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await task
+    await sweep(backend)
+    assert open_files(backend) == []
+    assert set(files(backend)) <= {path_of(backend.root, oid_of(content))}
+
+
+async def test_file_too_large_for_the_system(backend: DiskBackend) -> None:
+    """Where the system takes no more bytes the upload is STORAGE_FULL, and leaves nothing."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    with pytest.raises(ResourceExhausted) as caught:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+        try:
+            await put(backend, b"x" * 2000)
+        finally:
+            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    assert caught.value.reason == "STORAGE_FULL"
+    assert files(backend) == []
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A file system of 1 MiB; skips where this user may not mount one."""
+    folder = tmp_path / "small"
+    folder.mkdir()
+    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=False)
+    if mount.returncode != 0:
+        pytest.skip("mounting a file system is not allowed here")
+    yield folder
+    subprocess.run(["umount", "--lazy", str(folder)], check=True)
+
+
+async def test_full_disk(small_disk: Path) -> None:
+    """A disk that fills up amid an upload is STORAGE_FULL; its bytes are free again, and other uploads go on."""
+    backend = DiskBackend(small_disk)
+    with pytest.raises(ResourceExhausted) as caught:
+        await put(backend, b"x" * (2 << 20))
+    assert caught.value.reason == "STORAGE_FULL"
+    assert files(backend) == []
+    assert await backend.available_bytes() > 900_000
+    await put(backend, b"data")
+    assert await get(backend, OID) == b"data"
+
+
+async def test_broken_root(backend: DiskBackend) -> None:
+    """A root that cannot be written is told by the health check."""
+    await backend.check()
+    (backend.root / "incoming").rmdir()
+    with pytest.raises(OSError, match="cannot be written"):
+        await backend.check()

@@ -1,0 +1,38 @@
+"""The migrations of the storage service."""
+
+from alembic.autogenerate import compare_metadata
+from alembic.runtime.migration import MigrationContext
+from pydantic import SecretStr
+from sqlalchemy import Connection
+from sqlalchemy.ext.asyncio import create_async_engine
+
+from services.database.engine import parse_url
+from services.database.migrations import migrate
+from services.storage.models import SCHEMA_NAME
+from services.storage.schema import SCHEMA
+
+
+def _differences(connection: Connection) -> list[object]:
+    context = MigrationContext.configure(
+        connection,
+        opts={
+            "include_schemas": True,
+            "include_name": lambda name, kind, _parents: kind != "schema" or name == SCHEMA_NAME,
+            "version_table_schema": SCHEMA_NAME,
+            "compare_type": True,
+            "compare_server_default": True,
+        },
+    )
+    return list(compare_metadata(context, SCHEMA.metadata))
+
+
+async def test_migrated_tables_equal_the_models(database_url: SecretStr) -> None:
+    """What the migrations make is what the models say; migrating again changes nothing."""
+    await migrate(database_url, SCHEMA)
+    await migrate(database_url, SCHEMA)
+    engine = create_async_engine(parse_url(database_url))
+    try:
+        async with engine.connect() as connection:
+            assert await connection.run_sync(_differences) == []
+    finally:
+        await engine.dispose()

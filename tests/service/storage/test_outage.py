@@ -1,0 +1,108 @@
+"""Postgres goes away for a moment, or the backend does: callers are not told, and nothing is lost."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from tests.service.storage.conftest import Sql
+from tests.service.storage.test_crash import SESSIONS, SLOW_COMMIT
+from tests.support.memory_backend import MemoryBackend
+from tests.support.storage import RunningStorage, oid_of, running_storage, until, upload, wait_serving
+
+PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
+TERMINATE = f"SELECT pg_terminate_backend(pid) {SESSIONS}"
+
+
+async def test_connections_are_cut(storage: RunningStorage, sql: Sql) -> None:
+    """After all connections were cut, every call succeeds at the first try."""
+    oid = await storage.write(1, b"data")
+    for _ in range(3):
+        await asyncio.gather(*(storage.statuses(1, oid) for _ in range(5)))
+        await sql(TERMINATE)
+        assert await storage.statuses(1, oid) == [PRESENT]
+        await sql(TERMINATE)
+        assert await storage.read(1, oid) == b"data"
+        await sql(TERMINATE)
+        await storage.write(2, b"data")
+        await sql(TERMINATE)
+        await storage.delete(2, oid)
+        await sql(TERMINATE)
+        await storage.stub.RestoreObject(pb.RestoreObjectRequest(repository_id=2, oid=oid), timeout=20)
+    assert storage.files() == [storage.path(oid)]
+
+
+async def test_connection_cut_amid_an_upload(storage: RunningStorage, sql: Sql) -> None:
+    """An upload outlives the connections that were there when it began."""
+
+    async def send() -> AsyncIterator[pb.WriteObjectRequest]:
+        header, content = upload(1, oid_of(b"data"), 4, [b"data"])
+        yield header
+        await until(lambda: bool(storage.incoming()))
+        await sql(TERMINATE)
+        yield content
+
+    await storage.stub.WriteObject(send(), timeout=20)
+    assert await storage.read(1, oid_of(b"data")) == b"data"
+
+
+async def test_connection_cut_amid_the_commit(storage: RunningStorage, sql: Sql) -> None:
+    """A commit that fails after the bytes are in place is repeated: one file, one record."""
+    await sql(SLOW_COMMIT.format(seconds=3))
+    oid = oid_of(b"data")
+    writing = asyncio.create_task(storage.write(1, b"data"))
+    await until(storage.path(oid).exists)
+    await sql(f"{TERMINATE} AND state <> 'idle'")
+    await writing
+    assert storage.files() == [storage.path(oid)]
+    assert await storage.statuses(1, oid) == [PRESENT]
+
+
+async def test_commit_that_cannot_be_made(storage: RunningStorage, sql: Sql) -> None:
+    """Where the record cannot be written the bytes in place go again, without a restart."""
+    await sql(SLOW_COMMIT.format(seconds="0 / 0"))
+    with pytest.raises(Exception, match="internal error"):
+        await storage.write(1, b"data")
+    await until(lambda: storage.files() == [])
+    await sql("DROP TRIGGER dawdle ON storage.objects")
+    await storage.write(1, b"data")
+    assert storage.files() == [storage.path(oid_of(b"data"))]
+
+
+async def test_client_that_goes_away_amid_the_commit(storage: RunningStorage, sql: Sql) -> None:
+    """An upload that is whole is kept, also when its sender does not wait for the answer."""
+    await sql(SLOW_COMMIT.format(seconds=1))
+    oid = oid_of(b"data")
+    call = storage.stub.WriteObject(upload(1, oid, 4, [b"data"]), timeout=20)
+    task = asyncio.ensure_future(call)
+    await until(storage.path(oid).exists)
+    call.cancel()
+    await asyncio.wait({task})
+    await until(lambda: storage.files() == [storage.path(oid)])
+    async with asyncio.timeout(10):
+        while await storage.statuses(1, oid) != [PRESENT]:
+            await asyncio.sleep(0.05)
+
+
+async def test_health_looks_at_the_backend(database_url: SecretStr, tmp_path: Path) -> None:
+    """While the backend is broken the service is NOT_SERVING, and SERVING again when it is mended (trap 34)."""
+    backend = MemoryBackend()
+    async with running_storage(database_url, tmp_path, backend=backend) as storage:
+        backend.broken = OSError("read-only")
+        async with asyncio.timeout(10):
+            while await is_serving(storage):
+                await asyncio.sleep(0.1)
+        backend.broken = None
+        await wait_serving(storage.channel)
+
+
+async def is_serving(storage: RunningStorage) -> bool:
+    """Tell whether the service says at once that it is SERVING."""
+    try:
+        await wait_serving(storage.channel, seconds=0.5)
+    except TimeoutError:
+        return False
+    return True

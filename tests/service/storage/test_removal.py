@@ -1,0 +1,130 @@
+"""DeleteObject, RestoreObject, DeleteRepository: tombstones, and when bytes go."""
+
+import asyncio
+import os
+
+import pytest
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from tests.service.storage.conftest import Sql
+from tests.support.storage import RunningStorage, failure, oid_of, until
+
+PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
+
+
+async def restore(storage: RunningStorage, repository_id: int, oid: str) -> None:
+    """Take a tombstone away."""
+    request = pb.RestoreObjectRequest(repository_id=repository_id, oid=oid)
+    await storage.stub.RestoreObject(request, timeout=20)
+
+
+async def delete_repository(storage: RunningStorage, repository_id: int) -> int:
+    """Forget a repository and return how many objects it held."""
+    request = pb.DeleteRepositoryRequest(repository_id=repository_id)
+    return (await storage.stub.DeleteRepository(request, timeout=20)).object_count
+
+
+async def test_tombstone(storage: RunningStorage) -> None:
+    """A removed object leaves a tombstone with reason, time and remover, and its bytes go."""
+    oid = await storage.write(1, b"data")
+    tombstone = await storage.delete(1, oid, reason="a licence")
+    assert (tombstone.oid, tombstone.size) == (oid, 4)
+    assert (tombstone.removal_reason, tombstone.removed_by) == ("a licence", "alice")
+    assert tombstone.removed_at.seconds >= tombstone.created_at.seconds > 0
+    assert await storage.statuses(1, oid) == [REMOVED]
+    assert storage.files() == []
+
+
+async def test_repeated_removal_changes_nothing(storage: RunningStorage) -> None:
+    """The first removal's reason and time stay."""
+    oid = await storage.write(1, b"data")
+    first = await storage.delete(1, oid, reason="first")
+    assert await storage.delete(1, oid, reason="second") == first
+
+
+async def test_bytes_stay_while_another_repository_holds_them(storage: RunningStorage) -> None:
+    """Bytes go with the last repository that holds them."""
+    oid = await storage.write(1, b"data")
+    await storage.write(2, b"data")
+    await storage.delete(1, oid)
+    assert await storage.statuses(2, oid) == [PRESENT]
+    assert await storage.read(2, oid) == b"data"
+    await storage.delete(2, oid)
+    assert storage.files() == []
+
+
+async def test_restore(storage: RunningStorage) -> None:
+    """Restoring takes the tombstone away: the object is missing and may be written again."""
+    oid = await storage.write(1, b"data")
+    await storage.write(2, b"data")
+    await storage.delete(1, oid)
+    await restore(storage, 1, oid)
+    assert await storage.statuses(1, oid) == [MISSING]
+    await storage.write(1, b"data")
+    assert await storage.statuses(1, oid) == [PRESENT]
+
+
+async def test_what_is_not_there(storage: RunningStorage) -> None:
+    """Removing what the repository never held, and restoring what was not removed, is NOT_FOUND."""
+    oid = await storage.write(2, b"data")
+    held = await storage.write(1, b"held")
+    for call in (storage.delete(1, oid), restore(storage, 1, oid), restore(storage, 1, held)):
+        error = await failure(call)
+        assert (error.status.name, error.reason) == ("NOT_FOUND", "OBJECT_NOT_FOUND")
+    assert await storage.statuses(1, held) == [PRESENT]
+    assert await storage.statuses(2, oid) == [PRESENT]
+
+
+@pytest.mark.parametrize(
+    ("request_", "reason"),
+    [
+        (pb.DeleteObjectRequest(repository_id=1, oid="0" * 64, reason=""), "INVALID_FIELD"),
+        (pb.DeleteObjectRequest(repository_id=1, oid="0" * 64, reason="x" * 1001), "INVALID_FIELD"),
+        (pb.DeleteObjectRequest(repository_id=1, oid="0" * 64, reason="x", removed_by="\0"), "INVALID_FIELD"),
+        (pb.DeleteObjectRequest(repository_id=1, oid="x", reason="x"), "INVALID_OID"),
+        (pb.DeleteObjectRequest(oid="0" * 64, reason="x"), "INVALID_FIELD"),
+    ],
+)
+async def test_malformed_removals(storage: RunningStorage, request_: pb.DeleteObjectRequest, reason: str) -> None:
+    """Malformed fields are INVALID_ARGUMENT."""
+    error = await failure(storage.stub.DeleteObject(request_, timeout=20))
+    assert (error.status.name, error.reason) == ("INVALID_ARGUMENT", reason)
+
+
+async def test_repository_is_forgotten(storage: RunningStorage) -> None:
+    """Objects and tombstones of the repository go, and the bytes that nobody else holds."""
+    own, shared, removed = [await storage.write(1, content) for content in (b"own", b"shared", b"removed")]
+    await storage.write(2, b"shared")
+    await storage.delete(1, removed)
+    assert await delete_repository(storage, 1) == 2
+    assert await storage.statuses(1, own, shared, removed) == [MISSING] * 3
+    await until(lambda: storage.files() == [storage.path(shared)])
+    assert await storage.read(2, shared) == b"shared"
+    assert await delete_repository(storage, 1) == 0
+
+
+async def test_large_repository_is_forgotten(storage: RunningStorage, sql: Sql) -> None:
+    """A repository of more objects than go at a time is forgotten whole, and others are not."""
+    await sql(
+        "INSERT INTO storage.objects (repository_id, oid, size) "
+        "SELECT 1 + n % 2, encode(sha256(n::text::bytea), 'hex'), 1 FROM generate_series(1, 5000) n"
+    )
+    assert await delete_repository(storage, 1) == 2500
+    usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1, 2]), timeout=20)
+    assert [each.object_count for each in usage.repositories] == [0, 2500]
+
+
+async def test_removals_and_uploads_of_one_oid_at_once(storage: RunningStorage) -> None:
+    """Whatever the order of uploads and removals, every object that is held can be read, and no other bytes lie."""
+    content = os.urandom(10_000)
+    oid = oid_of(content)
+
+    async def come_and_go(repository_id: int) -> None:
+        for _ in range(10):
+            await storage.write(repository_id, content)
+            assert await storage.read(repository_id, oid) == content
+            await storage.delete(repository_id, oid)
+            await restore(storage, repository_id, oid)
+
+    await asyncio.gather(*(come_and_go(repository_id) for repository_id in range(1, 6)))
+    assert storage.files() == []

@@ -1,0 +1,58 @@
+"""Traffic: counted, kept, limited."""
+
+import asyncio
+from collections.abc import Awaitable
+from pathlib import Path
+
+from pydantic import SecretStr
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from tests.service.storage.conftest import Sql
+from tests.support.storage import failure, oid_of, running_storage, upload
+
+
+async def test_traffic_is_kept(sql: Sql, database_url: SecretStr, tmp_path: Path) -> None:
+    """What is counted is in Postgres within seconds, and all of it after a stop; a new process goes on from there."""
+    query = "SELECT bytes_in, bytes_out FROM storage.traffic WHERE repository_id = 1"
+    async with running_storage(database_url, tmp_path) as storage:
+        oid = await storage.write(1, bytes(100))
+        await storage.read(1, oid)
+        async with asyncio.timeout(10):
+            while await sql(query) != "100|100":  # noqa: ASYNC110 - Postgres sets no event
+                await asyncio.sleep(0.1)
+        await storage.read(1, oid, length=10)
+    assert await sql(query) == "100|110"
+    async with running_storage(database_url, tmp_path) as storage:
+        await storage.read(1, oid, length=1)
+        usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=20)
+        assert (usage.repositories[0].bytes_in_today, usage.repositories[0].bytes_out_today) == (100, 111)
+
+
+async def test_bandwidth_limit(database_url: SecretStr, tmp_path: Path) -> None:
+    """A repository that has moved its bytes is refused at once, both ways; others are not."""
+    async with running_storage(database_url, tmp_path, storage_bandwidth_limit=100) as storage:
+        oid = await storage.write(1, bytes(60))
+        await storage.read(1, oid, length=39)
+        # Up to the limit a transfer begins, and one that has begun goes on to its end.
+        assert len(await storage.read(1, oid)) == 60
+        key = pb.BatchStatObjectsRequest.ObjectKey
+        missing = key(oid=oid_of(b"x"), size=1)
+        write = storage.stub.WriteObject(upload(1, oid_of(b"x"), 1, [b"x"]), timeout=20)
+        asks = [(oid, pb.INTENT_READ), (missing.oid, pb.INTENT_WRITE)]
+        batches = [
+            storage.stub.BatchStatObjects(
+                pb.BatchStatObjectsRequest(repository_id=1, objects=[key(oid=asked, size=1)], intent=intent), timeout=20
+            )
+            for asked, intent in asks
+        ]
+        calls: list[Awaitable[object]] = [storage.read(1, oid), write, *batches]
+        for call in calls:
+            error = await failure(call)
+            assert (error.status.name, error.reason) == ("RESOURCE_EXHAUSTED", "BANDWIDTH_EXCEEDED")
+        # Where nothing would move nothing is refused.
+        assert await storage.statuses(1, oid) == [pb.OBJECT_STATUS_PRESENT]
+        await storage.stub.BatchStatObjects(
+            pb.BatchStatObjectsRequest(repository_id=1, objects=[key(oid=oid, size=60)], intent=pb.INTENT_WRITE),
+            timeout=20,
+        )
+        await storage.write(2, b"other")

@@ -1,0 +1,214 @@
+"""A real storage service, in this process or in its own, on a unix socket and a real Postgres."""
+
+import asyncio
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2
+from pydantic import SecretStr
+from towpath.storage.v1 import storage_service_pb2 as pb
+from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceStub
+
+from services.common.errors import ServiceError, from_rpc_error
+from services.common.rpc.client import connect
+from services.common.rpc.options import CHUNK_BYTES
+from services.database.migrations import migrate
+from services.storage.application import serve
+from services.storage.backend import Backend
+from services.storage.schema import SCHEMA
+from services.storage.service import SERVICE_NAME
+from services.storage.settings import StorageSettings
+
+if TYPE_CHECKING:  # the stubs of the stubs know it, and they alone
+    from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceAsyncStub
+
+
+def oid_of(data: bytes) -> str:
+    """Return the oid of bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def chunks_of(data: bytes, length: int = CHUNK_BYTES) -> Iterable[bytes]:
+    """Cut bytes into pieces."""
+    return (data[start : start + length] for start in range(0, len(data), length))
+
+
+def upload(repository_id: int, oid: str, size: int, chunks: Iterable[bytes]) -> Iterator[pb.WriteObjectRequest]:
+    """Return the messages of an upload."""
+    yield pb.WriteObjectRequest(header=pb.WriteObjectRequest.Header(repository_id=repository_id, oid=oid, size=size))
+    for chunk in chunks:
+        yield pb.WriteObjectRequest(data=chunk)
+
+
+async def failure(call: Awaitable[object]) -> ServiceError:
+    """Return the error that a call fails with."""
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await call
+    return from_rpc_error(caught.value)
+
+
+async def until(condition: Callable[[], bool], *, seconds: float = 10) -> None:
+    """Wait until a condition holds."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110 - files and processes set no event
+            await asyncio.sleep(0.01)
+
+
+class StorageClient:
+    """A storage service as its callers see it, and where its bytes lie."""
+
+    def __init__(self, folder: Path) -> None:
+        self.root = folder / "bytes"
+        self.address = f"unix:{folder / 'storage.sock'}"
+        self.channel = connect(self.address)
+        self.stub: StorageServiceAsyncStub = StorageServiceStub(self.channel)
+
+    async def write(self, repository_id: int, data: bytes) -> str:
+        """Write an object and return its oid."""
+        oid = oid_of(data)
+        await self.stub.WriteObject(upload(repository_id, oid, len(data), chunks_of(data)), timeout=60)
+        return oid
+
+    async def read(self, repository_id: int, oid: str, *, offset: int = 0, length: int | None = None) -> bytes:
+        """Read an object, or a part of it."""
+        request = pb.ReadObjectRequest(repository_id=repository_id, oid=oid, offset=offset, length=length)
+        return b"".join([response.data async for response in self.stub.ReadObject(request, timeout=60)])
+
+    async def statuses(self, repository_id: int, *oids: str) -> list["pb.ObjectStatus.ValueType"]:
+        """Return whether the repository holds the objects."""
+        keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid) for oid in oids]
+        request = pb.BatchStatObjectsRequest(repository_id=repository_id, objects=keys)
+        return [answer.status for answer in (await self.stub.BatchStatObjects(request, timeout=60)).objects]
+
+    async def delete(self, repository_id: int, oid: str, *, reason: str = "no reason") -> pb.Object:
+        """Remove an object and return its tombstone."""
+        request = pb.DeleteObjectRequest(repository_id=repository_id, oid=oid, reason=reason, removed_by="alice")
+        return (await self.stub.DeleteObject(request, timeout=60)).object
+
+    def path(self, oid: str) -> Path:
+        """Return where an object's bytes lie."""
+        return self.root / "objects" / oid[:2] / oid[2:4] / oid
+
+    def incoming(self) -> list[Path]:
+        """Return the files of uploads that go on, or were left."""
+        return sorted((self.root / "incoming").iterdir())
+
+    def files(self) -> list[Path]:
+        """Return all files below the root, those of uploads that go on included."""
+        return sorted(path for path in self.root.rglob("*") if path.is_file())
+
+
+class RunningStorage(StorageClient):
+    """A storage service that runs in this process."""
+
+
+async def wait_serving(channel: grpc.aio.Channel, *, service: str = SERVICE_NAME, seconds: float = 20) -> None:
+    """Wait until a service says that it is SERVING."""
+    check = channel.unary_unary(
+        "/grpc.health.v1.Health/Check",
+        request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
+        response_deserializer=health_pb2.HealthCheckResponse.FromString,
+    )
+    async with asyncio.timeout(seconds):
+        while True:
+            try:
+                answer = await check(health_pb2.HealthCheckRequest(service=service), timeout=5)
+            except grpc.aio.AioRpcError:
+                answer = None
+            if answer is not None and answer.status == health_pb2.HealthCheckResponse.SERVING:
+                return
+            await asyncio.sleep(0.05)
+
+
+@asynccontextmanager
+async def running_storage(
+    database_url: SecretStr,
+    folder: Path,
+    *,
+    backend: Backend | None = None,
+    **settings: Any,  # noqa: ANN401 - the settings of the service, which checks them
+) -> AsyncIterator[RunningStorage]:
+    """Run a storage service on `folder`/storage.sock with its bytes in `folder`/bytes, migrated and SERVING."""
+    await migrate(database_url, SCHEMA)
+    stop = asyncio.Event()
+    running = RunningStorage(folder)
+    values = {
+        "storage_listen": running.address,
+        "storage_url": running.root.as_uri(),
+        "storage_database_url": database_url,
+        "storage_reserve_bytes": 0,
+        "drain_seconds": 0.5,
+        **settings,
+    }
+    server = asyncio.create_task(serve(StorageSettings.model_validate(values), stop, backend=backend))
+    try:
+        ready = asyncio.create_task(wait_serving(running.channel))
+        await asyncio.wait({server, ready}, return_when=asyncio.FIRST_COMPLETED)
+        if server.done():
+            ready.cancel()
+            await server
+        await ready
+        yield running
+    finally:
+        await running.channel.close()
+        stop.set()
+        await server
+
+
+@dataclass
+class StorageProcess:
+    """A storage service as a process of its own, `python -m services.storage`, that can be killed and started again."""
+
+    database_url: SecretStr
+    folder: Path
+    overrides: dict[str, str] = field(default_factory=dict)
+    process: asyncio.subprocess.Process | None = None
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The settings of the process."""
+        return {
+            **os.environ,
+            "TOWPATH_STORAGE_LISTEN": f"unix:{self.folder / 'storage.sock'}",
+            "TOWPATH_STORAGE_URL": (self.folder / "bytes").as_uri(),
+            "TOWPATH_STORAGE_DATABASE_URL": self.database_url.get_secret_value(),
+            "TOWPATH_STORAGE_RESERVE_BYTES": "0",
+            **self.overrides,
+        }
+
+    async def run(self, *arguments: str) -> asyncio.subprocess.Process:
+        """Start `python -m services.storage` with these arguments; its log is appended to `folder`/log."""
+        with (self.folder / "log").open("ab") as log:
+            return await asyncio.create_subprocess_exec(
+                *(sys.executable, "-m", "services.storage", *arguments),
+                env=self.environment,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+
+    async def start(self) -> None:
+        """Start the service and wait until it is SERVING."""
+        self.process = await self.run()
+        channel = connect(f"unix:{self.folder / 'storage.sock'}")
+        try:
+            await wait_serving(channel)
+        finally:
+            await channel.close()
+
+    async def stop(self, signal_number: signal.Signals = signal.SIGKILL) -> int:
+        """End the process with a signal and return its exit status."""
+        assert self.process is not None
+        if self.process.returncode is None:
+            self.process.send_signal(signal_number)
+        return await asyncio.wait_for(self.process.wait(), timeout=20)

@@ -1,0 +1,57 @@
+"""The rules of ranges, of announced bytes, of room, of removal messages."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.common.errors import OutOfRange, ResourceExhausted, trailing_metadata
+from services.storage.read import range_length
+from services.storage.refusals import object_removed
+from services.storage.room import Room
+from services.storage.stat import ObjectKey, ObjectStat, Status, missing_bytes
+from tests.support.memory_backend import MemoryBackend
+
+_SIZES = st.integers(0, 2**63 - 1)
+
+
+@given(size=_SIZES, offset=_SIZES, length=st.none() | _SIZES)
+def test_trap_8_ranges(size: int, offset: int, length: int | None) -> None:
+    """A range is what Python's slices say it is, at any 64-bit size; beyond the end it is refused (traps 7 and 8)."""
+    if offset > size:
+        with pytest.raises(OutOfRange) as caught:
+            range_length(size, offset, length)
+        assert caught.value.metadata == {"size": str(size)}
+        return
+    end = size if length is None else min(offset + length, size)
+    assert range_length(size, offset, length) == end - offset
+
+
+def test_missing_bytes_counts_each_object_once() -> None:
+    """Only what is missing is announced, and a repeated object once."""
+    keys = [ObjectKey("a", 5), ObjectKey("a", 5), ObjectKey("b", 7), ObjectKey("c", 2**62)]
+    missing, present = ObjectStat(Status.MISSING), ObjectStat(Status.PRESENT, 7)
+    assert missing_bytes(keys, [missing, missing, present, missing]) == 5 + 2**62
+    assert missing_bytes(keys, [present] * 4) is None
+    assert missing_bytes([ObjectKey("e", 0)], [missing]) == 0
+
+
+async def test_room_counts_uploads_that_go_on() -> None:
+    """The reserve and the bytes that are still to come are not given away twice."""
+    room = Room(MemoryBackend(capacity=1000), 100)
+    await room.require(900)
+    with room.announced(600) as upload:
+        assert await room.available_bytes() == 300
+        with pytest.raises(ResourceExhausted) as caught:
+            await room.require(301)
+        assert caught.value.reason == "STORAGE_FULL"
+        upload.arrived(200)
+        assert await room.available_bytes() == 500
+    assert await room.available_bytes() == 900
+
+
+@given(st.text(max_size=1000))
+def test_removal_errors_fit_into_headers(reason: str) -> None:
+    """However long the reason, the status stays well below what gRPC lets through (8 KiB)."""
+    error = object_removed("a" * 64, reason)
+    # The message travels percent-encoded, the details in base64.
+    assert 3 * len(error.message.encode()) + 4 * len(trailing_metadata(error)[0][1]) // 3 < 6000

@@ -1,0 +1,49 @@
+"""Work that a cancellation does not cut in two."""
+
+import asyncio
+import threading
+
+import pytest
+
+from services.storage.undivided import in_thread, undivided
+
+
+async def test_cancellation_waits_for_the_thread() -> None:
+    """Cancelled twice, it ends only when its thread has."""
+    release, ended = threading.Event(), threading.Event()
+
+    def work() -> None:
+        release.wait(10)
+        ended.set()
+
+    task = asyncio.create_task(in_thread(work))
+    for _ in range(2):
+        await asyncio.sleep(0.02)
+        task.cancel()
+    await asyncio.sleep(0.02)
+    assert not task.done()
+    release.set()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert ended.is_set()
+
+
+async def test_failure_after_cancellation_is_not_lost_in_warnings() -> None:
+    """Cancelled work that then fails ends as cancelled."""
+
+    async def work() -> None:
+        await asyncio.sleep(0.05)
+        raise OSError("disk")
+
+    task = asyncio.create_task(undivided(work()))
+    await asyncio.sleep(0.01)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+
+
+async def test_results_and_errors_pass() -> None:
+    """Uncancelled, it is as if it were not there."""
+    assert await in_thread(int, "7") == 7
+    with pytest.raises(ValueError, match="invalid literal"):
+        await in_thread(int, "x")
