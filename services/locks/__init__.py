@@ -1,0 +1,1 @@
+"""The lock service: locks, and who may do what (users, tokens, repositories, grants), over gRPC, in Postgres."""

@@ -1,0 +1,105 @@
+"""Who may do what in a repository (protocol: "Authentication", rule 5; the access examples of "Batch")."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from services.locks.ref_patterns import matching
+
+
+class Role(StrEnum):
+    """What a grant gives; each includes the one before it."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+class Permission(StrEnum):
+    """What is asked for."""
+
+    READ = "read"
+    WRITE = "write"
+
+
+class Outcome(StrEnum):
+    """The decision."""
+
+    ALLOWED = "allowed"
+    CREDENTIALS_REQUIRED = "credentials required"
+    NOT_FOUND = "not found"
+    DENIED = "denied"
+
+
+@dataclass(frozen=True)
+class Grant:
+    """A role in the repository, its writing limited to refs that match a pattern; no patterns: no limit."""
+
+    role: Role
+    ref_patterns: Sequence[str] = ()
+
+
+@dataclass(frozen=True)
+class RepositoryAccess:
+    """What the decision needs to know of a repository: whether anybody may read it, and the user's grants in it."""
+
+    public: bool
+    grants: Sequence[Grant] = ()
+
+
+@dataclass(frozen=True)
+class Decision:
+    """The outcome, why in one sentence, and the grant that gave the access, if one did."""
+
+    outcome: Outcome
+    explanation: str
+    grant: Grant | None = None
+
+
+_PUBLIC = Decision(Outcome.ALLOWED, "the repository is public: anybody may read it")
+
+
+def decide(*, anonymous: bool, repository: RepositoryAccess | None, permission: Permission, ref: str) -> Decision:
+    """Decide whether a user may do something in a repository; `repository` is None where there is none.
+
+    Reading needs any grant, or a public repository; the ref never limits it. Writing needs a grant of the role write
+    or admin that has no ref patterns or one that `ref` matches; no ref (empty) matches none.
+    """
+    if anonymous:
+        return _decide_anonymous(repository, permission)
+    if repository is None:
+        return Decision(Outcome.NOT_FOUND, "there is no such repository")
+    if not (repository.public or repository.grants):
+        return Decision(Outcome.NOT_FOUND, "the user has no grant in this private repository")
+    if permission is Permission.WRITE:
+        return _decide_write(repository.grants, ref)
+    return _decide_read(repository.grants)
+
+
+def _decide_anonymous(repository: RepositoryAccess | None, permission: Permission) -> Decision:
+    if repository is None or not repository.public:
+        return Decision(Outcome.CREDENTIALS_REQUIRED, "an anonymous caller may only read public repositories")
+    if permission is Permission.WRITE:
+        return Decision(Outcome.CREDENTIALS_REQUIRED, "an anonymous caller may only read")
+    return _PUBLIC
+
+
+def _decide_read(grants: Sequence[Grant]) -> Decision:
+    if grants:
+        return Decision(Outcome.ALLOWED, f"the role {grants[0].role} includes reading, whatever the ref", grants[0])
+    return _PUBLIC
+
+
+def _decide_write(grants: Sequence[Grant], ref: str) -> Decision:
+    writing = [grant for grant in grants if grant.role in (Role.WRITE, Role.ADMIN)]
+    for grant in writing:
+        if not grant.ref_patterns:
+            return Decision(Outcome.ALLOWED, f"the role {grant.role} includes writing, on every ref", grant)
+    for grant in writing:
+        if pattern := matching(grant.ref_patterns, ref):
+            return Decision(Outcome.ALLOWED, f"the role {grant.role} includes writing, on refs like {pattern}", grant)
+    if writing:
+        patterns = ", ".join(dict.fromkeys(pattern for grant in writing for pattern in grant.ref_patterns))
+        asked = "this is another" if ref else "the request names none"
+        return Decision(Outcome.DENIED, f"the user may write only on refs like {patterns}, and {asked}")
+    return Decision(Outcome.DENIED, "the user may read, but has no grant of the role write or admin")

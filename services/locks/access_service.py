@@ -1,0 +1,54 @@
+"""AccessService over gRPC."""
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+from towpath.access.v1 import access_service_pb2 as pb
+from towpath.access.v1.access_service_pb2_grpc import AccessServiceServicer
+
+from services.common.errors import NotFound, PermissionDenied, Reason, ServiceError, Unauthenticated
+from services.database.transactions import Database
+from services.locks.access import Decision, Outcome, decide
+from services.locks.authentication import authenticate
+from services.locks.grant_table import FoundRepository, find_access
+from services.locks.messages import permission_of
+from services.locks.names import is_repository_name
+
+
+class AccessServicer(AccessServiceServicer):
+    """Answers the calls of AccessService."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    async def Authenticate(self, request: pb.AuthenticateRequest, _context: object) -> pb.AuthenticateResponse:
+        """Tell whose token this is."""
+        user = await authenticate(self._database, request.token)
+        return pb.AuthenticateResponse(user_id=user.id, user_name=user.name)
+
+    async def CheckAccess(self, request: pb.CheckAccessRequest, _context: object) -> pb.CheckAccessResponse:
+        """Give the repository's id, or refuse."""
+        permission = permission_of(request.permission)
+
+        async def work(connection: AsyncConnection) -> FoundRepository | None:
+            return await find_access(connection, repository=request.repository, user_id=request.user_id)
+
+        # A name that no repository can have is like one that none has.
+        found = await self._database.run(work) if is_repository_name(request.repository) else None
+        decision = decide(
+            anonymous=request.user_id == 0,
+            repository=found.access if found else None,
+            permission=permission,
+            ref=request.ref,
+        )
+        if found is None or decision.outcome is not Outcome.ALLOWED:
+            raise _refusal(decision)
+        return pb.CheckAccessResponse(repository_id=found.id)
+
+
+def _refusal(decision: Decision) -> ServiceError:
+    match decision.outcome:
+        case Outcome.CREDENTIALS_REQUIRED:
+            return Unauthenticated(Reason.CREDENTIALS_REQUIRED, "credentials are needed")
+        case Outcome.NOT_FOUND:
+            return NotFound(Reason.REPOSITORY_NOT_FOUND, "the repository does not exist, or you may not read it")
+        case _:
+            return PermissionDenied(Reason.ACCESS_DENIED, decision.explanation)

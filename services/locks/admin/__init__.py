@@ -1,0 +1,1 @@
+"""AdminService: the operator's single door."""

@@ -1,0 +1,80 @@
+"""What all handlers of AdminService stand on: the check of the administrator, the database, the storage service."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import grpc
+from sqlalchemy.ext.asyncio import AsyncConnection
+from towpath.access.v1.admin_service_pb2_grpc import AdminServiceServicer
+
+from services.common.errors import PermissionDenied, Reason
+from services.common.rpc.interceptors import bearer_token
+from services.database.transactions import Database
+from services.locks.authentication import authenticate
+from services.locks.lock_pages import LockPages
+from services.locks.models import Repository, User
+from services.locks.names import check_name, check_repository_name
+from services.locks.repository_table import find_repository
+from services.locks.settings import LocksSettings
+from services.locks.storage_peer import StoragePeer
+from services.locks.user_table import find_user
+
+_Handlers = TypeVar("_Handlers", bound="Handlers")
+_Request = TypeVar("_Request")
+_Response = TypeVar("_Response")
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What the handlers share; its owner closes it."""
+
+    database: Database
+    settings: LocksSettings
+    storage: StoragePeer
+
+
+class Handlers(AdminServiceServicer):
+    """The part that the handlers share."""
+
+    def __init__(self, resources: Resources) -> None:
+        self.database = resources.database
+        self.settings = resources.settings
+        self.storage = resources.storage
+        self.lock_pages = LockPages(resources.database, resources.settings)
+
+    async def administrator(self, context: _Context) -> User:
+        """Return the administrator who makes the call.
+
+        Raises `Unauthenticated` (BAD_CREDENTIALS) and `PermissionDenied` (NOT_ADMINISTRATOR).
+        """
+        user = await authenticate(self.database, bearer_token(context.invocation_metadata()))
+        if not user.administrator:
+            raise PermissionDenied(Reason.NOT_ADMINISTRATOR, f"{user.name} is not an administrator")
+        return user
+
+    async def find_user(self, connection: AsyncConnection, field: str, name: str) -> User:
+        """Return the user that a field of a request names. Raises `InvalidArgument`, `NotFound` (USER_NOT_FOUND)."""
+        check_name(field, name)
+        return await find_user(connection, name)
+
+    async def find_repository(self, name: str) -> Repository:
+        """Return the repository that a request names. Raises `InvalidArgument`, `NotFound` (REPOSITORY_NOT_FOUND)."""
+        check_repository_name("repository", name)
+
+        async def work(connection: AsyncConnection) -> Repository:
+            return await find_repository(connection, name)
+
+        return await self.database.run(work)
+
+
+def administrative(
+    handle: Callable[[_Handlers, _Request, User], Awaitable[_Response]],
+) -> Callable[[_Handlers, _Request, _Context], Awaitable[_Response]]:
+    """Make a handler that is given the administrator who calls, and is reached by no one else."""
+
+    async def handler(self: _Handlers, request: _Request, context: _Context) -> _Response:
+        return await handle(self, request, await self.administrator(context))
+
+    return handler

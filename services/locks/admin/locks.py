@@ -1,0 +1,72 @@
+"""AdminService: locks that stand, and those that stood."""
+
+import uuid
+from collections.abc import Sequence
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.locks.admin.handlers import Handlers, administrative
+from services.locks.cursors import parse_cursor, parse_id
+from services.locks.lock_history import list_released
+from services.locks.lock_removal import remove_lock
+from services.locks.lock_table import StandingLock
+from services.locks.messages import lock_message, released_lock_message
+from services.locks.models import ReleasedLock, User
+
+
+class LockHandlers(Handlers):
+    """Lists and removes locks, and lists the history."""
+
+    @administrative
+    async def ListRepositoryLocks(
+        self, request: pb.ListRepositoryLocksRequest, _administrator: User
+    ) -> pb.ListRepositoryLocksResponse:
+        """Return a page of a repository's standing locks."""
+        repository = await self.find_repository(request.repository)
+        page = await self.lock_pages.read(
+            repository.id, cursor=request.cursor, limit=request.limit, path=_path(request)
+        )
+        return pb.ListRepositoryLocksResponse(locks=map(lock_message, page.locks), next_cursor=page.next_cursor)
+
+    @administrative
+    async def RemoveLock(self, request: pb.RemoveLockRequest, administrator: User) -> pb.RemoveLockResponse:
+        """Remove anybody's lock."""
+        repository = await self.find_repository(request.repository)
+        key = uuid.uuid4().hex
+
+        async def work(connection: AsyncConnection) -> StandingLock:
+            return await remove_lock(
+                connection,
+                repository_id=repository.id,
+                lock_id=parse_id(request.id),
+                user_id=administrator.id,
+                force=True,
+                idempotency_key=key,
+                administrator=True,
+            )
+
+        return pb.RemoveLockResponse(lock=lock_message(await self.database.run(work)))
+
+    @administrative
+    async def ListReleasedLocks(
+        self, request: pb.ListReleasedLocksRequest, _administrator: User
+    ) -> pb.ListReleasedLocksResponse:
+        """Return a page of the locks that a repository has had."""
+        repository = await self.find_repository(request.repository)
+        before = parse_cursor(request.cursor)
+        limit = self.settings.page_size(request.limit)
+
+        async def work(connection: AsyncConnection) -> tuple[Sequence[ReleasedLock], bool]:
+            return await list_released(
+                connection, repository_id=repository.id, before=before, limit=limit, path=_path(request)
+            )
+
+        locks, more = await self.database.run(work)
+        return pb.ListReleasedLocksResponse(
+            locks=map(released_lock_message, locks), next_cursor=str(locks[-1].id) if more else ""
+        )
+
+
+def _path(request: pb.ListRepositoryLocksRequest | pb.ListReleasedLocksRequest) -> str | None:
+    return request.path if request.HasField("path") else None

@@ -1,0 +1,67 @@
+"""AdminService: objects and usage, which the storage service knows by the ids of repositories."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+from towpath.access.v1 import admin_service_pb2 as pb
+from towpath.storage.v1 import storage_service_pb2 as storage
+
+from services.locks.admin.handlers import Handlers, administrative
+from services.locks.models import Repository, User
+from services.locks.repository_table import count_locks, list_repositories
+
+
+class ObjectHandlers(Handlers):
+    """Lists, removes and restores objects, and tells the usage."""
+
+    @administrative
+    async def ListRepositoryObjects(
+        self, request: pb.ListRepositoryObjectsRequest, _administrator: User
+    ) -> pb.ListRepositoryObjectsResponse:
+        """Return a page of a repository's objects."""
+        repository = await self.find_repository(request.repository)
+        page = await self.storage.list_objects(
+            storage.ListObjectsRequest(repository_id=repository.id, cursor=request.cursor, limit=request.limit)
+        )
+        return pb.ListRepositoryObjectsResponse(objects=page.objects, next_cursor=page.next_cursor)
+
+    @administrative
+    async def RemoveObject(self, request: pb.RemoveObjectRequest, administrator: User) -> pb.RemoveObjectResponse:
+        """Remove an object and leave a tombstone."""
+        repository = await self.find_repository(request.repository)
+        tombstone = await self.storage.delete_object(
+            storage.DeleteObjectRequest(
+                repository_id=repository.id, oid=request.oid, reason=request.reason, removed_by=administrator.name
+            )
+        )
+        return pb.RemoveObjectResponse(object=tombstone)
+
+    @administrative
+    async def RestoreObject(self, request: pb.RestoreObjectRequest, _administrator: User) -> pb.RestoreObjectResponse:
+        """Take a tombstone away."""
+        repository = await self.find_repository(request.repository)
+        await self.storage.restore_object(storage.RestoreObjectRequest(repository_id=repository.id, oid=request.oid))
+        return pb.RestoreObjectResponse()
+
+    @administrative
+    async def ListUsage(self, request: pb.ListUsageRequest, _administrator: User) -> pb.ListUsageResponse:
+        """Tell how much the repositories hold and have moved today."""
+        repositories: Sequence[Repository]
+        if request.repository:
+            repositories = [await self.find_repository(request.repository)]
+        else:
+            repositories = await self.database.run(list_repositories)
+        ids = [repository.id for repository in repositories]
+
+        async def work(connection: AsyncConnection) -> dict[int, int]:
+            return await count_locks(connection, ids)
+
+        locks = await self.database.run(work)
+        usage = await self.storage.usage(ids)
+        return pb.ListUsageResponse(
+            usage=(
+                pb.ListUsageResponse.Usage(repository=repository.name, usage=used, locks=locks.get(repository.id, 0))
+                for repository, used in zip(repositories, usage.repositories, strict=True)
+            ),
+            available_bytes=usage.available_bytes,
+        )

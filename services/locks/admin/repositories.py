@@ -1,0 +1,91 @@
+"""AdminService: repositories."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.common.errors import InvalidArgument, Reason
+from services.locks import models
+from services.locks.admin.handlers import Handlers, administrative
+from services.locks.messages import FORCED_UNLOCK_NUMBERS, repository_message
+from services.locks.models import Repository, User
+from services.locks.names import check_repository_name
+from services.locks.repository_removal import remove_repository
+from services.locks.repository_table import create_repository, list_repositories, update_repository
+
+_FORCED_UNLOCK = {number: word for word, number in FORCED_UNLOCK_NUMBERS.items()}
+
+
+class RepositoryHandlers(Handlers):
+    """Adds, lists, changes and removes repositories."""
+
+    @administrative
+    async def CreateRepository(
+        self, request: pb.CreateRepositoryRequest, _administrator: User
+    ) -> pb.CreateRepositoryResponse:
+        """Add a repository."""
+        check_repository_name("name", request.name)
+        forced_unlock = _forced_unlock(request.forced_unlock) or models.FORCED_BY_WRITERS
+
+        async def work(connection: AsyncConnection) -> Repository:
+            return await create_repository(connection, request.name, public=request.public, forced_unlock=forced_unlock)
+
+        return pb.CreateRepositoryResponse(repository=repository_message(await self.database.run(work)))
+
+    @administrative
+    async def ListRepositories(
+        self, request: pb.ListRepositoriesRequest, _administrator: User
+    ) -> pb.ListRepositoriesResponse:
+        """Return all repositories by name."""
+        repositories: Sequence[Repository] = await self.database.run(list_repositories)
+        return pb.ListRepositoriesResponse(repositories=map(repository_message, repositories))
+
+    @administrative
+    async def UpdateRepository(
+        self, request: pb.UpdateRepositoryRequest, _administrator: User
+    ) -> pb.UpdateRepositoryResponse:
+        """Change what the request sets."""
+        check_repository_name("name", request.name)
+        changes = _changes(request)
+
+        async def work(connection: AsyncConnection) -> Repository:
+            return await update_repository(connection, request.name, changes)
+
+        return pb.UpdateRepositoryResponse(repository=repository_message(await self.database.run(work)))
+
+    @administrative
+    async def DeleteRepository(
+        self, request: pb.DeleteRepositoryRequest, administrator: User
+    ) -> pb.DeleteRepositoryResponse:
+        """Remove a repository with its grants, locks and objects."""
+        check_repository_name("name", request.name)
+        removed = await remove_repository(
+            self.database, self.storage, request.name, force=request.force, administrator=administrator
+        )
+        return pb.DeleteRepositoryResponse(repository=repository_message(removed))
+
+
+def _changes(request: pb.UpdateRepositoryRequest) -> dict[str, object]:
+    """Return the columns that a request sets. Raises `InvalidArgument`."""
+    changes: dict[str, object] = {}
+    if request.HasField("new_name"):
+        check_repository_name("new_name", request.new_name)
+        changes["name"] = request.new_name
+    if request.HasField("public"):
+        changes["public"] = request.public
+    if forced_unlock := _forced_unlock(request.forced_unlock):
+        changes["forced_unlock"] = forced_unlock
+    return changes
+
+
+def _forced_unlock(number: int) -> str | None:
+    """Return the word for who may remove another's lock; None where the request does not say."""
+    if number == pb.FORCED_UNLOCK_UNSPECIFIED:
+        return None
+    word = _FORCED_UNLOCK.get(pb.ForcedUnlock.ValueType(number))
+    if word is None:
+        raise InvalidArgument(
+            Reason.INVALID_FIELD, "forced_unlock: expected FORCED_UNLOCK_WRITERS or FORCED_UNLOCK_ADMINS"
+        )
+    return word

@@ -1,0 +1,73 @@
+"""AdminService: tokens."""
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from sqlalchemy.ext.asyncio import AsyncConnection
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.common.errors import InvalidArgument, NotFound, Reason
+from services.locks.admin.handlers import Handlers, administrative
+from services.locks.messages import token_message
+from services.locks.models import Token, User
+from services.locks.names import check_name
+from services.locks.tokens import new_secret, token_hash
+from services.locks.user_table import create_token, delete_token, list_tokens
+
+
+class TokenHandlers(Handlers):
+    """Makes, lists and ends tokens."""
+
+    @administrative
+    async def CreateToken(self, request: pb.CreateTokenRequest, _administrator: User) -> pb.CreateTokenResponse:
+        """Make a token and show its secret, this once."""
+        check_name("name", request.name)
+        expires_at = _moment(request.expires_at) if request.HasField("expires_at") else None
+        secret = new_secret()
+
+        async def work(connection: AsyncConnection) -> Token:
+            user = await self.find_user(connection, "user_name", request.user_name)
+            return await create_token(
+                connection, user_id=user.id, name=request.name, token_hash=token_hash(secret), expires_at=expires_at
+            )
+
+        token = await self.database.run(work)
+        return pb.CreateTokenResponse(token=token_message(token, request.user_name), secret=secret)
+
+    @administrative
+    async def ListTokens(self, request: pb.ListTokensRequest, _administrator: User) -> pb.ListTokensResponse:
+        """Return a user's tokens by name."""
+
+        async def work(connection: AsyncConnection) -> Sequence[Token]:
+            user = await self.find_user(connection, "user_name", request.user_name)
+            return await list_tokens(connection, user.id)
+
+        tokens = await self.database.run(work)
+        return pb.ListTokensResponse(tokens=(token_message(token, request.user_name) for token in tokens))
+
+    @administrative
+    async def RevokeToken(self, request: pb.RevokeTokenRequest, _administrator: User) -> pb.RevokeTokenResponse:
+        """End a token."""
+        check_name("name", request.name)
+
+        async def work(connection: AsyncConnection) -> Token:
+            user = await self.find_user(connection, "user_name", request.user_name)
+            token = await delete_token(connection, user_id=user.id, name=request.name)
+            if token is None:
+                raise NotFound(Reason.TOKEN_NOT_FOUND, f"{request.user_name} has no token {request.name}")
+            return token
+
+        token = await self.database.run(work)
+        return pb.RevokeTokenResponse(token=token_message(token, request.user_name))
+
+
+def _moment(message: Timestamp) -> datetime:
+    """Return a moment that is still to come. Raises `InvalidArgument`."""
+    try:
+        moment = message.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgument(Reason.INVALID_FIELD, "expires_at: expected a time before the year 10000") from error
+    if moment <= datetime.now(UTC):
+        raise InvalidArgument(Reason.INVALID_FIELD, "expires_at: expected a time in the future")
+    return moment

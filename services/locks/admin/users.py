@@ -1,0 +1,45 @@
+"""AdminService: users."""
+
+from collections.abc import Sequence
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.locks.admin.handlers import Handlers, administrative
+from services.locks.messages import user_message
+from services.locks.models import User
+from services.locks.names import check_name
+from services.locks.user_removal import remove_user
+from services.locks.user_table import create_user, list_users
+
+
+class UserHandlers(Handlers):
+    """Adds, lists and removes users."""
+
+    @administrative
+    async def CreateUser(self, request: pb.CreateUserRequest, _administrator: User) -> pb.CreateUserResponse:
+        """Add a user."""
+        check_name("name", request.name)
+
+        async def work(connection: AsyncConnection) -> User:
+            return await create_user(connection, request.name, administrator=request.administrator)
+
+        return pb.CreateUserResponse(user=user_message(await self.database.run(work)))
+
+    @administrative
+    async def ListUsers(self, request: pb.ListUsersRequest, _administrator: User) -> pb.ListUsersResponse:
+        """Return all users by name."""
+        users: Sequence[User] = await self.database.run(list_users)
+        return pb.ListUsersResponse(users=map(user_message, users))
+
+    @administrative
+    async def DeleteUser(self, request: pb.DeleteUserRequest, administrator: User) -> pb.DeleteUserResponse:
+        """Remove a user with its tokens and grants."""
+        check_name("name", request.name)
+
+        async def work(connection: AsyncConnection) -> User:
+            return await remove_user(
+                connection, request.name, release_locks=request.release_locks, administrator=administrator
+            )
+
+        return pb.DeleteUserResponse(user=user_message(await self.database.run(work)))

@@ -1,0 +1,57 @@
+"""The lock service put together."""
+
+import asyncio
+
+from towpath.access.v1 import access_service_pb2, access_service_pb2_grpc, admin_service_pb2, admin_service_pb2_grpc
+from towpath.locks.v1 import lock_service_pb2, lock_service_pb2_grpc
+
+from services.common.rpc.server import Server
+from services.database.engine import create_engine
+from services.database.readiness import serve as serve_when_ready
+from services.database.transactions import Database
+from services.locks.access_service import AccessServicer
+from services.locks.admin.handlers import Resources
+from services.locks.admin.servicer import AdminServicer
+from services.locks.lock_service import LockServicer
+from services.locks.models import SCHEMA
+from services.locks.repository_removal import finish_removals
+from services.locks.settings import LocksSettings
+from services.locks.storage_peer import StoragePeer
+
+LOCK_SERVICE: str = lock_service_pb2.DESCRIPTOR.services_by_name["LockService"].full_name
+ACCESS_SERVICE: str = access_service_pb2.DESCRIPTOR.services_by_name["AccessService"].full_name
+ADMIN_SERVICE: str = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
+
+
+async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
+    """Serve LockService, AccessService and AdminService until `stop` is set, then drain and close everything.
+
+    Raises ValueError for a setting that cannot be used.
+    """
+    server = Server(
+        settings.locks_listen,
+        secret=settings.service_secret,
+        drain_seconds=settings.drain_seconds,
+        services=(LOCK_SERVICE, ACCESS_SERVICE, ADMIN_SERVICE),
+        # Its callers show the token of an administrator instead.
+        unguarded=(ADMIN_SERVICE,),
+    )
+    engine = create_engine(settings.locks_database_url, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
+    database = Database(engine)
+    storage = StoragePeer(settings.storage_address, secret=settings.service_secret)
+    lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings), server.grpc)
+    access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(database), server.grpc)
+    admin = AdminServicer(Resources(database, settings, storage))
+    admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)
+
+    async def check() -> None:
+        # Nothing but Postgres is needed: administration alone calls the storage service, and says where it cannot.
+        return
+
+    async def first() -> None:
+        await finish_removals(database, storage)
+
+    try:
+        await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first)
+    finally:
+        await storage.close()

@@ -1,0 +1,24 @@
+"""Whose token it is (protocol: "Authentication")."""
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.common.errors import Reason, Unauthenticated
+from services.database.transactions import Database
+from services.locks.models import User
+from services.locks.tokens import token_hash
+from services.locks.user_table import find_token_user
+
+
+async def authenticate(database: Database, token: str) -> User:
+    """Return the user whose token this is.
+
+    Raises `Unauthenticated` (BAD_CREDENTIALS) for one that is unknown, expired or revoked, in the same words.
+    """
+
+    async def work(connection: AsyncConnection) -> User | None:
+        return await find_token_user(connection, token_hash(token))
+
+    user = await database.run(work)
+    if user is None:
+        raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid")
+    return user

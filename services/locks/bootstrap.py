@@ -1,0 +1,32 @@
+"""The first administrator, so that there is somebody who can make the others."""
+
+from sqlalchemy import update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from services.database.transactions import Database
+from services.locks.models import User
+from services.locks.tokens import new_secret, token_hash
+from services.locks.user_table import create_token, delete_token, find_user
+
+USER = "admin"
+TOKEN = "local"  # noqa: S105 - the name of a token, not its secret
+
+
+async def bootstrap(database: Database) -> str:
+    """Make the user `admin` where it is missing, and an administrator in any case; return the secret of a new token.
+
+    The token is called `local` and takes the place of an earlier one of that name.
+    """
+    secret = new_secret()
+
+    async def work(connection: AsyncConnection) -> None:
+        await connection.execute(insert(User).values(name=USER, administrator=True).on_conflict_do_nothing())
+        await connection.execute(update(User).where(col(User.name) == USER).values(administrator=True))
+        user = await find_user(connection, USER, hold=True)
+        await delete_token(connection, user_id=user.id, name=TOKEN)
+        await create_token(connection, user_id=user.id, name=TOKEN, token_hash=token_hash(secret), expires_at=None)
+
+    await database.run(work)
+    return secret

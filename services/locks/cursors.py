@@ -1,0 +1,33 @@
+"""Ids and cursors as callers know them: the decimal digits of a 64-bit id."""
+
+import re
+
+from services.common.errors import InvalidArgument, Reason
+
+_LARGEST = 2**63 - 1
+_DIGITS = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
+
+
+NO_ID = 0
+"""What nothing has as its id: identities begin at 1."""
+
+
+def parse_id(text: str) -> int:
+    """Return the id that `text` stands for; NO_ID where it stands for none."""
+    if not _DIGITS.fullmatch(text):
+        return NO_ID
+    number = int(text)
+    return number if number <= _LARGEST else NO_ID
+
+
+def parse_cursor(cursor: str) -> int | None:
+    """Return the id after which a page begins; None for the first page.
+
+    Raises `InvalidArgument` (INVALID_CURSOR) where no page has ever ended with this cursor.
+    """
+    if not cursor:
+        return None
+    last = parse_id(cursor)
+    if last == NO_ID:
+        raise InvalidArgument(Reason.INVALID_CURSOR, "cursor: expected the next_cursor of a previous page")
+    return last

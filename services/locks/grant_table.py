@@ -1,0 +1,85 @@
+"""Grants: who has which role in which repository."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import case, delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from services.locks import access
+from services.locks.models import Grant, Repository, User
+
+_BY_ROLE = case({role.value: rank for rank, role in enumerate(access.Role)}, value=col(Grant.role))
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRepository:
+    """A repository's id, what decides the user's access to it, and the records of the user's grants in it."""
+
+    id: int
+    access: access.RepositoryAccess
+    records: Sequence[Grant]
+
+
+async def find_access(connection: AsyncConnection, *, repository: str, user_id: int) -> FoundRepository | None:
+    """Return what decides a user's access to the repository of that name; None where there is no such repository."""
+    statement = (
+        select(col(Repository.id), col(Repository.public), *Grant.__table__.c)
+        .join_from(
+            Repository,
+            Grant,
+            (col(Grant.repository_id) == col(Repository.id)) & (col(Grant.user_id) == user_id),
+            isouter=True,
+        )
+        .where(col(Repository.name) == repository)
+        .order_by(_BY_ROLE)
+    )
+    rows = (await connection.execute(statement)).all()
+    if not rows:
+        return None
+    repository_id, public, *_ = rows[0]
+    records = [_record(grant) for _, _, *grant in rows if grant[0] is not None]
+    grants = [access.Grant(access.Role(record.role), tuple(record.ref_patterns)) for record in records]
+    return FoundRepository(repository_id, access.RepositoryAccess(public, grants), records)
+
+
+def _record(values: Sequence[Any]) -> Grant:
+    return Grant(**dict(zip(Grant.__table__.c.keys(), values, strict=True)))
+
+
+async def put_grant(
+    connection: AsyncConnection, *, user_id: int, repository_id: int, role: access.Role, ref_patterns: list[str]
+) -> Grant:
+    """Give a user a role in a repository, in place of an earlier grant of that role; return the grant."""
+    values = {"ref_patterns": ref_patterns, "created_at": func.now()}
+    statement = (
+        insert(Grant)
+        .values(user_id=user_id, repository_id=repository_id, role=role.value, **values)
+        .on_conflict_do_update(index_elements=["user_id", "repository_id", "role"], set_=values)
+        .returning(*Grant.__table__.c)
+    )
+    return Grant(**(await connection.execute(statement)).mappings().one())
+
+
+async def delete_grants(connection: AsyncConnection, *, user_id: int, repository_id: int) -> Sequence[Grant]:
+    """Take all of a user's grants in a repository and return them."""
+    statement = (
+        delete(Grant)
+        .where(col(Grant.user_id) == user_id, col(Grant.repository_id) == repository_id)
+        .returning(*Grant.__table__.c)
+    )
+    return [Grant(**row) for row in (await connection.execute(statement)).mappings()]
+
+
+async def list_grants(connection: AsyncConnection, repository_id: int) -> Sequence[tuple[str, Grant]]:
+    """Return a repository's grants, each with its user's name, by that name and by role."""
+    statement = (
+        select(col(User.name), *Grant.__table__.c)
+        .join_from(Grant, User, col(Grant.user_id) == col(User.id))
+        .where(col(Grant.repository_id) == repository_id)
+        .order_by(col(User.name), _BY_ROLE)
+    )
+    return [(user_name, _record(grant)) for user_name, *grant in (await connection.execute(statement)).all()]

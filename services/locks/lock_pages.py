@@ -1,0 +1,48 @@
+"""A page of a repository's standing locks, as callers ask for it: with a cursor and a limit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.database.transactions import Database
+from services.locks.cursors import parse_cursor
+from services.locks.lock_table import StandingLock, list_locks
+from services.locks.settings import LocksSettings
+
+
+@dataclass(frozen=True, slots=True)
+class LockPage:
+    """Locks in the order of their creation, and the cursor of the next page; empty on the last one."""
+
+    locks: Sequence[StandingLock]
+    next_cursor: str
+
+
+class LockPages:
+    """Reads pages of locks."""
+
+    def __init__(self, database: Database, settings: LocksSettings) -> None:
+        self._database = database
+        self._settings = settings
+
+    async def read(
+        self,
+        repository_id: int,
+        *,
+        cursor: str,
+        limit: int,
+        path: str | None = None,
+        lock_id: int | None = None,
+    ) -> LockPage:
+        """Return a page; `path` and `lock_id` select one lock. Raises `InvalidArgument` (INVALID_CURSOR)."""
+        after = parse_cursor(cursor)
+        size = self._settings.page_size(limit)
+
+        async def work(connection: AsyncConnection) -> tuple[Sequence[StandingLock], bool]:
+            return await list_locks(
+                connection, repository_id=repository_id, after=after, limit=size, path=path, lock_id=lock_id
+            )
+
+        locks, more = await self._database.run(work)
+        return LockPage(locks, str(locks[-1].id) if more else "")

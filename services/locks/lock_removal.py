@@ -1,0 +1,63 @@
+"""The removal of one lock, in one transaction: it leaves the table of locks and enters the history."""
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from services.common.errors import NotFound, Reason
+from services.locks.lock_history import find_release, release_locks
+from services.locks.lock_table import StandingLock, hold_lock
+from services.locks.models import Lock
+from services.locks.unlocking import check_unlock
+
+
+async def remove_lock(
+    connection: AsyncConnection,
+    *,
+    repository_id: int,
+    lock_id: int,
+    user_id: int,
+    force: bool,
+    idempotency_key: str,
+    administrator: bool = False,
+) -> StandingLock:
+    """Remove a lock and return it as it was; an `administrator` of the installation may remove any.
+
+    The lock that an earlier call of the same user and key removed is returned again. Raises `NotFound`
+    (LOCK_NOT_FOUND, USER_NOT_FOUND) and what `check_unlock` raises.
+    """
+    removal = await hold_lock(connection, repository_id=repository_id, lock_id=lock_id, user_id=user_id)
+    if removal is None:
+        return await _removed_before(connection, repository_id, lock_id, user_id, idempotency_key)
+    if removal.user_name is None:
+        raise NotFound(Reason.USER_NOT_FOUND, "user_id: there is no such user")
+    if not administrator:
+        check_unlock(
+            own=removal.lock.owner_id == user_id,
+            owner_name=removal.lock.owner_name,
+            force=force,
+            forced_unlock=removal.forced_unlock,
+            admin=removal.user_is_admin,
+        )
+    await release_locks(
+        connection,
+        col(Lock.id) == lock_id,
+        released_by_id=user_id,
+        released_by=removal.user_name,
+        idempotency_key=idempotency_key,
+    )
+    return removal.lock
+
+
+async def _removed_before(
+    connection: AsyncConnection, repository_id: int, lock_id: int, user_id: int, idempotency_key: str
+) -> StandingLock:
+    removed = await find_release(
+        connection,
+        repository_id=repository_id,
+        lock_id=lock_id,
+        released_by_id=user_id,
+        idempotency_key=idempotency_key,
+    )
+    if removed is None:
+        raise NotFound(Reason.LOCK_NOT_FOUND, "id: there is no such lock in this repository")
+    return removed

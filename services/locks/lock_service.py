@@ -1,0 +1,87 @@
+"""LockService over gRPC."""
+
+import uuid
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+from towpath.locks.v1 import lock_service_pb2 as pb
+from towpath.locks.v1.lock_service_pb2_grpc import LockServiceServicer
+
+from services.common.errors import AlreadyExists, Reason
+from services.database.transactions import Database
+from services.locks.cursors import parse_id
+from services.locks.lock_pages import LockPages
+from services.locks.lock_removal import remove_lock
+from services.locks.lock_table import StandingLock, create_lock
+from services.locks.messages import lock_message
+from services.locks.names import check_idempotency_key
+from services.locks.paths import check_path
+from services.locks.settings import LocksSettings
+
+
+class LockServicer(LockServiceServicer):
+    """Answers the calls of LockService."""
+
+    def __init__(self, database: Database, settings: LocksSettings) -> None:
+        self._database = database
+        self._most_path_bytes = settings.lock_path_bytes
+        self._pages = LockPages(database, settings)
+
+    async def CreateLock(self, request: pb.CreateLockRequest, _context: object) -> pb.CreateLockResponse:
+        """Lock a path, or say who holds it."""
+        check_path(request.path, most_bytes=self._most_path_bytes)
+        key = _key(request.idempotency_key)
+
+        async def work(connection: AsyncConnection) -> tuple[StandingLock, bool]:
+            return await create_lock(
+                connection,
+                repository_id=request.repository_id,
+                user_id=request.user_id,
+                path=request.path,
+                idempotency_key=key,
+            )
+
+        lock, made = await self._database.run(work)
+        message = lock_message(lock)
+        if not made:
+            raise AlreadyExists(Reason.PATH_LOCKED, f"the path is locked by {lock.owner_name}", detail=message)
+        return pb.CreateLockResponse(lock=message)
+
+    async def ListLocks(self, request: pb.ListLocksRequest, _context: object) -> pb.ListLocksResponse:
+        """Return a page of a repository's locks."""
+        path = request.path if request.HasField("path") else None
+        lock_id = parse_id(request.id) if request.HasField("id") else None
+        page = await self._pages.read(
+            request.repository_id, cursor=request.cursor, limit=request.limit, path=path, lock_id=lock_id
+        )
+        return pb.ListLocksResponse(locks=map(lock_message, page.locks), next_cursor=page.next_cursor)
+
+    async def VerifyLocks(self, request: pb.VerifyLocksRequest, _context: object) -> pb.VerifyLocksResponse:
+        """Return a page of locks, split by owner."""
+        page = await self._pages.read(request.repository_id, cursor=request.cursor, limit=request.limit)
+        response = pb.VerifyLocksResponse(next_cursor=page.next_cursor)
+        for lock in page.locks:
+            side = response.ours if lock.owner_id == request.user_id else response.theirs
+            side.append(lock_message(lock))
+        return response
+
+    async def DeleteLock(self, request: pb.DeleteLockRequest, _context: object) -> pb.DeleteLockResponse:
+        """Remove a lock and return it."""
+        key = _key(request.idempotency_key)
+
+        async def work(connection: AsyncConnection) -> StandingLock:
+            return await remove_lock(
+                connection,
+                repository_id=request.repository_id,
+                lock_id=parse_id(request.id),
+                user_id=request.user_id,
+                force=request.force,
+                idempotency_key=key,
+            )
+
+        return pb.DeleteLockResponse(lock=lock_message(await self._database.run(work)))
+
+
+def _key(given: str) -> str:
+    """Return the caller's key, or one of our own: the transaction itself may be repeated too."""
+    check_idempotency_key(given)
+    return given or uuid.uuid4().hex

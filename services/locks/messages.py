@@ -1,0 +1,107 @@
+"""Rows of the tables as the messages that callers get, and what callers send as the words of the rules."""
+
+from datetime import datetime
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.locks.v1 import lock_service_pb2 as locks
+
+from services.common.errors import InvalidArgument, Reason
+from services.locks import models
+from services.locks.access import Permission, Role
+from services.locks.lock_table import StandingLock
+
+ROLE_NUMBERS = {
+    Role.READ: admin.ROLE_READ,
+    Role.WRITE: admin.ROLE_WRITE,
+    Role.ADMIN: admin.ROLE_ADMIN,
+}
+FORCED_UNLOCK_NUMBERS = {
+    models.FORCED_BY_WRITERS: admin.FORCED_UNLOCK_WRITERS,
+    models.FORCED_BY_ADMINS: admin.FORCED_UNLOCK_ADMINS,
+}
+
+_PERMISSIONS = {access.PERMISSION_READ: Permission.READ, access.PERMISSION_WRITE: Permission.WRITE}
+
+
+def timestamp(moment: datetime) -> Timestamp:
+    """Return the message of a moment."""
+    message = Timestamp()
+    message.FromDatetime(moment)
+    return message
+
+
+def lock_message(lock: StandingLock) -> locks.Lock:
+    """Return the message of a standing lock."""
+    return locks.Lock(
+        id=str(lock.id),
+        path=lock.path,
+        locked_at=Timestamp(seconds=int(lock.locked_at.timestamp())),
+        owner_id=lock.owner_id,
+        owner_name=lock.owner_name,
+    )
+
+
+def released_lock_message(released: models.ReleasedLock) -> admin.ReleasedLock:
+    """Return the message of a lock that stands no more."""
+    return admin.ReleasedLock(
+        lock=locks.Lock(
+            id=str(released.lock_id),
+            path=released.path,
+            locked_at=timestamp(released.locked_at),
+            owner_id=released.owner_id,
+            owner_name=released.owner_name,
+        ),
+        released_at=timestamp(released.released_at),
+        released_by=released.released_by,
+        forced=released.forced,
+    )
+
+
+def user_message(user: models.User) -> admin.User:
+    """Return the message of a user."""
+    return admin.User(
+        id=user.id, name=user.name, administrator=user.administrator, created_at=timestamp(user.created_at)
+    )
+
+
+def token_message(token: models.Token, user_name: str) -> admin.Token:
+    """Return the message of a token, without anything of its secret."""
+    return admin.Token(
+        id=token.id,
+        name=token.name,
+        created_at=timestamp(token.created_at),
+        expires_at=timestamp(token.expires_at) if token.expires_at is not None else None,
+        user_name=user_name,
+    )
+
+
+def repository_message(repository: models.Repository | models.RemovedRepository) -> admin.Repository:
+    """Return the message of a repository."""
+    return admin.Repository(
+        id=repository.id,
+        name=repository.name,
+        public=repository.public,
+        forced_unlock=FORCED_UNLOCK_NUMBERS[repository.forced_unlock],
+        created_at=timestamp(repository.created_at),
+    )
+
+
+def grant_message(grant: models.Grant, *, user_name: str, repository: str) -> admin.Grant:
+    """Return the message of a grant."""
+    return admin.Grant(
+        user_name=user_name,
+        repository=repository,
+        role=ROLE_NUMBERS[Role(grant.role)],
+        ref_patterns=grant.ref_patterns,
+        created_at=timestamp(grant.created_at),
+    )
+
+
+def permission_of(number: int) -> Permission:
+    """Return the permission that a request asks for. Raises `InvalidArgument`."""
+    permission = _PERMISSIONS.get(access.Permission.ValueType(number))
+    if permission is None:
+        raise InvalidArgument(Reason.INVALID_FIELD, "permission: expected PERMISSION_READ or PERMISSION_WRITE")
+    return permission

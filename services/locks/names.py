@@ -1,0 +1,61 @@
+"""How users, tokens, repositories and ref patterns may be called."""
+
+import re
+from collections.abc import Iterable
+
+from services.common.errors import InvalidArgument, Reason
+
+_NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}", re.ASCII)
+_SEGMENT = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
+_REPOSITORY_CHARACTERS = 255
+_PATTERN_CHARACTERS = 255
+_PATTERNS = 100
+
+
+def _refuse(field: str, expected: str) -> InvalidArgument:
+    return InvalidArgument(Reason.INVALID_FIELD, f"{field}: expected {expected}")
+
+
+def check_name(field: str, name: str) -> None:
+    """Raise `InvalidArgument` unless `name` can be the name of a user or a token; `field` is named in the message."""
+    if not _NAME.fullmatch(name):
+        raise _refuse(field, "1 to 64 of A-Z a-z 0-9 . _ @ + -")
+
+
+def is_repository_name(name: str) -> bool:
+    """Tell whether `name` is segments of [A-Za-z0-9._-], separated by "/", of at most 255 characters.
+
+    No segment is "." or "..", and none ends in ".git", which in an address ends the name of a repository.
+    """
+    if len(name) > _REPOSITORY_CHARACTERS:
+        return False
+    return all(
+        _SEGMENT.fullmatch(segment) and segment not in (".", "..") and not segment.endswith(".git")
+        for segment in name.split("/")
+    )
+
+
+def check_repository_name(field: str, name: str) -> None:
+    """Raise `InvalidArgument` unless `is_repository_name`; `field` is named in the message."""
+    if not is_repository_name(name):
+        raise _refuse(
+            field,
+            'at most 255 characters: segments of A-Z a-z 0-9 . _ - separated by "/", '
+            'none of them "." or ".." and none ending in ".git"',
+        )
+
+
+def check_ref_patterns(field: str, patterns: Iterable[str]) -> list[str]:
+    """Return the patterns, each once; raise `InvalidArgument` unless all are 1 to 255 characters without NUL."""
+    distinct = list(dict.fromkeys(patterns))
+    if len(distinct) > _PATTERNS:
+        raise _refuse(field, f"at most {_PATTERNS} patterns")
+    if any(not pattern or len(pattern) > _PATTERN_CHARACTERS or "\0" in pattern for pattern in distinct):
+        raise _refuse(field, f"patterns of 1 to {_PATTERN_CHARACTERS} characters without NUL")
+    return distinct
+
+
+def check_idempotency_key(key: str) -> None:
+    """Raise `InvalidArgument` unless `key` is at most 64 characters without NUL."""
+    if len(key) > 64 or "\0" in key:
+        raise _refuse("idempotency_key", "at most 64 characters without NUL")

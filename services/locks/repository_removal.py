@@ -1,0 +1,97 @@
+"""The removal of a repository: first it is out of reach, then the storage service forgets its objects.
+
+A crash between the two leaves a record of what is still to be forgotten. The next start finishes it, and so does the
+same call again.
+"""
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from services.common.errors import FailedPrecondition, NotFound, Reason, ServiceError
+from services.common.logs import get_logger
+from services.database.transactions import Database
+from services.locks.lock_history import release_locks
+from services.locks.models import Lock, RemovedRepository, Repository, User
+from services.locks.repository_table import (
+    find_repository,
+    forget_removed,
+    has_locks,
+    list_removed,
+    move_to_removed,
+    repository_not_found,
+)
+from services.locks.storage_peer import StoragePeer
+
+_log = get_logger(__name__)
+
+
+async def remove_repository(
+    database: Database, storage: StoragePeer, name: str, *, force: bool, administrator: User
+) -> Repository | RemovedRepository:
+    """Remove a repository with its grants, locks and objects; return it as it was. Its locks move to the history.
+
+    Raises `NotFound` (REPOSITORY_NOT_FOUND), `FailedPrecondition` (REPOSITORY_NOT_EMPTY: it holds objects or locks
+    and `force` is false) and what the storage service raises; the call can then be made again.
+    """
+
+    async def find(connection: AsyncConnection) -> Repository:
+        return await find_repository(connection, name)
+
+    try:
+        repository = await database.run(find)
+    except NotFound:
+        return await _finish_removal_of(database, storage, name)
+    if not force and (await storage.usage([repository.id])).repositories[0].object_count:
+        raise _not_empty(name, "objects")
+
+    async def detach(connection: AsyncConnection) -> Repository:
+        return await _detach(connection, name, force=force, administrator=administrator)
+
+    removed = await database.run(detach)
+    await _forget(database, storage, removed.id)
+    return removed
+
+
+async def _detach(connection: AsyncConnection, name: str, *, force: bool, administrator: User) -> Repository:
+    repository = await find_repository(connection, name, hold=True)
+    if not force and await has_locks(connection, repository.id):
+        raise _not_empty(name, "locks")
+    await release_locks(
+        connection,
+        col(Lock.repository_id) == repository.id,
+        released_by_id=administrator.id,
+        released_by=administrator.name,
+    )
+    await move_to_removed(connection, repository)
+    return repository
+
+
+async def _finish_removal_of(database: Database, storage: StoragePeer, name: str) -> RemovedRepository:
+    latest = next((removed for removed in reversed(await database.run(list_removed)) if removed.name == name), None)
+    if latest is None:
+        raise repository_not_found(name)
+    await _forget(database, storage, latest.id)
+    return latest
+
+
+async def finish_removals(database: Database, storage: StoragePeer) -> None:
+    """Let the storage service forget what earlier removals left; what fails is logged and left to the next start."""
+    try:
+        for removed in await database.run(list_removed):
+            await _forget(database, storage, removed.id)
+            _log.info("removal finished", repository=removed.name, repository_id=removed.id)
+    except ServiceError as error:
+        _log.warning("removal not finished", reason=error.reason, message=error.message)
+
+
+async def _forget(database: Database, storage: StoragePeer, repository_id: int) -> None:
+    await storage.delete_repository(repository_id)
+
+    async def work(connection: AsyncConnection) -> None:
+        await forget_removed(connection, repository_id)
+
+    await database.run(work)
+
+
+def _not_empty(name: str, what: str) -> FailedPrecondition:
+    return FailedPrecondition(Reason.REPOSITORY_NOT_EMPTY, f"{name} holds {what}, and force is not set")

@@ -1,0 +1,113 @@
+"""Repositories, and those that are removed here but not yet forgotten by the storage service."""
+
+from collections.abc import Sequence
+
+from sqlalchemy import delete, exists, func, select, update
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from services.common.errors import AlreadyExists, NotFound, Reason
+from services.locks.constraints import violated
+from services.locks.models import Lock, RemovedRepository, Repository
+
+_REPOSITORY = Repository.__table__.c
+_REMOVED = RemovedRepository.__table__.c
+
+
+def _exists_already(field: str, name: str) -> AlreadyExists:
+    return AlreadyExists(Reason.REPOSITORY_EXISTS, f"{field}: there is a repository {name} already")
+
+
+def repository_not_found(name: str) -> NotFound:
+    """Return the error of a name that no repository has."""
+    return NotFound(Reason.REPOSITORY_NOT_FOUND, f"there is no repository {name}")
+
+
+async def create_repository(connection: AsyncConnection, name: str, *, public: bool, forced_unlock: str) -> Repository:
+    """Add a repository. Raises `AlreadyExists` (REPOSITORY_EXISTS)."""
+    statement = (
+        insert(Repository)
+        .values(name=name, public=public, forced_unlock=forced_unlock)
+        .on_conflict_do_nothing(index_elements=["name"])
+        .returning(*_REPOSITORY)
+    )
+    row = (await connection.execute(statement)).mappings().one_or_none()
+    if row is None:
+        raise _exists_already("name", name)
+    return Repository(**row)
+
+
+async def find_repository(connection: AsyncConnection, name: str, *, hold: bool = False) -> Repository:
+    """Return the repository of that name. Raises `NotFound` (REPOSITORY_NOT_FOUND).
+
+    With `hold`, nothing about it or in it can be changed by others before the transaction ends.
+    """
+    statement = select(*_REPOSITORY).where(col(Repository.name) == name)
+    if hold:
+        statement = statement.with_for_update()
+    row = (await connection.execute(statement)).mappings().one_or_none()
+    if row is None:
+        raise repository_not_found(name)
+    return Repository(**row)
+
+
+async def list_repositories(connection: AsyncConnection) -> Sequence[Repository]:
+    """Return all repositories by name."""
+    rows = (await connection.execute(select(*_REPOSITORY).order_by(col(Repository.name)))).mappings()
+    return [Repository(**row) for row in rows]
+
+
+async def update_repository(connection: AsyncConnection, name: str, changes: dict[str, object]) -> Repository:
+    """Change columns of the repository of that name and return it as it is now.
+
+    Raises `NotFound` (REPOSITORY_NOT_FOUND) and `AlreadyExists` (REPOSITORY_EXISTS: the new name is taken).
+    """
+    repository = await find_repository(connection, name, hold=True)
+    if not changes:
+        return repository
+    statement = update(Repository).where(col(Repository.id) == repository.id).values(**changes).returning(*_REPOSITORY)
+    try:
+        return Repository(**(await connection.execute(statement)).mappings().one())
+    except IntegrityError as error:
+        if violated(error) == "uq_repositories_name":
+            raise _exists_already("new_name", str(changes["name"])) from error
+        raise
+
+
+async def has_locks(connection: AsyncConnection, repository_id: int) -> bool:
+    """Tell whether locks stand in a repository."""
+    return bool(await connection.scalar(select(exists().where(col(Lock.repository_id) == repository_id))))
+
+
+async def count_locks(connection: AsyncConnection, repository_ids: Sequence[int]) -> dict[int, int]:
+    """Return how many locks stand in each of the repositories that have any."""
+    statement = (
+        select(col(Lock.repository_id), func.count().label("locks"))
+        .where(col(Lock.repository_id).in_(repository_ids))
+        .group_by(col(Lock.repository_id))
+    )
+    return {row.repository_id: row.locks for row in await connection.execute(statement)}
+
+
+async def move_to_removed(connection: AsyncConnection, repository: Repository) -> None:
+    """Remove a repository, in which no lock stands, with its grants; remember it for the storage service."""
+    statement = (
+        delete(Repository)
+        .where(col(Repository.id) == repository.id)
+        .returning(*(_REPOSITORY[column.name] for column in _REMOVED))
+        .cte("gone")
+    )
+    await connection.execute(insert(RemovedRepository).from_select(_REMOVED.keys(), select(statement)))
+
+
+async def list_removed(connection: AsyncConnection) -> Sequence[RemovedRepository]:
+    """Return the removed repositories that the storage service has not forgotten yet, the latest last."""
+    rows = (await connection.execute(select(*_REMOVED).order_by(col(RemovedRepository.id)))).mappings()
+    return [RemovedRepository(**row) for row in rows]
+
+
+async def forget_removed(connection: AsyncConnection, repository_id: int) -> None:
+    """Forget a removed repository: nothing of it is left anywhere."""
+    await connection.execute(delete(RemovedRepository).where(col(RemovedRepository.id) == repository_id))

@@ -1,0 +1,47 @@
+"""Settings of the lock service."""
+
+from typing import Annotated, Self
+
+from pydantic import Field, SecretStr, model_validator
+
+from services.common.settings import ServiceSettings
+
+# A page of the longest paths must fit one gRPC message, and one path, in a conflict's detail, gRPC's trailers.
+_MOST_LOCKS_A_PAGE = 3_000
+_MOST_BYTES_A_PATH = 4_096
+
+PageSize = Annotated[int, Field(ge=1, le=_MOST_LOCKS_A_PAGE)]
+
+
+class LocksDatabaseSettings(ServiceSettings):
+    """What every command of the lock service needs."""
+
+    locks_database_url: SecretStr = Field(
+        description="the database that keeps locks and access, as postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
+    )
+
+
+class LocksSettings(LocksDatabaseSettings):
+    """What serving needs."""
+
+    locks_listen: str = Field(description="where the lock service listens: `unix:PATH` or `HOST:PORT`")
+    locks_pool_size: int = Field(default=10, ge=1, description="the most connections to Postgres of one lock service")
+    storage_address: str = Field(description="where the storage service is reached: `unix:PATH` or `HOST:PORT`")
+    lock_page_default: PageSize = Field(default=100, description="locks on a page when the request names no limit")
+    lock_page_max: PageSize = Field(default=1_000, description="the most locks on a page; a larger limit is coerced")
+    lock_path_bytes: int = Field(
+        default=_MOST_BYTES_A_PATH,
+        ge=1,
+        le=_MOST_BYTES_A_PATH,
+        description="the longest path of a lock, in UTF-8 bytes",
+    )
+
+    @model_validator(mode="after")
+    def _check_pages(self) -> Self:
+        if self.lock_page_default > self.lock_page_max:
+            raise ValueError("lock_page_default: expected at most lock_page_max")
+        return self
+
+    def page_size(self, limit: int) -> int:
+        """Return how many locks a page holds whose request asks for `limit`; 0 and less ask for the default."""
+        return min(limit, self.lock_page_max) if limit > 0 else self.lock_page_default

@@ -1,0 +1,17 @@
+"""The secrets of tokens; what is kept of one is its hash."""
+
+import hashlib
+import secrets
+
+_PREFIX = "tp_"
+_BYTES = 32
+
+
+def new_secret() -> str:
+    """Return a new secret: 256 random bits in text that is easy to copy and to recognise."""
+    return f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
+
+
+def token_hash(secret: str) -> bytes:
+    """Return the SHA-256 of a secret. The secret is long and random: it needs no salt and no slow hash."""
+    return hashlib.sha256(secret.encode("utf-8", errors="surrogatepass")).digest()

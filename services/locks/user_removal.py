@@ -1,0 +1,36 @@
+"""The removal of a user, in one transaction."""
+
+from sqlalchemy import delete, exists, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from services.common.errors import FailedPrecondition, Reason
+from services.locks import lock_history
+from services.locks.models import Lock, User
+from services.locks.user_table import find_user
+
+
+async def remove_user(connection: AsyncConnection, name: str, *, release_locks: bool, administrator: User) -> User:
+    """Remove a user with its tokens and grants, its locks moved to the history; return it as it was.
+
+    Raises `NotFound` (USER_NOT_FOUND) and `FailedPrecondition` (USER_HOLDS_LOCKS where `release_locks` is false;
+    LAST_ADMINISTRATOR). `administrator` is who does this.
+    """
+    # Held first, and all of them: of two administrators who remove each other, one comes second and is refused.
+    administrators = (
+        await connection.scalars(
+            select(col(User.id)).where(col(User.administrator)).order_by(col(User.id)).with_for_update()
+        )
+    ).all()
+    user = await find_user(connection, name, hold=True)
+    if list(administrators) == [user.id]:
+        raise FailedPrecondition(Reason.LAST_ADMINISTRATOR, f"{name} is the last administrator")
+    which = col(Lock.owner_id) == user.id
+    if release_locks:
+        await lock_history.release_locks(
+            connection, which, released_by_id=administrator.id, released_by=administrator.name
+        )
+    elif await connection.scalar(select(exists().where(which))):
+        raise FailedPrecondition(Reason.USER_HOLDS_LOCKS, f"{name} holds locks, and release_locks is not set")
+    await connection.execute(delete(User).where(col(User.id) == user.id))
+    return user

@@ -1,0 +1,91 @@
+"""Users and their tokens."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from services.common.errors import AlreadyExists, NotFound, Reason
+from services.locks.models import Token, User
+
+_USER = User.__table__.c
+_TOKEN = Token.__table__.c
+
+
+async def create_user(connection: AsyncConnection, name: str, *, administrator: bool) -> User:
+    """Add a user. Raises `AlreadyExists` (USER_EXISTS)."""
+    statement = (
+        insert(User)
+        .values(name=name, administrator=administrator)
+        .on_conflict_do_nothing(index_elements=["name"])
+        .returning(*_USER)
+    )
+    row = (await connection.execute(statement)).mappings().one_or_none()
+    if row is None:
+        raise AlreadyExists(Reason.USER_EXISTS, f"name: there is a user {name} already")
+    return User(**row)
+
+
+async def find_user(connection: AsyncConnection, name: str, *, hold: bool = False) -> User:
+    """Return the user of that name. Raises `NotFound` (USER_NOT_FOUND).
+
+    With `hold`, nothing about it can be changed by others, and it gets no lock, before the transaction ends.
+    """
+    statement = select(*_USER).where(col(User.name) == name)
+    if hold:
+        statement = statement.with_for_update()
+    row = (await connection.execute(statement)).mappings().one_or_none()
+    if row is None:
+        raise NotFound(Reason.USER_NOT_FOUND, f"there is no user {name}")
+    return User(**row)
+
+
+async def list_users(connection: AsyncConnection) -> Sequence[User]:
+    """Return all users by name."""
+    rows = (await connection.execute(select(*_USER).order_by(col(User.name)))).mappings()
+    return [User(**row) for row in rows]
+
+
+async def find_token_user(connection: AsyncConnection, token_hash: bytes) -> User | None:
+    """Return the user of an unexpired token; None where there is none."""
+    statement = (
+        select(*_USER)
+        .join_from(Token, User, col(Token.user_id) == col(User.id))
+        .where(col(Token.token_hash) == token_hash)
+        .where(col(Token.expires_at).is_(None) | (col(Token.expires_at) > func.now()))
+    )
+    row = (await connection.execute(statement)).mappings().one_or_none()
+    return User(**row) if row is not None else None
+
+
+async def create_token(
+    connection: AsyncConnection, *, user_id: int, name: str, token_hash: bytes, expires_at: datetime | None
+) -> Token:
+    """Add a token. Raises `AlreadyExists` (TOKEN_EXISTS) unless an earlier call with the same hash added it."""
+    statement = (
+        insert(Token)
+        .values(user_id=user_id, name=name, token_hash=token_hash, expires_at=expires_at)
+        .on_conflict_do_nothing(index_elements=["user_id", "name"])
+    )
+    await connection.execute(statement)
+    found = select(*_TOKEN).where(col(Token.user_id) == user_id, col(Token.name) == name)
+    row = (await connection.execute(found)).mappings().one_or_none()
+    if row is None or row["token_hash"] != token_hash:
+        raise AlreadyExists(Reason.TOKEN_EXISTS, f"name: the user has a token {name} already")
+    return Token(**row)
+
+
+async def list_tokens(connection: AsyncConnection, user_id: int) -> Sequence[Token]:
+    """Return a user's tokens by name, expired ones included."""
+    statement = select(*_TOKEN).where(col(Token.user_id) == user_id).order_by(col(Token.name))
+    return [Token(**row) for row in (await connection.execute(statement)).mappings()]
+
+
+async def delete_token(connection: AsyncConnection, *, user_id: int, name: str) -> Token | None:
+    """End a user's token of that name and return it; None where there is none."""
+    statement = delete(Token).where(col(Token.user_id) == user_id, col(Token.name) == name).returning(*_TOKEN)
+    row = (await connection.execute(statement)).mappings().one_or_none()
+    return Token(**row) if row is not None else None

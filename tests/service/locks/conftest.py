@@ -1,0 +1,70 @@
+"""A running lock service for each file of tests, and a repository with its people for each test."""
+
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+from sqlalchemy import text
+from towpath.access.v1 import admin_service_pb2 as admin
+
+from services.database.engine import create_engine
+from tests.support.locks import RunningLocks, running_locks
+from tests.support.postgres import TestPostgres
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Team:
+    """A private repository where alice and bob may write, and their ids."""
+
+    repository: str
+    repository_id: int
+    alice_name: str
+    alice: int
+    bob_name: str
+    bob: int
+
+
+async def fill(service: RunningLocks, team: Team, count: int) -> None:
+    """Put locks of alice into the table, past the service, which would take its time."""
+    engine = create_engine(service.database_url, schema="locks", pool_size=1)
+    statement = text(
+        "INSERT INTO locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)"
+        " SELECT :repository_id, path, sha256(path::bytea), :owner_id, date_trunc('second', now()), ''"
+        " FROM (SELECT 'many/' || n AS path FROM generate_series(1, :count) AS n) AS paths"
+    )
+    async with engine.begin() as connection:
+        await connection.execute(
+            statement, {"repository_id": team.repository_id, "owner_id": team.alice, "count": count}
+        )
+    async with engine.begin() as connection:
+        await connection.execute(text("ANALYZE locks"))
+    await engine.dispose()
+
+
+@pytest.fixture(scope="module")
+async def service(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[RunningLocks]:
+    """A lock service on a database of its own."""
+    async with running_locks(await postgres.create_database(), tmp_path_factory.mktemp("locks")) as running:
+        yield running
+
+
+@pytest.fixture
+async def team(service: RunningLocks) -> Team:
+    """A repository and two users that no other test has."""
+    number = next(_numbers)
+    repository = f"studio/film-{number}"
+    alice, bob = f"alice-{number}", f"bob-{number}"
+    team = Team(
+        repository=repository,
+        repository_id=await service.add_repository(repository),
+        alice_name=alice,
+        alice=await service.add_user(alice),
+        bob_name=bob,
+        bob=await service.add_user(bob),
+    )
+    for name in (alice, bob):
+        await service.grant(name, repository, admin.ROLE_WRITE)
+    return team

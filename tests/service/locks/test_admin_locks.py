@@ -1,0 +1,108 @@
+"""AdminService: locks that stand, and those that stood."""
+
+import pytest
+from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.locks.v1.lock_service_pb2 import Lock
+
+from services.common.errors import InvalidArgument, NotFound, Reason
+from tests.service.locks.conftest import Team
+from tests.support.locks import RunningLocks, refused
+
+
+async def _list(
+    service: RunningLocks, repository: str, *, path: str | None = None, cursor: str = "", limit: int = 0
+) -> admin.ListRepositoryLocksResponse:
+    request = admin.ListRepositoryLocksRequest(repository=repository, path=path, cursor=cursor, limit=limit)
+    return await service.admin_peer.call(service.admin.ListRepositoryLocks, request)
+
+
+async def _history(
+    service: RunningLocks, repository: str, *, path: str | None = None, cursor: str = "", limit: int = 0
+) -> admin.ListReleasedLocksResponse:
+    request = admin.ListReleasedLocksRequest(repository=repository, path=path, cursor=cursor, limit=limit)
+    return await service.admin_peer.call(service.admin.ListReleasedLocks, request)
+
+
+async def test_standing_locks(service: RunningLocks, team: Team) -> None:
+    """The same pages as ListLocks, by the repository's name."""
+    locks = [await service.create(team.repository_id, team.alice, f"f{number}") for number in range(3)]
+    page = await _list(service, team.repository, limit=2)
+    assert list(page.locks) == locks[:2]
+    page = await _list(service, team.repository, limit=2, cursor=page.next_cursor)
+    assert (list(page.locks), page.next_cursor) == (locks[2:], "")
+    assert list((await _list(service, team.repository, path="f1")).locks) == [locks[1]]
+    assert not (await _list(service, team.repository, path="\0")).locks
+
+
+async def test_an_administrator_removes_any_lock(service: RunningLocks, team: Team) -> None:
+    """Also where the repository keeps force to its admins; the history names the administrator."""
+    request = admin.UpdateRepositoryRequest(name=team.repository, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
+    await service.admin_peer.call(service.admin.UpdateRepository, request)
+    lock = await service.create(team.repository_id, team.alice, "f1.dat")
+    remove = admin.RemoveLockRequest(repository=team.repository, id=lock.id)
+    assert (await service.admin_peer.call(service.admin.RemoveLock, remove)).lock == lock
+    assert not (await service.list(team.repository_id)).locks
+    released = (await _history(service, team.repository)).locks[0]
+    assert (released.lock, released.released_by, released.forced) == (lock, "admin", True)
+    with refused(NotFound, Reason.LOCK_NOT_FOUND):
+        await service.admin_peer.call(service.admin.RemoveLock, remove)
+
+
+async def test_a_lock_of_another_repository(service: RunningLocks, team: Team) -> None:
+    """Trap 19: a lock is looked up together with its repository."""
+    other = f"other/{team.repository}"
+    await service.add_repository(other)
+    lock = await service.create(team.repository_id, team.alice, "f1.dat")
+    for lock_id in (lock.id, "x", ""):
+        with refused(NotFound, Reason.LOCK_NOT_FOUND):
+            await service.admin_peer.call(
+                service.admin.RemoveLock, admin.RemoveLockRequest(repository=other, id=lock_id)
+            )
+
+
+async def test_history(service: RunningLocks, team: Team) -> None:
+    """Trap 37: who held a lock, who released it, when, and whether by force; the latest released first."""
+    mine = await service.create(team.repository_id, team.alice, "f1.dat")
+    await service.delete(team.repository_id, team.alice, mine.id, force=True)
+    taken = await service.create(team.repository_id, team.alice, "f1.dat")
+    await service.delete(team.repository_id, team.bob, taken.id, force=True)
+    other = await service.create(team.repository_id, team.bob, "f2.dat")
+    await service.delete(team.repository_id, team.bob, other.id)
+    history = await _history(service, team.repository)
+    assert [(was.lock, was.released_by, was.forced) for was in history.locks] == [
+        (other, team.bob_name, False),
+        (taken, team.bob_name, True),
+        (mine, team.alice_name, False),
+    ]
+    assert all(was.released_at.seconds >= was.lock.locked_at.seconds for was in history.locks)
+    of_path = await _history(service, team.repository, path="f1.dat")
+    assert [was.lock for was in of_path.locks] == [taken, mine]
+    assert not (await _history(service, team.repository, path="f1.da\0")).locks
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 6])
+async def test_history_in_pages(service: RunningLocks, team: Team, limit: int) -> None:
+    """Trap 16: no page loses its last record, and the last page has no cursor."""
+    expected: list[Lock] = []
+    for number in range(5):
+        lock = await service.create(team.repository_id, team.alice, f"f{number}")
+        expected.insert(0, await service.delete(team.repository_id, team.alice, lock.id))
+    found: list[admin.ReleasedLock] = []
+    page = await _history(service, team.repository, limit=limit)
+    found.extend(page.locks)
+    while page.next_cursor:
+        page = await _history(service, team.repository, limit=limit, cursor=page.next_cursor)
+        assert len(page.locks) <= limit
+        found.extend(page.locks)
+    assert [was.lock for was in found] == expected
+
+
+async def test_malformed_cursors_and_unknown_repositories(service: RunningLocks, team: Team) -> None:
+    """Both lists refuse them alike."""
+    for listing in (_list, _history):
+        with refused(InvalidArgument, Reason.INVALID_CURSOR):
+            await listing(service, team.repository, cursor="x")
+        with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+            await listing(service, "no/such")
+    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+        await service.admin_peer.call(service.admin.RemoveLock, admin.RemoveLockRequest(repository="no/such", id="1"))

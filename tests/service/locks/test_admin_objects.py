@@ -1,0 +1,240 @@
+"""AdminService with the storage service: objects, usage, and the removal of repositories."""
+
+import asyncio
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
+from towpath.storage.v1 import storage_service_pb2 as storage_pb
+
+from services.common.errors import (
+    DeadlineExceeded,
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    Reason,
+)
+from services.common.rpc.client import Peer
+from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
+from tests.support.postgres import TestPostgres
+from tests.support.storage import RunningStorage, oid_of, running_storage
+
+_numbers = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Both:
+    """A lock service and the storage service that it calls."""
+
+    locks: RunningLocks
+    storage: RunningStorage
+
+
+@pytest.fixture(scope="module")
+async def both(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Both]:
+    """Both services, each on a database of its own."""
+    folder = tmp_path_factory.mktemp("both")
+    async with (
+        running_storage(await postgres.create_database(), folder) as storage,
+        running_locks(await postgres.create_database(), folder, storage_address=storage.address) as locks,
+    ):
+        yield Both(locks, storage)
+
+
+async def _repository(service: RunningLocks) -> tuple[str, int]:
+    name = f"objects/{next(_numbers)}"
+    return name, await service.add_repository(name)
+
+
+async def _objects(
+    service: RunningLocks, repository: str, *, cursor: str = "", limit: int = 0
+) -> admin.ListRepositoryObjectsResponse:
+    request = admin.ListRepositoryObjectsRequest(repository=repository, cursor=cursor, limit=limit)
+    return await service.admin_peer.call(service.admin.ListRepositoryObjects, request)
+
+
+async def _remove(service: RunningLocks, repository: str, oid: str, reason: str = "licence") -> storage_pb.Object:
+    request = admin.RemoveObjectRequest(repository=repository, oid=oid, reason=reason)
+    return (await service.admin_peer.call(service.admin.RemoveObject, request)).object
+
+
+async def _restore(service: RunningLocks, repository: str, oid: str) -> None:
+    request = admin.RestoreObjectRequest(repository=repository, oid=oid)
+    await service.admin_peer.call(service.admin.RestoreObject, request)
+
+
+async def _usage(service: RunningLocks, repository: str = "") -> admin.ListUsageResponse:
+    return await service.admin_peer.call(service.admin.ListUsage, admin.ListUsageRequest(repository=repository))
+
+
+async def _delete(service: RunningLocks, repository: str, *, force: bool = False) -> admin.Repository:
+    request = admin.DeleteRepositoryRequest(name=repository, force=force)
+    return (await service.admin_peer.call(service.admin.DeleteRepository, request)).repository
+
+
+async def test_objects_in_pages(both: Both) -> None:
+    """Objects are listed by oid, those of this repository alone, also after a rename."""
+    name, repository_id = await _repository(both.locks)
+    _, other_id = await _repository(both.locks)
+    await both.storage.write(other_id, b"not here")
+    oids = sorted([await both.storage.write(repository_id, bytes([number])) for number in range(3)])
+    rename = admin.UpdateRepositoryRequest(name=name, new_name=f"{name}/renamed")
+    await both.locks.admin_peer.call(both.locks.admin.UpdateRepository, rename)
+    page = await _objects(both.locks, f"{name}/renamed", limit=2)
+    assert [found.oid for found in page.objects] == oids[:2]
+    page = await _objects(both.locks, f"{name}/renamed", limit=2, cursor=page.next_cursor)
+    assert [found.oid for found in page.objects] == oids[2:]
+    assert page.next_cursor == ""
+
+
+async def test_removal_and_restoration(both: Both) -> None:
+    """The tombstone tells why and by whom; without it the object may be written again."""
+    name, repository_id = await _repository(both.locks)
+    oid = await both.storage.write(repository_id, b"to be removed")
+    tombstone = await _remove(both.locks, name, oid)
+    assert (tombstone.oid, tombstone.removal_reason, tombstone.removed_by) == (oid, "licence", "admin")
+    assert await both.storage.statuses(repository_id, oid) == [storage_pb.OBJECT_STATUS_REMOVED]
+    assert (await _objects(both.locks, name)).objects[0].removal_reason == "licence"
+    await _restore(both.locks, name, oid)
+    assert await both.storage.statuses(repository_id, oid) == [storage_pb.OBJECT_STATUS_MISSING]
+    await both.storage.write(repository_id, b"to be removed")
+
+
+async def test_errors_of_the_storage_service(both: Both) -> None:
+    """What the storage service refuses is told as it says it."""
+    name, repository_id = await _repository(both.locks)
+    oid = await both.storage.write(repository_id, b"held")
+    with refused(NotFound, Reason.OBJECT_NOT_FOUND):
+        await _remove(both.locks, name, oid_of(b"unknown"))
+    with refused(NotFound, Reason.OBJECT_NOT_FOUND):
+        await _restore(both.locks, name, oid)
+    for reason in ("", "x" * 1001, "a\0b"):
+        with refused(InvalidArgument, Reason.INVALID_FIELD):
+            await _remove(both.locks, name, oid, reason)
+    for bad in ("", "../../x", oid.upper(), "\0"):
+        with refused(InvalidArgument, Reason.INVALID_OID):
+            await _remove(both.locks, name, bad)
+    with refused(InvalidArgument, Reason.INVALID_CURSOR):
+        await _objects(both.locks, name, cursor="\0")
+    assert await both.storage.statuses(repository_id, oid) == [storage_pb.OBJECT_STATUS_PRESENT]
+
+
+async def test_usage(both: Both) -> None:
+    """Objects, bytes and locks of one repository or of all by name."""
+    name, repository_id = await _repository(both.locks)
+    empty, _ = await _repository(both.locks)
+    alice = await both.locks.add_user(f"alice-{repository_id}")
+    await both.storage.write(repository_id, b"four")
+    await both.locks.create(repository_id, alice, "f1.dat")
+    one = await _usage(both.locks, name)
+    assert [(used.repository, used.usage.object_count, used.usage.object_bytes, used.locks) for used in one.usage] == [
+        (name, 1, 4, 1)
+    ]
+    assert one.usage[0].usage.bytes_in_today == 4
+    assert one.available_bytes > 0
+    everything = await _usage(both.locks)
+    names = [used.repository for used in everything.usage]
+    assert names == sorted(names)
+    by_name = {used.repository: used for used in everything.usage}
+    assert by_name[name] == one.usage[0]
+    assert (by_name[empty].usage.object_count, by_name[empty].locks) == (0, 0)
+
+
+async def test_unknown_repositories(both: Both) -> None:
+    """Every call that names one says so."""
+    for call in (
+        _objects(both.locks, "no/such"),
+        _remove(both.locks, "no/such", oid_of(b"")),
+        _restore(both.locks, "no/such", oid_of(b"")),
+        _usage(both.locks, "no/such"),
+        _delete(both.locks, "no/such", force=True),
+    ):
+        with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+            await call
+
+
+async def test_an_empty_repository_is_removed(both: Both) -> None:
+    """Grants go with it; the name is free, and the id is never used again."""
+    name, repository_id = await _repository(both.locks)
+    user = await both.locks.add_user(f"bob-{repository_id}")
+    await both.locks.grant(f"bob-{repository_id}", name, admin.ROLE_ADMIN)
+    removed = await _delete(both.locks, name)
+    assert (removed.id, removed.name) == (repository_id, name)
+    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+        await _delete(both.locks, name)
+    assert await both.locks.add_repository(name) > repository_id
+    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+        await both.locks.check(user, name, access.PERMISSION_READ)
+
+
+async def test_a_repository_that_holds_something(both: Both) -> None:
+    """It is removed by force only; then its objects and locks are gone, and a new one of its name sees none of them."""
+    name, repository_id = await _repository(both.locks)
+    alice = await both.locks.add_user(f"alice-{repository_id}")
+    lock = await both.locks.create(repository_id, alice, "f1.dat")
+    with refused(FailedPrecondition, Reason.REPOSITORY_NOT_EMPTY) as caught:
+        await _delete(both.locks, name)
+    assert "locks" in caught.value.message
+    oid = await both.storage.write(repository_id, b"held by one")
+    with refused(FailedPrecondition, Reason.REPOSITORY_NOT_EMPTY) as caught:
+        await _delete(both.locks, name)
+    assert "objects" in caught.value.message
+    assert list((await both.locks.list(repository_id)).locks) == [lock]
+    await _delete(both.locks, name, force=True)
+    assert await both.storage.statuses(repository_id, oid) == [storage_pb.OBJECT_STATUS_MISSING]
+    new_id = await both.locks.add_repository(name)
+    assert await both.storage.statuses(new_id, oid) == [storage_pb.OBJECT_STATUS_MISSING]
+    assert not (await both.locks.list(new_id)).locks
+    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+        await both.locks.create(repository_id, alice, "f2.dat")
+
+
+async def _cut_off(service: RunningLocks, name: str) -> None:
+    """Begin to remove a repository while the storage service is away, and give up."""
+    peer = Peer(service.address, deadline=1.5, secret=SecretStr(service.admin_token))
+    request = admin.DeleteRepositoryRequest(name=name, force=True)
+    with refused(DeadlineExceeded, Reason.DEADLINE_EXCEEDED):
+        await peer.call(AdminServiceStub(peer.channel).DeleteRepository, request)
+    await peer.close()
+
+
+async def test_a_removal_that_is_cut_off_can_be_finished(postgres: TestPostgres, tmp_path: Path) -> None:
+    """The repository is out of reach at once; the same call again, or the next start, lets its objects go."""
+    storage_url, locks_url = await postgres.create_database(), await postgres.create_database()
+    storage_address = f"unix:{tmp_path}/storage.sock"
+    async with running_locks(locks_url, tmp_path, storage_address=storage_address) as locks:
+        ids = {name: await locks.add_repository(name) for name in ("again", "restart")}
+        async with running_storage(storage_url, tmp_path) as storage:
+            oids = {name: await storage.write(ids[name], name.encode()) for name in ids}
+        for name in ids:
+            await _cut_off(locks, name)
+            with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+                await locks.check(1, name, access.PERMISSION_READ)
+        async with running_storage(storage_url, tmp_path) as storage:
+            assert await storage.statuses(ids["again"], oids["again"]) == [storage_pb.OBJECT_STATUS_PRESENT]
+            assert (await _delete(locks, "again", force=True)).id == ids["again"]
+            assert await storage.statuses(ids["again"], oids["again"]) == [storage_pb.OBJECT_STATUS_MISSING]
+            with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+                await _delete(locks, "again", force=True)
+            async with serving_locks(locks_url, tmp_path, storage_address=storage_address, name="restarted"):
+                await _until_all_are_forgotten(postgres, locks)
+            assert await storage.statuses(ids["restart"], oids["restart"]) == [storage_pb.OBJECT_STATUS_MISSING]
+            with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+                await _delete(locks, "restart", force=True)
+
+
+async def _until_all_are_forgotten(postgres: TestPostgres, locks: RunningLocks) -> None:
+    async with asyncio.timeout(20):
+        while True:
+            if (
+                await postgres.execute("SELECT count(*) FROM locks.removed_repositories", database=locks.database)
+                == "0"
+            ):
+                return
+            await asyncio.sleep(0.05)

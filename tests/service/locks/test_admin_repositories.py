@@ -1,0 +1,98 @@
+"""AdminService: repositories. Their removal, which needs the storage service, is in test_admin_objects."""
+
+import pytest
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
+
+from services.common.errors import AlreadyExists, InvalidArgument, NotFound, Reason
+from tests.service.locks.conftest import Team
+from tests.support.locks import RunningLocks, refused
+
+
+async def _update(service: RunningLocks, request: admin.UpdateRepositoryRequest) -> admin.Repository:
+    return (await service.admin_peer.call(service.admin.UpdateRepository, request)).repository
+
+
+async def _list(service: RunningLocks) -> list[admin.Repository]:
+    request = admin.ListRepositoriesRequest()
+    return list((await service.admin_peer.call(service.admin.ListRepositories, request)).repositories)
+
+
+async def test_repositories(service: RunningLocks, team: Team) -> None:
+    """A repository is private and lets writers force, unless told otherwise; the list is by name, byte for byte."""
+    for name in ("z/b", "z/B", "z/a.c"):
+        await service.add_repository(name)
+    public_id = await service.add_repository("z/p", public=True, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
+    repositories = await _list(service)
+    names = [repository.name for repository in repositories]
+    assert names == sorted(names)
+    assert {"z/b", "z/B", "z/a.c", team.repository} <= set(names)
+    by_name = {repository.name: repository for repository in repositories}
+    assert not by_name["z/b"].public
+    assert by_name["z/b"].forced_unlock == admin.FORCED_UNLOCK_WRITERS
+    assert (by_name["z/p"].id, by_name["z/p"].public) == (public_id, True)
+    assert by_name["z/p"].forced_unlock == admin.FORCED_UNLOCK_ADMINS
+    with refused(AlreadyExists, Reason.REPOSITORY_EXISTS):
+        await service.add_repository("z/b")
+
+
+@pytest.mark.parametrize("name", ["", "a//b", "../a", "a.git", "a=b", "a\0"])
+async def test_malformed_names(service: RunningLocks, team: Team, name: str) -> None:
+    """The message names the field."""
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await service.add_repository(name)
+    assert caught.value.message.startswith("name: ")
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await _update(service, admin.UpdateRepositoryRequest(name=team.repository, new_name=name))
+    assert caught.value.message.startswith("new_name: ")
+    for request, method in (
+        (admin.UpdateRepositoryRequest(name=name), service.admin.UpdateRepository),
+        (admin.DeleteRepositoryRequest(name=name), service.admin.DeleteRepository),
+        (admin.ListGrantsRequest(repository=name), service.admin.ListGrants),
+        (admin.ListRepositoryLocksRequest(repository=name), service.admin.ListRepositoryLocks),
+    ):
+        with refused(InvalidArgument, Reason.INVALID_FIELD):
+            await service.admin_peer.call(method, request)
+
+
+async def test_a_rename_keeps_everything(service: RunningLocks, team: Team) -> None:
+    """Locks and grants stay with the id; the old name is free and stands for nothing."""
+    lock = await service.create(team.repository_id, team.alice, "f1.dat")
+    new_name = f"renamed/{team.repository}"
+    renamed = await _update(service, admin.UpdateRepositoryRequest(name=team.repository, new_name=new_name))
+    assert (renamed.id, renamed.name) == (team.repository_id, new_name)
+    assert await service.check(team.alice, new_name, access.PERMISSION_WRITE) == team.repository_id
+    assert list((await service.list(team.repository_id)).locks) == [lock]
+    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+        await service.check(team.alice, team.repository, access.PERMISSION_READ)
+    assert await service.add_repository(team.repository) > team.repository_id
+
+
+async def test_only_what_is_set_changes(service: RunningLocks, team: Team) -> None:
+    """A field that the request leaves out stays as it is."""
+    changed = await _update(service, admin.UpdateRepositoryRequest(name=team.repository, public=True))
+    assert (changed.public, changed.forced_unlock) == (True, admin.FORCED_UNLOCK_WRITERS)
+    forced_unlock = admin.FORCED_UNLOCK_ADMINS
+    changed = await _update(service, admin.UpdateRepositoryRequest(name=team.repository, forced_unlock=forced_unlock))
+    assert (changed.public, changed.forced_unlock) == (True, forced_unlock)
+    assert await _update(service, admin.UpdateRepositoryRequest(name=team.repository)) == changed
+    same_name = admin.UpdateRepositoryRequest(name=team.repository, new_name=team.repository, public=False)
+    assert not (await _update(service, same_name)).public
+
+
+async def test_a_taken_name(service: RunningLocks, team: Team) -> None:
+    """Renaming to a name that is taken changes nothing."""
+    await service.add_repository(f"taken/{team.repository}")
+    request = admin.UpdateRepositoryRequest(name=team.repository, new_name=f"taken/{team.repository}", public=True)
+    with refused(AlreadyExists, Reason.REPOSITORY_EXISTS):
+        await _update(service, request)
+    assert not {repository.name: repository for repository in await _list(service)}[team.repository].public
+    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+        await _update(service, admin.UpdateRepositoryRequest(name="no/such", public=True))
+
+
+async def test_an_unknown_choice(service: RunningLocks, team: Team) -> None:
+    """A value of forced_unlock that the contract does not know is refused."""
+    request = admin.UpdateRepositoryRequest(name=team.repository, forced_unlock=9)  # type: ignore[arg-type] # not of the enum, on purpose
+    with refused(InvalidArgument, Reason.INVALID_FIELD):
+        await _update(service, request)

@@ -1,0 +1,90 @@
+"""AdminService: users."""
+
+import asyncio
+
+import pytest
+from pydantic import SecretStr
+from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
+
+from services.common.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Reason, ServiceError
+from services.common.rpc.client import Peer
+from tests.service.locks.conftest import Team
+from tests.support.locks import RunningLocks, refused, running_locks
+from tests.support.postgres import TestPostgres
+
+
+async def _delete(service: RunningLocks, name: str, *, release_locks: bool = False) -> admin.User:
+    request = admin.DeleteUserRequest(name=name, release_locks=release_locks)
+    return (await service.admin_peer.call(service.admin.DeleteUser, request)).user
+
+
+async def _names(service: RunningLocks) -> list[str]:
+    response = await service.admin_peer.call(service.admin.ListUsers, admin.ListUsersRequest())
+    return [user.name for user in response.users]
+
+
+async def test_users(service: RunningLocks) -> None:
+    """A user is added, listed by name, byte for byte, and removed."""
+    before = await _names(service)
+    for name in ("b@example.com", "B@example.com", "_a"):
+        await service.add_user(name)
+    assert await _names(service) == sorted([*before, "B@example.com", "_a", "b@example.com"])
+    with refused(AlreadyExists, Reason.USER_EXISTS):
+        await service.add_user("_a")
+    removed = await _delete(service, "_a")
+    assert (removed.name, removed.administrator) == ("_a", False)
+    assert removed.HasField("created_at")
+    with refused(NotFound, Reason.USER_NOT_FOUND):
+        await _delete(service, "_a")
+    assert await service.add_user("_a") > removed.id
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a\0b", "é", "x" * 65])
+async def test_malformed_names(service: RunningLocks, name: str) -> None:
+    """The message names the field."""
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await service.add_user(name)
+    assert caught.value.message.startswith("name: ")
+    with refused(InvalidArgument, Reason.INVALID_FIELD):
+        await _delete(service, name)
+
+
+async def test_a_user_who_holds_locks(service: RunningLocks, team: Team) -> None:
+    """The removal is refused, or releases the locks; trap 37: the history still tells who held them."""
+    lock = await service.create(team.repository_id, team.alice, "f1.dat")
+    other = await service.create(team.repository_id, team.bob, "f2.dat")
+    with refused(FailedPrecondition, Reason.USER_HOLDS_LOCKS):
+        await _delete(service, team.alice_name)
+    await _delete(service, team.alice_name, release_locks=True)
+    assert list((await service.list(team.repository_id)).locks) == [other]
+    request = admin.ListReleasedLocksRequest(repository=team.repository)
+    history = await service.admin_peer.call(service.admin.ListReleasedLocks, request)
+    assert [(was.lock, was.released_by, was.forced) for was in history.locks] == [(lock, "admin", True)]
+    grants = await service.admin_peer.call(
+        service.admin.ListGrants, admin.ListGrantsRequest(repository=team.repository)
+    )
+    assert [grant.user_name for grant in grants.grants] == [team.bob_name]
+
+
+async def test_the_last_administrator(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """One stays, also when two remove each other at the same time."""
+    async with running_locks(await postgres.create_database(), tmp_path_factory.mktemp("locks")) as service:
+        with refused(FailedPrecondition, Reason.LAST_ADMINISTRATOR):
+            await _delete(service, "admin")
+        await service.add_user("ordinary")
+        await service.add_user("second", administrator=True)
+        second = Peer(service.address, deadline=10, secret=SecretStr(await service.add_token("second")))
+
+        async def attempt(peer: Peer, name: str) -> ServiceError | None:
+            try:
+                await peer.call(AdminServiceStub(peer.channel).DeleteUser, admin.DeleteUserRequest(name=name))
+            except ServiceError as error:
+                return error
+            return None
+
+        outcomes = await asyncio.gather(attempt(service.admin_peer, "second"), attempt(second, "admin"))
+        await second.close()
+        assert sum(outcome is None for outcome in outcomes) == 1
+        administrators = "SELECT count(*) FROM locks.users WHERE administrator"
+        assert await postgres.execute(administrators, database=service.database) == "1"

@@ -1,0 +1,123 @@
+"""CheckAccess (protocol: "Authentication", rule 5)."""
+
+import itertools
+
+import pytest
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
+
+from services.common.errors import InvalidArgument, NotFound, PermissionDenied, Reason, Unauthenticated
+from tests.service.locks.conftest import Team
+from tests.support.locks import RunningLocks, refused
+
+READ, WRITE = access.PERMISSION_READ, access.PERMISSION_WRITE
+
+
+async def test_the_access_examples_of_the_protocol(service: RunningLocks, team: Team) -> None:
+    """Trap 26; protocol "Batch", rule 4, word for word.
+
+    User A has full access; user B has read-only access plus write access on one ref.
+    """
+    repository = f"examples/{team.repository}"
+    repository_id = await service.add_repository(repository)
+    await service.grant(team.alice_name, repository, admin.ROLE_ADMIN)
+    await service.grant(team.bob_name, repository, admin.ROLE_READ)
+    await service.grant(team.bob_name, repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/bob"])
+    # A download without `ref` succeeds for both.
+    assert await service.check(team.alice, repository, READ) == repository_id
+    assert await service.check(team.bob, repository, READ) == repository_id
+    # An upload without `ref` succeeds only for A.
+    assert await service.check(team.alice, repository, WRITE) == repository_id
+    with refused(PermissionDenied, Reason.ACCESS_DENIED):
+        await service.check(team.bob, repository, WRITE)
+    # An upload whose `ref.name` is the ref B may write succeeds for both.
+    assert await service.check(team.alice, repository, WRITE, ref="refs/heads/bob") == repository_id
+    assert await service.check(team.bob, repository, WRITE, ref="refs/heads/bob") == repository_id
+    with refused(PermissionDenied, Reason.ACCESS_DENIED):
+        await service.check(team.bob, repository, WRITE, ref="refs/heads/main")
+
+
+@pytest.mark.parametrize("ref", ["", "HEAD", "main:foo", "refs/heads/Rel/1", "\0", "refs/heads/rel/1\0", "x" * 100_000])
+async def test_other_refs_match_nothing(service: RunningLocks, team: Team, ref: str) -> None:
+    """Any text is a ref: it is matched against the grants, and is no error (client row 11)."""
+    repository = f"patterns/{team.repository}"
+    await service.add_repository(repository)
+    await service.grant(team.bob_name, repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/rel/*", "refs/tags/v?"])
+    for allowed in ("refs/heads/rel/1", "refs/heads/rel/1/2", "refs/tags/v1"):
+        await service.check(team.bob, repository, WRITE, ref=allowed)
+    with refused(PermissionDenied, Reason.ACCESS_DENIED):
+        await service.check(team.bob, repository, WRITE, ref=ref)
+    await service.check(team.bob, repository, READ, ref=ref)
+
+
+async def test_strangers(service: RunningLocks, team: Team) -> None:
+    """A private repository is for a user without a grant, or one who does not exist, as if it were not there."""
+    stranger = await service.add_user(f"stranger-{team.alice}")
+    messages = set()
+    for user_id, name in itertools.product((stranger, 2**62, -1), (team.repository, "no/such", "no such", "\0", "")):
+        for permission in (READ, WRITE):
+            with refused(NotFound, Reason.REPOSITORY_NOT_FOUND) as caught:
+                await service.check(user_id, name, permission)
+            messages.add(caught.value.message)
+    assert len(messages) == 1
+
+
+async def test_anonymous_callers(service: RunningLocks, team: Team) -> None:
+    """Without credentials nothing is told of private repositories, existing or not: credentials are asked for."""
+    messages = set()
+    for name, permission in itertools.product((team.repository, "no/such", "\0", ""), (READ, WRITE)):
+        with refused(Unauthenticated, Reason.CREDENTIALS_REQUIRED) as caught:
+            await service.check(0, name, permission)
+        messages.add(caught.value.message)
+    assert len(messages) == 1
+
+
+async def test_public_repositories(service: RunningLocks, team: Team) -> None:
+    """Anybody may read one, anonymous too; writing needs credentials, and a grant."""
+    name = f"public/{team.repository}"
+    repository_id = await service.add_repository(name, public=True)
+    for user_id in (0, team.alice, 2**62):
+        assert await service.check(user_id, name, READ) == repository_id
+    with refused(Unauthenticated, Reason.CREDENTIALS_REQUIRED):
+        await service.check(0, name, WRITE)
+    with refused(PermissionDenied, Reason.ACCESS_DENIED):
+        await service.check(team.alice, name, WRITE)
+
+
+async def test_roles(service: RunningLocks, team: Team) -> None:
+    """Read only reads; write and admin read and write."""
+    for role, may_write in ((admin.ROLE_READ, False), (admin.ROLE_WRITE, True), (admin.ROLE_ADMIN, True)):
+        name = f"roles/{role}/{team.repository}"
+        repository_id = await service.add_repository(name)
+        await service.grant(team.bob_name, name, role)
+        assert await service.check(team.bob, name, READ) == repository_id
+        if may_write:
+            assert await service.check(team.bob, name, WRITE, ref="refs/heads/x") == repository_id
+        else:
+            with refused(PermissionDenied, Reason.ACCESS_DENIED):
+                await service.check(team.bob, name, WRITE)
+
+
+async def test_names_are_case_sensitive(service: RunningLocks, team: Team) -> None:
+    """Another case is another repository."""
+    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+        await service.check(team.alice, team.repository.upper(), READ)
+    other = await service.add_repository(team.repository.upper())
+    assert other != team.repository_id
+
+
+@pytest.mark.parametrize("permission", [access.PERMISSION_UNSPECIFIED, 3, -1])
+async def test_no_permission_asked(service: RunningLocks, team: Team, permission: int) -> None:
+    """A call that does not say what is wanted is refused."""
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await service.check(team.alice, team.repository, access.Permission.ValueType(permission))
+    assert caught.value.message.startswith("permission: ")
+
+
+async def test_access_ends_at_once(service: RunningLocks, team: Team) -> None:
+    """A revoked grant counts no more from the next call on."""
+    await service.check(team.bob, team.repository, WRITE)
+    request = admin.RevokeAccessRequest(user_name=team.bob_name, repository=team.repository)
+    await service.admin_peer.call(service.admin.RevokeAccess, request)
+    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+        await service.check(team.bob, team.repository, READ)

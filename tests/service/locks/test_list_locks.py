@@ -1,0 +1,170 @@
+"""ListLocks and VerifyLocks (protocol: "List locks", "List locks for verification")."""
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+from sqlalchemy import event
+from towpath.locks.v1 import lock_service_pb2 as pb
+
+from services.common.errors import InvalidArgument, NotFound, Reason
+from services.database.engine import create_engine
+from services.locks import lock_table
+from tests.service.locks.conftest import Team, fill
+from tests.support.locks import RunningLocks, refused
+
+
+async def _all(service: RunningLocks, repository_id: int, *, limit: int) -> list[pb.Lock]:
+    """Return the locks of all pages."""
+    locks: list[pb.Lock] = []
+    cursor = ""
+    while True:
+        page = await service.list(repository_id, cursor=cursor, limit=limit)
+        assert len(page.locks) <= limit
+        locks.extend(page.locks)
+        cursor = page.next_cursor
+        if not cursor:
+            return locks
+
+
+async def _fill(service: RunningLocks, team: Team, count: int) -> list[pb.Lock]:
+    """Lock paths for alice and bob in turn."""
+    owners = (team.alice, team.bob)
+    return [await service.create(team.repository_id, owners[number % 2], f"f{number}.dat") for number in range(count)]
+
+
+async def test_no_locks(service: RunningLocks, team: Team) -> None:
+    """Trap 18: no locks is an empty list, on both calls."""
+    assert await service.list(team.repository_id) == pb.ListLocksResponse()
+    assert await service.verify(team.repository_id, team.alice) == pb.VerifyLocksResponse()
+
+
+async def test_in_the_order_of_their_creation(service: RunningLocks, team: Team) -> None:
+    """The oldest comes first, each with its owner's name."""
+    locks = await _fill(service, team, 4)
+    page = await service.list(team.repository_id)
+    assert list(page.locks) == locks
+    assert [lock.owner_name for lock in page.locks] == [team.alice_name, team.bob_name] * 2
+    assert page.next_cursor == ""
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 5, 6, 1000])
+async def test_every_lock_is_on_one_page(service: RunningLocks, team: Team, limit: int) -> None:
+    """Trap 16: no page loses its last lock, and the last page, also a full one, has no cursor."""
+    locks = await _fill(service, team, 5)
+    assert await _all(service, team.repository_id, limit=limit) == locks
+
+
+async def test_limits_are_coerced(service: RunningLocks, team: Team) -> None:
+    """Zero and less mean the default."""
+    locks = await _fill(service, team, 3)
+    for limit in (0, -1, -(2**31), 2**31 - 1):
+        assert list((await service.list(team.repository_id, limit=limit)).locks) == locks
+
+
+async def test_the_lock_of_a_path(service: RunningLocks, team: Team) -> None:
+    """The path is exact; trap 20: a path that nobody has locked is an empty list, whatever it looks like."""
+    locks = await _fill(service, team, 3)
+    assert list((await service.list(team.repository_id, path="f1.dat")).locks) == [locks[1]]
+    for path in ("f", "f1.da", "F1.dat", "f1.dat/", "*", "%", "", "\0", "../x", "a" * 100_000):
+        assert await service.list(team.repository_id, path=path) == pb.ListLocksResponse()
+
+
+async def test_the_lock_of_an_id(service: RunningLocks, team: Team) -> None:
+    """An id that no lock has, or could have, is an empty list; id and path must both match."""
+    locks = await _fill(service, team, 3)
+    assert list((await service.list(team.repository_id, lock_id=locks[1].id)).locks) == [locks[1]]
+    assert list((await service.list(team.repository_id, lock_id=locks[1].id, path="f1.dat")).locks) == [locks[1]]
+    assert await service.list(team.repository_id, lock_id=locks[1].id, path="f0.dat") == pb.ListLocksResponse()
+    for lock_id in ("", "x", "-1", "0", f"0{locks[1].id}", str(2**63), str(2**63 - 1), "\0", "1 OR 1=1"):
+        assert await service.list(team.repository_id, lock_id=lock_id) == pb.ListLocksResponse()
+
+
+async def test_locks_of_other_repositories_are_not_found(service: RunningLocks, team: Team) -> None:
+    """Trap 19: neither an id nor a cursor leads into another repository."""
+    locks = await _fill(service, team, 2)
+    other = await service.add_repository(f"other/{team.repository}")
+    assert await service.list(other, lock_id=locks[0].id) == pb.ListLocksResponse()
+    assert await service.list(other, cursor=locks[0].id) == pb.ListLocksResponse()
+
+
+@pytest.mark.parametrize("cursor", ["x", "-1", "0", "1.5", "99999999999999999999", "\0", "' OR 1=1"])
+async def test_malformed_cursors(service: RunningLocks, team: Team, cursor: str) -> None:
+    """A cursor that no page ever ended with is refused."""
+    with refused(InvalidArgument, Reason.INVALID_CURSOR):
+        await service.list(team.repository_id, cursor=cursor)
+    with refused(InvalidArgument, Reason.INVALID_CURSOR):
+        await service.verify(team.repository_id, team.alice, cursor=cursor)
+
+
+async def test_a_cursor_whose_lock_is_gone(service: RunningLocks, team: Team) -> None:
+    """Removing the last lock of a page does not disturb the next one."""
+    locks = await _fill(service, team, 4)
+    page = await service.list(team.repository_id, limit=2)
+    await service.delete(team.repository_id, team.bob, locks[1].id)
+    assert list((await service.list(team.repository_id, limit=2, cursor=page.next_cursor)).locks) == locks[2:]
+
+
+async def test_verification_splits_by_owner(service: RunningLocks, team: Team) -> None:
+    """Ours are the caller's, theirs are all others', oldest first."""
+    locks = await _fill(service, team, 5)
+    answer = await service.verify(team.repository_id, team.alice)
+    assert (list(answer.ours), list(answer.theirs)) == (locks[::2], locks[1::2])
+    answer = await service.verify(team.repository_id, 2**62)
+    assert (list(answer.ours), list(answer.theirs)) == ([], locks)
+
+
+async def test_verification_in_pages(service: RunningLocks, team: Team) -> None:
+    """Trap 16: limit and cursor count for verification too; ours and theirs together fill a page."""
+    locks = await _fill(service, team, 5)
+    ours: list[pb.Lock] = []
+    theirs: list[pb.Lock] = []
+    cursor, pages = "", 0
+    while pages == 0 or cursor:
+        page = await service.verify(team.repository_id, team.alice, cursor=cursor, limit=2)
+        assert len(page.ours) + len(page.theirs) <= 2
+        ours.extend(page.ours)
+        theirs.extend(page.theirs)
+        cursor, pages = page.next_cursor, pages + 1
+    assert (ours, theirs, pages) == (locks[::2], locks[1::2], 3)
+
+
+async def test_one_statement_a_page(service: RunningLocks, team: Team) -> None:
+    """Trap 23: the owners' names come with the locks, not by a query for each."""
+    await _fill(service, team, 10)
+    engine = create_engine(service.database_url, schema="locks", pool_size=1)
+    statements: list[str] = []
+    async with engine.begin() as connection:
+        event.listen(
+            engine.sync_engine, "before_cursor_execute", lambda *arguments: statements.append(str(arguments[2]))
+        )
+        locks, _ = await lock_table.list_locks(connection, repository_id=team.repository_id, after=None, limit=1000)
+    await engine.dispose()
+    assert len({lock.owner_name for lock in locks}) == 2
+    assert len(statements) == 1
+    assert "OFFSET" not in statements[0]
+
+
+async def test_10_000_locks_while_others_come_and_go(service: RunningLocks, team: Team) -> None:
+    """Every lock that stands all the while is listed once, whatever is created and deleted meanwhile."""
+    await fill(service, team, 10_000)
+    standing = {lock.id for lock in await _all(service, team.repository_id, limit=1000)}
+    assert len(standing) == 10_000
+    stop = asyncio.Event()
+
+    async def come_and_go(worker: int) -> None:
+        number = 0
+        while not stop.is_set():
+            lock = await service.create(team.repository_id, team.bob, f"passing/{worker}/{number}")
+            with suppress(NotFound):
+                await service.delete(team.repository_id, team.bob, lock.id)
+            number += 1
+
+    workers = [asyncio.create_task(come_and_go(worker)) for worker in range(3)]
+    for limit in (1000, 333, 100):
+        listed = [lock.id for lock in await _all(service, team.repository_id, limit=limit)]
+        assert len(set(listed)) == len(listed)
+        assert standing <= set(listed)
+    stop.set()
+    await asyncio.gather(*workers)
+    assert {lock.id for lock in await _all(service, team.repository_id, limit=1000)} == standing

@@ -1,0 +1,78 @@
+"""Outages, and more than one replica."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
+
+from services.common.errors import AlreadyExists, Reason, Unauthenticated
+from services.common.rpc.client import Peer
+from tests.service.locks.conftest import Team
+from tests.support.locks import RunningLocks, refused, serving_locks
+from tests.support.postgres import TestPostgres
+
+_TERMINATE = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'towpath-locks'"
+
+
+async def test_lost_connections_are_not_seen(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
+    """All connections to Postgres are cut between and during the calls: every call succeeds."""
+    token = await service.add_token(team.alice_name)
+    for number in range(3):
+        assert int(await postgres.execute(_TERMINATE)) > 0
+        lock = await service.create(team.repository_id, team.alice, f"f{number}")
+        await postgres.execute(_TERMINATE)
+        assert list((await service.list(team.repository_id)).locks) == [lock]
+        await postgres.execute(_TERMINATE)
+        await service.peer.call(service.access.Authenticate, access.AuthenticateRequest(token=token))
+        await postgres.execute(_TERMINATE)
+        await service.delete(team.repository_id, team.alice, lock.id)
+
+
+async def test_connections_lost_in_the_midst(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
+    """What was acknowledged stands once, whatever was cut: a repeated transaction knows its own lock."""
+    stop = asyncio.Event()
+
+    async def terminate() -> None:
+        while not stop.is_set():
+            await postgres.execute(_TERMINATE)
+            await asyncio.sleep(0.2)
+
+    terminator = asyncio.create_task(terminate())
+    locks = await asyncio.gather(
+        *(service.create(team.repository_id, team.alice, f"cut/{number}") for number in range(40))
+    )
+    await asyncio.gather(*(service.delete(team.repository_id, team.alice, lock.id) for lock in locks[:20]))
+    stop.set()
+    await terminator
+    standing = (await service.list(team.repository_id)).locks
+    assert {lock.id for lock in standing} == {lock.id for lock in locks[20:]}
+
+
+async def test_replicas_answer_the_same(
+    service: RunningLocks, team: Team, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """Trap 35: Postgres holds all of the state, so a second replica gives the same answers at once."""
+    folder: Path = tmp_path_factory.mktemp("replica")
+    token = await service.add_token(team.alice_name)
+    async with serving_locks(
+        service.database_url, folder, storage_address="unix:/nonexistent/storage.sock", name="second"
+    ) as address:
+        admin_peer = Peer(address, deadline=15, secret=SecretStr(service.admin_token))
+        second = RunningLocks(address, service.database_url, Peer(address, deadline=15), admin_peer, "")
+        lock = await service.create(team.repository_id, team.alice, "f1.dat")
+        with refused(AlreadyExists, Reason.PATH_LOCKED):
+            await second.create(team.repository_id, team.bob, "f1.dat")
+        assert await second.list(team.repository_id) == await service.list(team.repository_id)
+        await second.delete(team.repository_id, team.alice, lock.id)
+        assert not (await service.list(team.repository_id)).locks
+        request = access.AuthenticateRequest(token=token)
+        assert (await second.peer.call(second.access.Authenticate, request)).user_id == team.alice
+        revoke = admin.RevokeTokenRequest(user_name=team.alice_name, name="laptop")
+        await second.admin_peer.call(second.admin.RevokeToken, revoke)
+        with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+            await service.peer.call(service.access.Authenticate, request)
+        await second.peer.close()
+        await second.admin_peer.close()

@@ -1,0 +1,187 @@
+"""A real lock service on a unix socket, and the callers of its three services."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Iterator
+from contextlib import asynccontextmanager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import grpc
+import pytest
+from grpc_health.v1 import health_pb2, health_pb2_grpc
+from pydantic import SecretStr
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.access.v1.access_service_pb2_grpc import AccessServiceStub
+from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
+from towpath.locks.v1 import lock_service_pb2 as pb
+from towpath.locks.v1.lock_service_pb2_grpc import LockServiceStub
+
+from services.common.errors import Reason, ServiceError
+from services.common.rpc.client import Peer
+from services.database.engine import create_engine, parse_url
+from services.database.migrations import migrate
+from services.database.transactions import Database
+from services.locks.application import serve
+from services.locks.bootstrap import bootstrap
+from services.locks.models import SCHEMA
+from services.locks.settings import LocksSettings
+
+_READY_SECONDS = 20
+
+
+@dataclass
+class RunningLocks:
+    """The service's address, stubs of its services, and the token of an administrator."""
+
+    address: str
+    database_url: SecretStr
+    peer: Peer
+    admin_peer: Peer
+    admin_token: str
+
+    def __post_init__(self) -> None:
+        self.locks = LockServiceStub(self.peer.channel)
+        self.access = AccessServiceStub(self.peer.channel)
+        self.admin = AdminServiceStub(self.admin_peer.channel)
+
+    @property
+    def database(self) -> str:
+        """The name of the database."""
+        return parse_url(self.database_url).database or ""
+
+    async def add_user(self, name: str, *, administrator: bool = False) -> int:
+        """Make a user and return its id."""
+        request = admin.CreateUserRequest(name=name, administrator=administrator)
+        return (await self.admin_peer.call(self.admin.CreateUser, request)).user.id
+
+    async def add_token(self, user_name: str, name: str = "laptop") -> str:
+        """Make a token of a user and return its secret."""
+        request = admin.CreateTokenRequest(user_name=user_name, name=name)
+        return (await self.admin_peer.call(self.admin.CreateToken, request)).secret
+
+    async def add_repository(
+        self,
+        name: str,
+        *,
+        public: bool = False,
+        forced_unlock: admin.ForcedUnlock.ValueType = admin.FORCED_UNLOCK_UNSPECIFIED,
+    ) -> int:
+        """Make a repository and return its id."""
+        request = admin.CreateRepositoryRequest(name=name, public=public, forced_unlock=forced_unlock)
+        return (await self.admin_peer.call(self.admin.CreateRepository, request)).repository.id
+
+    async def grant(
+        self, user_name: str, repository: str, role: admin.Role.ValueType, *, ref_patterns: Iterable[str] = ()
+    ) -> None:
+        """Give a user a role in a repository."""
+        request = admin.GrantAccessRequest(
+            user_name=user_name, repository=repository, role=role, ref_patterns=ref_patterns
+        )
+        await self.admin_peer.call(self.admin.GrantAccess, request)
+
+    async def check(
+        self, user_id: int, repository: str, permission: access.Permission.ValueType, *, ref: str = ""
+    ) -> int:
+        """Check an access and return the repository's id."""
+        request = access.CheckAccessRequest(user_id=user_id, repository=repository, permission=permission, ref=ref)
+        return (await self.peer.call(self.access.CheckAccess, request)).repository_id
+
+    async def create(self, repository_id: int, user_id: int, path: str, *, key: str = "") -> pb.Lock:
+        """Create a lock; a conflict carries the standing one as its detail."""
+        request = pb.CreateLockRequest(repository_id=repository_id, user_id=user_id, path=path, idempotency_key=key)
+        return (await self.peer.call(self.locks.CreateLock, request, detail=pb.Lock())).lock
+
+    async def delete(
+        self, repository_id: int, user_id: int, lock_id: str, *, force: bool = False, key: str = ""
+    ) -> pb.Lock:
+        """Delete a lock and return it."""
+        request = pb.DeleteLockRequest(
+            repository_id=repository_id, user_id=user_id, id=lock_id, force=force, idempotency_key=key
+        )
+        return (await self.peer.call(self.locks.DeleteLock, request)).lock
+
+    async def list(
+        self,
+        repository_id: int,
+        *,
+        cursor: str = "",
+        limit: int = 0,
+        path: str | None = None,
+        lock_id: str | None = None,
+    ) -> pb.ListLocksResponse:
+        """Return a page of locks."""
+        request = pb.ListLocksRequest(repository_id=repository_id, cursor=cursor, limit=limit, path=path, id=lock_id)
+        return await self.peer.call(self.locks.ListLocks, request)
+
+    async def verify(
+        self, repository_id: int, user_id: int, *, cursor: str = "", limit: int = 0
+    ) -> pb.VerifyLocksResponse:
+        """Return a page of locks, split by owner."""
+        request = pb.VerifyLocksRequest(repository_id=repository_id, user_id=user_id, cursor=cursor, limit=limit)
+        return await self.peer.call(self.locks.VerifyLocks, request)
+
+
+@contextmanager
+def refused(kind: type[ServiceError], reason: Reason) -> Iterator[pytest.ExceptionInfo[ServiceError]]:
+    """Expect an error of this kind and reason."""
+    with pytest.raises(kind) as caught:
+        yield caught
+    assert caught.value.reason == reason, caught.value
+
+
+async def wait_until_serving(channel: grpc.aio.Channel) -> None:
+    """Wait until a service says that it is ready."""
+    stub = health_pb2_grpc.HealthStub(channel)
+    async with asyncio.timeout(_READY_SECONDS):
+        while True:
+            response = await stub.Check(  # type: ignore[attr-defined] # the types leave out what its __init__ sets
+                health_pb2.HealthCheckRequest(), wait_for_ready=True
+            )
+            if response.status == health_pb2.HealthCheckResponse.SERVING:
+                return
+            await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def serving_locks(
+    database_url: SecretStr, folder: Path, *, storage_address: str, name: str = "locks"
+) -> AsyncIterator[str]:
+    """Serve on a migrated database, as one replica; yield the address."""
+    address = f"unix:{folder / name}.sock"
+    settings = LocksSettings(
+        locks_listen=address, locks_database_url=database_url, storage_address=storage_address, drain_seconds=0.5
+    )
+    stop = asyncio.Event()
+    service = asyncio.create_task(serve(settings, stop))
+    try:
+        async with grpc.aio.insecure_channel(address) as channel:
+            ready = asyncio.create_task(wait_until_serving(channel))
+            await asyncio.wait({service, ready}, return_when=asyncio.FIRST_COMPLETED)
+            if service.done():
+                ready.cancel()
+                await service
+            await ready
+        yield address
+    finally:
+        stop.set()
+        await service
+
+
+@asynccontextmanager
+async def running_locks(
+    database_url: SecretStr, folder: Path, *, storage_address: str = "unix:/nonexistent/storage.sock"
+) -> AsyncIterator[RunningLocks]:
+    """Migrate an empty database, serve on it, and make an administrator."""
+    await migrate(database_url, SCHEMA)
+    database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=1))
+    secret = await bootstrap(database)
+    await database.close()
+    async with serving_locks(database_url, folder, storage_address=storage_address) as address:
+        peer = Peer(address, deadline=15)
+        admin_peer = Peer(address, deadline=15, secret=SecretStr(secret))
+        try:
+            yield RunningLocks(address, database_url, peer, admin_peer, secret)
+        finally:
+            await peer.close()
+            await admin_peer.close()

@@ -1,0 +1,81 @@
+"""Who may do what: the pure rule."""
+
+import itertools
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.locks.access import Decision, Grant, Outcome, Permission, RepositoryAccess, Role, decide
+
+_ALICE = RepositoryAccess(public=False, grants=[Grant(Role.ADMIN)])
+_BOB = RepositoryAccess(public=False, grants=[Grant(Role.READ), Grant(Role.WRITE, ["refs/heads/bob"])])
+_STRANGER = RepositoryAccess(public=False)
+_PUBLIC = RepositoryAccess(public=True)
+
+_GRANTS = st.lists(
+    st.builds(Grant, st.sampled_from(Role), st.lists(st.sampled_from(["*", "refs/heads/bob"]), max_size=2))
+)
+
+
+def _decide(
+    repository: RepositoryAccess | None, permission: Permission, ref: str = "", *, anonymous: bool = False
+) -> Decision:
+    return decide(anonymous=anonymous, repository=repository, permission=permission, ref=ref)
+
+
+def test_the_access_examples_of_the_protocol() -> None:
+    """Protocol "Batch", rule 4: A has full access, B has read-only access plus write access on one ref."""
+    for party in (_ALICE, _BOB):
+        assert _decide(party, Permission.READ).outcome is Outcome.ALLOWED
+    assert _decide(_ALICE, Permission.WRITE).outcome is Outcome.ALLOWED
+    assert _decide(_BOB, Permission.WRITE).outcome is Outcome.DENIED
+    for party in (_ALICE, _BOB):
+        assert _decide(party, Permission.WRITE, "refs/heads/bob").outcome is Outcome.ALLOWED
+    assert _decide(_BOB, Permission.WRITE, "refs/heads/main").outcome is Outcome.DENIED
+
+
+def test_a_ref_never_limits_reading() -> None:
+    """Reading needs a grant, whatever the ref."""
+    assert _decide(_BOB, Permission.READ, "refs/heads/secret").outcome is Outcome.ALLOWED
+
+
+def test_a_private_repository_is_not_there_for_strangers() -> None:
+    """A user without a grant learns no more than of a repository that does not exist."""
+    for repository, permission in itertools.product((_STRANGER, None), Permission):
+        assert _decide(repository, permission).outcome is Outcome.NOT_FOUND
+
+
+def test_an_anonymous_caller_learns_nothing_of_private_repositories() -> None:
+    """Whether it exists or not, credentials are asked for."""
+    for repository, permission in itertools.product((_STRANGER, None), Permission):
+        assert _decide(repository, permission, anonymous=True).outcome is Outcome.CREDENTIALS_REQUIRED
+
+
+def test_anybody_reads_a_public_repository_and_nobody_writes_for_that() -> None:
+    """Writing needs a grant, and of an anonymous caller its credentials."""
+    assert _decide(_PUBLIC, Permission.READ, anonymous=True).outcome is Outcome.ALLOWED
+    assert _decide(_PUBLIC, Permission.READ).outcome is Outcome.ALLOWED
+    assert _decide(_PUBLIC, Permission.WRITE, anonymous=True).outcome is Outcome.CREDENTIALS_REQUIRED
+    assert _decide(_PUBLIC, Permission.WRITE).outcome is Outcome.DENIED
+
+
+def test_the_decision_says_why() -> None:
+    """Trap 37: nobody can say why a permission was refused."""
+    allowed = _decide(_BOB, Permission.WRITE, "refs/heads/bob")
+    assert allowed.grant == _BOB.grants[1]
+    refused = _decide(_BOB, Permission.WRITE, "refs/heads/main")
+    assert refused.grant is None
+    assert "refs/heads/bob" in refused.explanation
+    assert "names none" in _decide(_BOB, Permission.WRITE).explanation
+
+
+@given(_GRANTS, st.booleans(), st.booleans(), st.sampled_from(["", "refs/heads/bob", "HEAD", "a\0"]))
+def test_who_may_write_may_read(grants: list[Grant], public: bool, anonymous: bool, ref: str) -> None:
+    """Writing includes reading, and a grant never takes anything away."""
+    repository = RepositoryAccess(public=public, grants=grants)
+    write = _decide(repository, Permission.WRITE, ref, anonymous=anonymous).outcome
+    read = _decide(repository, Permission.READ, ref, anonymous=anonymous).outcome
+    assert write is not Outcome.ALLOWED or read is Outcome.ALLOWED
+    more = RepositoryAccess(public=public, grants=[*grants, Grant(Role.WRITE)])
+    if not anonymous:
+        assert _decide(more, Permission.WRITE, ref).outcome is Outcome.ALLOWED

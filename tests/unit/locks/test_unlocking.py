@@ -1,0 +1,32 @@
+"""Who may remove a lock."""
+
+import pytest
+
+from services.common.errors import PermissionDenied, Reason
+from services.locks.models import FORCED_BY_ADMINS, FORCED_BY_WRITERS
+from services.locks.unlocking import check_unlock
+
+
+@pytest.mark.parametrize("force", [False, True])
+@pytest.mark.parametrize("forced_unlock", [FORCED_BY_WRITERS, FORCED_BY_ADMINS])
+def test_the_owner_always_may(force: bool, forced_unlock: str) -> None:
+    """One's own lock needs no force, and force on it does no harm."""
+    check_unlock(own=True, owner_name="alice", force=force, forced_unlock=forced_unlock, admin=False)
+
+
+@pytest.mark.parametrize("admin", [False, True])
+@pytest.mark.parametrize("forced_unlock", [FORCED_BY_WRITERS, FORCED_BY_ADMINS])
+def test_without_force_no_one_else_may(admin: bool, forced_unlock: str) -> None:
+    """Trap 22: the removal of another's lock without force is refused, and says whose it is."""
+    with pytest.raises(PermissionDenied, match="alice") as caught:
+        check_unlock(own=False, owner_name="alice", force=False, forced_unlock=forced_unlock, admin=admin)
+    assert caught.value.reason == Reason.LOCK_NOT_OWNED
+
+
+def test_force_is_for_writers_or_for_admins() -> None:
+    """A repository may keep force to its admins."""
+    check_unlock(own=False, owner_name="alice", force=True, forced_unlock=FORCED_BY_WRITERS, admin=False)
+    check_unlock(own=False, owner_name="alice", force=True, forced_unlock=FORCED_BY_ADMINS, admin=True)
+    with pytest.raises(PermissionDenied, match="alice") as caught:
+        check_unlock(own=False, owner_name="alice", force=True, forced_unlock=FORCED_BY_ADMINS, admin=False)
+    assert caught.value.reason == Reason.FORCE_NOT_ALLOWED
