@@ -1,0 +1,29 @@
+"""The facade's process: `python -m services.facade`."""
+
+import uvloop
+
+from services.common import logs
+from services.common.lifecycle import stop_event
+from services.facade.app import create_app
+from services.facade.peers import Peers
+from services.facade.server import listening_socket, serve
+from services.facade.settings import FacadeSettings
+
+
+async def _run(settings: FacadeSettings) -> None:
+    stop = stop_event(settings.lifeline_fd)
+    listener = listening_socket(settings.listen)
+    logs.get_logger(__name__).info("listening", address=str(listener.getsockname()))
+    async with Peers.open(settings) as peers:
+        await serve(create_app(settings, peers), listener, stop, drain_seconds=settings.drain_seconds)
+
+
+def main() -> None:
+    """Read the environment and serve until told to stop."""
+    settings = FacadeSettings()
+    logs.configure("facade", level=settings.log_level, log_format=settings.log_format)
+    uvloop.run(_run(settings))
+
+
+if __name__ == "__main__":
+    main()

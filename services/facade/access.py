@@ -1,0 +1,81 @@
+"""Who the caller is, and what the caller may do: asked of the AccessService (protocol: "Authentication")."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from enum import Enum
+
+from towpath.access.v1 import access_service_pb2
+
+from services.common.errors import Reason, ResourceExhausted, Unauthenticated
+from services.facade import credentials
+from services.facade.peers import Peers
+from services.facade.reasons import invalid_reply
+from services.facade.throttle import FailedLogins
+
+_MOST_CREDENTIALS = 4
+
+
+@dataclass(frozen=True)
+class Caller:
+    """Whose request it is; an anonymous caller has the id 0 and no name."""
+
+    user_id: int = 0
+    name: str = ""
+
+
+class Permission(Enum):
+    """What a request needs."""
+
+    READ = access_service_pb2.PERMISSION_READ
+    WRITE = access_service_pb2.PERMISSION_WRITE
+
+
+class Access:
+    """Asks the AccessService, and slows those who show bad credentials again and again."""
+
+    def __init__(self, peers: Peers, failed_logins: FailedLogins) -> None:
+        self._peers = peers
+        self._failed_logins = failed_logins
+
+    async def authenticate(self, headers: Sequence[str], address: str) -> Caller:
+        """Return who shows these Authorization headers; of several, one that is good is enough.
+
+        Raises `Unauthenticated` where none is good, and `ResourceExhausted` (RATE_LIMITED) where that happened too
+        often from this address; a good one is never refused.
+        """
+        if not headers:
+            return Caller()
+        for header in headers[:_MOST_CREDENTIALS]:
+            token = credentials.parse(header)
+            if token is not None and (caller := await self._owner(token)):
+                return caller
+        if seconds := self._failed_logins.count(address):
+            raise ResourceExhausted(
+                Reason.RATE_LIMITED, "too many bad credentials came from your address", retry_after=str(seconds)
+            )
+        raise Unauthenticated(Reason.BAD_CREDENTIALS, "the credentials are not valid")
+
+    async def _owner(self, token: str) -> Caller | None:
+        request = access_service_pb2.AuthenticateRequest(token=token)
+        try:
+            reply = await self._peers.locks.call(self._peers.access_stub.Authenticate, request)
+        except Unauthenticated as error:
+            if error.reason == Reason.BAD_CREDENTIALS:
+                return None
+            raise
+        if not (reply.user_id and reply.user_name):
+            raise invalid_reply("Authenticate", "the reply lacks the user")
+        return Caller(reply.user_id, reply.user_name)
+
+    async def check(self, caller: Caller, repository: str, permission: Permission, ref: str) -> int:
+        """Return the repository's id where the caller may do this there.
+
+        Raises `Unauthenticated`, `NotFound` or `PermissionDenied`, as AccessService.CheckAccess says.
+        """
+        request = access_service_pb2.CheckAccessRequest(
+            user_id=caller.user_id, repository=repository, ref=ref, permission=permission.value
+        )
+        reply = await self._peers.locks.call(self._peers.access_stub.CheckAccess, request)
+        if not reply.repository_id:
+            raise invalid_reply("CheckAccess", "the reply lacks the repository")
+        return reply.repository_id

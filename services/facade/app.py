@@ -1,0 +1,87 @@
+"""The application: the endpoints, what surrounds them, and how their errors are answered."""
+
+from typing import cast
+
+from fastapi import APIRouter, FastAPI, Request, Response
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp
+
+from services.common.errors import NotFound, Reason, ServiceError
+from services.common.logs import get_logger
+from services.facade.access import Access
+from services.facade.action_tokens import ActionTokens
+from services.facade.drain import Drain
+from services.facade.errors import Area, ErrorRenderer, http_status
+from services.facade.facade import Facade
+from services.facade.openapi import describe
+from services.facade.overload import Overload
+from services.facade.peers import Peers
+from services.facade.reasons import ClientGone, HttpReason
+from services.facade.request_log import RequestLog
+from services.facade.routes import batch, health, locks, objects
+from services.facade.settings import FacadeSettings
+from services.facade.throttle import FailedLogins
+
+_ROUTERS: tuple[APIRouter, ...] = (batch.router, objects.router, locks.router, health.router)
+# What nginx writes in its log for the same; nobody receives it.
+_CLIENT_CLOSED_REQUEST = 499
+
+_log = get_logger(__name__)
+
+
+def create_app(settings: FacadeSettings, peers: Peers) -> ASGIApp:
+    """Return the application; it uses `peers`, which the caller closes."""
+    errors = ErrorRenderer(realm=settings.realm, documentation_url=settings.documentation_url)
+    api = create_api(errors)
+    api.state.facade = Facade(
+        settings=settings,
+        peers=peers,
+        access=Access(peers, FailedLogins(settings.failed_logins)),
+        tokens=ActionTokens(settings.signing_key),
+    )
+    return RequestLog(Drain(Overload(api, limit=settings.requests_in_flight, errors=errors)))
+
+
+def create_api(errors: ErrorRenderer) -> FastAPI:
+    """Return the endpoints alone, with their errors and their description."""
+    api = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False)
+    for router in _ROUTERS:
+        api.include_router(router)
+    describe(api)
+
+    async def refuse(request: Request, error: Exception) -> Response:
+        error = cast("ServiceError", error)
+        area = getattr(request.state, "area", Area.ELSEWHERE)
+        if http_status(error, area) >= 500:
+            _log.error("request failed", status=error.status.name, reason=error.reason, message=error.message)
+        return errors.render(error, request.scope)
+
+    async def no_route(request: Request, error: Exception) -> Response:
+        return errors.render(_routing_error(request, cast("HTTPException", error)), request.scope)
+
+    async def unforeseen(request: Request, _error: Exception) -> Response:
+        return errors.render(ServiceError(Reason.INTERNAL, "internal error"), request.scope)
+
+    async def gone(_request: Request, _error: Exception) -> Response:
+        return Response(status_code=_CLIENT_CLOSED_REQUEST)
+
+    api.add_exception_handler(ServiceError, refuse)
+    api.add_exception_handler(HTTPException, no_route)
+    api.add_exception_handler(ClientGone, gone)
+    api.add_exception_handler(Exception, unforeseen)
+    return api
+
+
+def _routing_error(request: Request, error: HTTPException) -> ServiceError:
+    """Return the error for what Starlette's router finds: no such path, or no such method on it."""
+    if error.status_code == 405:
+        allowed = ", ".join(sorted(_methods_of(request.url.path)))
+        message = f"the method {request.method} is not allowed here; allowed: {allowed}"
+        return ServiceError(HttpReason.METHOD_NOT_ALLOWED, message, allow=allowed)
+    return NotFound(HttpReason.ROUTE_NOT_FOUND, "nothing is served at this address")
+
+
+def _methods_of(path: str) -> set[str]:
+    routes = (route for router in _ROUTERS for route in router.routes if isinstance(route, APIRoute))
+    return {method for route in routes if route.path_regex.match(path) for method in route.methods or ()}

@@ -1,0 +1,131 @@
+"""The batch (protocol: "Batch", rules 1 to 4): which actions, or which error, each entry gets."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import InvalidArgument, Reason, ResourceExhausted
+from services.common.oid import is_oid
+from services.facade.access import Access, Caller, Permission
+from services.facade.action_tokens import Operation, Permit
+from services.facade.actions import ActionMaker
+from services.facade.models import Actions, BatchAnswer, BatchRequest, ObjectAnswer, ObjectEntry, ObjectError
+from services.facade.object_stats import ObjectStat, removed_message, stat
+from services.facade.peers import Peers
+
+TRANSFER = "basic"
+HASH_ALGORITHM = "sha256"
+
+_LARGEST_SIZE = 2**63 - 1
+# The signing of many tokens takes longer than others should wait.
+_ANSWERED_AT_ONCE = 50
+_PERMISSIONS = {"download": Permission.READ, "upload": Permission.WRITE}
+_INTENTS = {"download": pb.INTENT_READ, "upload": pb.INTENT_WRITE}
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How many objects a batch may have, and how many bytes an object that is uploaded."""
+
+    objects: int
+    object_bytes: int
+
+
+async def negotiate(
+    request: BatchRequest,
+    repository: str,
+    caller: Caller,
+    *,
+    access: Access,
+    peers: Peers,
+    limits: Limits,
+    maker: ActionMaker,
+) -> BatchAnswer:
+    """Answer a batch request; what is wrong with one object is told in its entry.
+
+    Raises `ServiceError` for what is wrong with the request: see `check_request`, `Access.check`, `object_stats.stat`,
+    and `InvalidArgument` where no object of an upload is valid.
+    """
+    check_request(request, limits)
+    permission = _PERMISSIONS[request.operation]
+    repository_id = await access.check(caller, repository, permission, request.ref_name)
+    faults = [check_entry(entry, request, limits) for entry in request.objects]
+    asked = [(entry.oid, entry.size) for entry, fault in zip(request.objects, faults, strict=True) if fault is None]
+    found = await stat(peers, repository_id, asked, _INTENTS[request.operation]) if asked else []
+
+    def answer() -> BatchAnswer:
+        stats = iter(found)
+        answers = []
+        for entry, fault in zip(request.objects, faults, strict=True):
+            if fault is not None:
+                answers.append(_refuse(entry, fault))
+                continue
+            permit = Permit(Operation(request.operation), repository, repository_id, entry.oid, entry.size, caller.name)
+            answers.append(answer_entry(entry, next(stats), permit, maker))
+        return BatchAnswer(objects=answers)
+
+    answered = await asyncio.to_thread(answer) if len(asked) > _ANSWERED_AT_ONCE else answer()
+    if request.operation == "upload":
+        _check_any_valid(answered.objects)
+    return answered
+
+
+def check_request(request: BatchRequest, limits: Limits) -> None:
+    """Raise `ResourceExhausted` (BATCH_TOO_LARGE) for too many objects, `InvalidArgument` for no transfer in common."""
+    if len(request.objects) > limits.objects:
+        raise ResourceExhausted(Reason.BATCH_TOO_LARGE, f"objects: expected at most {limits.objects}")
+    if request.transfers and TRANSFER not in request.transfers:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"transfers: expected {TRANSFER} to be among them")
+
+
+def check_entry(entry: ObjectEntry, request: BatchRequest, limits: Limits) -> ObjectError | None:
+    """Return what is wrong with an entry, whatever is held; None where nothing is."""
+    if request.hash_algo is not None and request.hash_algo != HASH_ALGORITHM:
+        return ObjectError(code=409, message=f"hash_algo: expected {HASH_ALGORITHM}")
+    if not is_oid(entry.oid):
+        return ObjectError(code=422, message="oid: expected 64 lower-case hexadecimal digits")
+    if not _is_integer(entry.size) or not 0 <= entry.size <= _LARGEST_SIZE:
+        return ObjectError(code=422, message="size: expected a whole number of bytes, at least 0")
+    if request.operation == "upload" and entry.size > limits.object_bytes:
+        return ObjectError(code=422, message=f"size: expected at most {limits.object_bytes} bytes")
+    return None
+
+
+def answer_entry(entry: ObjectEntry, found: ObjectStat, permit: Permit, maker: ActionMaker) -> ObjectAnswer:
+    """Return the answer for an entry that is valid, by what is held of its object."""
+    if found.status == pb.OBJECT_STATUS_REMOVED:
+        return _refuse(entry, ObjectError(code=410, message=removed_message(found.removal_reason)))
+    if found.status == pb.OBJECT_STATUS_PRESENT and found.size != entry.size:
+        return _refuse(entry, ObjectError(code=422, message=f"size: the object has {found.size} bytes"))
+    held = found.status == pb.OBJECT_STATUS_PRESENT
+    actions = None
+    if permit.operation is Operation.DOWNLOAD:
+        if not held:
+            return _refuse(entry, ObjectError(code=404, message="the object does not exist"))
+        actions = Actions(download=maker.make(permit))
+    elif not held:
+        verify = Permit(**{**vars(permit), "operation": Operation.VERIFY})
+        actions = Actions(upload=maker.make(permit), verify=maker.make(verify))
+    return ObjectAnswer(oid=entry.oid, size=entry.size, authenticated=True, actions=actions)
+
+
+def _is_integer(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _refuse(entry: ObjectEntry, error: ObjectError) -> ObjectAnswer:
+    """Return the answer with an error; it echoes what the entry has of the right type."""
+    return ObjectAnswer(
+        oid=entry.oid if isinstance(entry.oid, str) else None,
+        size=entry.size if _is_integer(entry.size) else None,
+        error=error,
+    )
+
+
+def _check_any_valid(answers: Sequence[ObjectAnswer]) -> None:
+    errors = [answer.error for answer in answers]
+    if errors and all(error is not None and error.code == 422 for error in errors):
+        first = errors[0].message if errors[0] else ""
+        raise InvalidArgument(Reason.INVALID_FIELD, f"objects: none is valid; the first: {first}")

@@ -1,0 +1,101 @@
+"""Bodies on their way in: bounded, never waited for without end, JSON, and of the shape that was promised."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import TypeVar
+
+from pydantic import ValidationError
+from pydantic_core import from_json
+from starlette.datastructures import Headers
+from starlette.types import Receive
+
+from services.common.errors import DeadlineExceeded, InvalidArgument, Reason, ResourceExhausted
+from services.facade.dialect import DIALECTS, of_content_type
+from services.facade.models import Body
+from services.facade.reasons import ClientGone, HttpReason
+
+Shape = TypeVar("Shape", bound=Body)
+
+_PARSED_AT_ONCE = 64 * 1024
+
+
+def is_announced(headers: Headers) -> bool:
+    """Tell whether a request has a body, by its headers."""
+    return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
+
+
+async def chunks(receive: Receive, idle_seconds: float) -> AsyncIterator[bytes]:
+    """Yield the body as it comes.
+
+    Raises `ClientGone`, and `DeadlineExceeded` (CLIENT_SILENT) where nothing comes for `idle_seconds`.
+    """
+    more = True
+    while more:
+        try:
+            async with asyncio.timeout(idle_seconds):
+                message = await receive()
+        except TimeoutError:
+            raise DeadlineExceeded(
+                HttpReason.CLIENT_SILENT, f"body: nothing came for {idle_seconds:g} seconds"
+            ) from None
+        if message["type"] == "http.disconnect":
+            raise ClientGone
+        if data := message.get("body", b""):
+            yield data
+        more = message.get("more_body", False)
+
+
+async def read(headers: Headers, receive: Receive, *, most_bytes: int, idle_seconds: float) -> bytes:
+    """Return the whole body.
+
+    Raises `ResourceExhausted` (BODY_TOO_LARGE), before anything is read where Content-Length says so; and what
+    `chunks` raises.
+    """
+    too_large = ResourceExhausted(HttpReason.BODY_TOO_LARGE, f"body: expected at most {most_bytes} bytes")
+    if int(headers.get("content-length", "0")) > most_bytes:
+        raise too_large
+    body = bytearray()
+    async for data in chunks(receive, idle_seconds):
+        body += data
+        if len(body) > most_bytes:
+            raise too_large
+    return bytes(body)
+
+
+def check_content_type(headers: Headers) -> None:
+    """Raise `InvalidArgument` (UNSUPPORTED_MEDIA_TYPE) unless a body's type is that of a dialect, in UTF-8.
+
+    Where there is no body, there need be no type.
+    """
+    content_type = headers.get("content-type")
+    if content_type is None and not is_announced(headers):
+        return
+    if of_content_type(content_type) is None:
+        expected = " or ".join(dialect.media_type for dialect in DIALECTS)
+        raise InvalidArgument(HttpReason.UNSUPPORTED_MEDIA_TYPE, f"content-type: expected {expected}, in UTF-8")
+
+
+async def parse(data: bytes) -> object:
+    """Return the JSON value in `data`. Raises `InvalidArgument` (MALFORMED_JSON)."""
+    try:
+        if len(data) > _PARSED_AT_ONCE:
+            return await asyncio.to_thread(from_json, data, allow_inf_nan=False)
+        return from_json(data, allow_inf_nan=False)
+    except ValueError as error:
+        raise InvalidArgument(HttpReason.MALFORMED_JSON, f"body: expected JSON: {error}") from error
+
+
+def shaped(model: type[Shape], value: object) -> Shape:
+    """Return the JSON value as a body of this model. Raises `InvalidArgument` that names the field."""
+    try:
+        return model.model_validate(value)
+    except ValidationError as error:
+        raise InvalidArgument(Reason.INVALID_FIELD, _describe(error)) from error
+
+
+def _describe(error: ValidationError) -> str:
+    first = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    where = ".".join(str(part) for part in first["loc"]) or "body"
+    # pydantic's own words for this name the class.
+    problem = "expected an object" if first["type"] == "model_type" else first["msg"].removeprefix("Input ")
+    return f"{where}: {problem[0].lower()}{problem[1:]}"

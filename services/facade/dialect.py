@@ -1,0 +1,84 @@
+"""The two dialects of the one interface, and which of them answers a request (docs/protocol.md, "Dialects")."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A media type, and the header in which a 401 names the scheme and the realm."""
+
+    media_type: str
+    challenge: str
+
+
+NEUTRAL = Dialect("application/vnd.blob+json", "Blob-Authenticate")
+WIDESPREAD = Dialect("application/vnd.git-lfs+json", "LFS-Authenticate")
+DIALECTS = (NEUTRAL, WIDESPREAD)
+
+_EXACT, _SUBTYPES, _ANYTHING = 2, 1, 0
+
+
+def media_type(header: str) -> tuple[str, dict[str, str]]:
+    """Return the media type of a Content-Type or of an element of Accept, in lower case, and its parameters."""
+    name, *rest = header.split(";")
+    parameters = (parameter.partition("=") for parameter in rest)
+    return name.strip().lower(), {key.strip().lower(): value.strip().strip('"') for key, _, value in parameters}
+
+
+def of_content_type(content_type: str | None) -> Dialect | None:
+    """Return the dialect whose media type a Content-Type names; None where it names neither or another charset."""
+    if content_type is None:
+        return None
+    name, parameters = media_type(content_type)
+    if parameters.get("charset", "utf-8").lower() != "utf-8":
+        return None
+    return next((dialect for dialect in DIALECTS if dialect.media_type == name), None)
+
+
+def negotiate(accept: Sequence[str], content_type: str | None) -> Dialect | None:
+    """Return the dialect that answers a request with these Accept headers; None where they exclude both.
+
+    It is the one that Accept names, by weight and then by precision; where that does not decide, the one that the
+    Content-Type names, else the neutral one.
+    """
+    ranges = _ranges(accept)
+    if not ranges:
+        return of_content_type(content_type) or NEUTRAL
+    rated = [(_rating(dialect, ranges), dialect) for dialect in DIALECTS]
+    best = max(rating for rating, _ in rated)
+    if best[0] <= 0:
+        return None
+    acceptable = [dialect for rating, dialect in rated if rating == best]
+    preferred = of_content_type(content_type)
+    return preferred if preferred in acceptable else acceptable[0]
+
+
+def answering(accept: Sequence[str], content_type: str | None) -> Dialect:
+    """Return the dialect in which an error is told, also to a client that accepts neither."""
+    return negotiate(accept, content_type) or of_content_type(content_type) or NEUTRAL
+
+
+def _ranges(accept: Sequence[str]) -> dict[str, float]:
+    """Return the weight of each media range; what is malformed is not there."""
+    ranges: dict[str, float] = {}
+    for element in ",".join(accept).split(","):
+        name, parameters = media_type(element)
+        if name.count("/") == 1:
+            ranges[name] = max(_weight(parameters.get("q", "1")), ranges.get(name, 0.0))
+    return ranges
+
+
+def _weight(text: str) -> float:
+    try:
+        weight = float(text)
+    except ValueError:
+        return 1.0
+    return weight if 0.0 <= weight <= 1.0 else 1.0
+
+
+def _rating(dialect: Dialect, ranges: dict[str, float]) -> tuple[float, int]:
+    for precision, name in ((_EXACT, dialect.media_type), (_SUBTYPES, "application/*"), (_ANYTHING, "*/*")):
+        if name in ranges:
+            return ranges[name], precision
+    return 0.0, _ANYTHING

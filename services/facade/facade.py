@@ -1,0 +1,37 @@
+"""What every endpoint works with."""
+
+import time
+from dataclasses import dataclass
+
+from fastapi import Request
+
+from services.facade.access import Access
+from services.facade.action_tokens import ActionTokens
+from services.facade.actions import ActionMaker, origin
+from services.facade.peers import Peers
+from services.facade.settings import FacadeSettings
+
+
+@dataclass(frozen=True)
+class Facade:
+    """The settings of this process, its channels to the inner services, and what was made from both."""
+
+    settings: FacadeSettings
+    peers: Peers
+    access: Access
+    tokens: ActionTokens
+
+    def action_maker(self, request: Request) -> ActionMaker:
+        """Return what makes the actions for the answer to this request. Raises what `actions.origin` says."""
+        return ActionMaker(
+            self.tokens,
+            origin=origin(self.settings.public_url, request.scope["scheme"], request.headers.getlist("host")),
+            seconds=self.settings.action_seconds,
+            now=int(time.time()),
+        )
+
+
+def facade_of(request: Request) -> Facade:
+    """Return the facade that serves a request."""
+    facade: Facade = request.app.state.facade
+    return facade

@@ -1,0 +1,83 @@
+"""The four lock calls (protocol: "Create lock" to "Delete lock"): asked of the LockService."""
+
+import re
+import uuid
+
+from towpath.locks.v1 import lock_service_pb2 as pb
+
+from services.common.errors import AlreadyExists, InvalidArgument, Reason
+from services.facade import models
+from services.facade.lock_bodies import lock_body
+from services.facade.peers import Peers
+from services.facade.reasons import invalid_reply
+
+_NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
+_LARGEST_LIMIT = 2**31 - 1
+
+
+def parse_limit(text: str) -> int:
+    """Return the number in the query value `limit`. Raises `InvalidArgument`."""
+    if not _NUMBER.fullmatch(text):
+        raise InvalidArgument(Reason.INVALID_FIELD, "limit: expected a whole number")
+    sign, digits = text[0], text.lstrip("+-0")
+    # Python refuses to read very long numbers.
+    number = int(digits or "0") if len(digits) < 20 else _LARGEST_LIMIT
+    return -number if sign == "-" else number
+
+
+def coerce_limit(limit: int | None) -> int:
+    """Return a limit for the LockService: 0, its default, for what is absent or less than 1."""
+    return max(0, min(limit or 0, _LARGEST_LIMIT))
+
+
+async def create(peers: Peers, repository_id: int, user_id: int, path: str) -> models.LockAnswer:
+    """Lock a path. Raises `AlreadyExists` (PATH_LOCKED), with the standing lock as its detail."""
+    request = pb.CreateLockRequest(
+        repository_id=repository_id, user_id=user_id, path=path, idempotency_key=uuid.uuid4().hex
+    )
+    try:
+        reply = await peers.locks.call(peers.lock_stub.CreateLock, request, detail=pb.Lock())
+    except AlreadyExists as error:
+        if error.detail is None:
+            raise invalid_reply("CreateLock", "the conflict lacks the standing lock") from error
+        raise
+    return models.LockAnswer(lock=lock_body(reply.lock))
+
+
+async def list_page(
+    peers: Peers, repository_id: int, *, path: str, lock_id: str, cursor: str, limit: int | None
+) -> models.LockPage:
+    """Return a page of locks; what is empty or None is not asked for. Raises `InvalidArgument` (INVALID_CURSOR)."""
+    request = pb.ListLocksRequest(
+        repository_id=repository_id,
+        path=path or None,
+        id=lock_id or None,
+        cursor=cursor,
+        limit=coerce_limit(limit),
+    )
+    reply = await peers.locks.call(peers.lock_stub.ListLocks, request)
+    return models.LockPage(locks=[lock_body(lock) for lock in reply.locks], next_cursor=reply.next_cursor or None)
+
+
+async def verify(
+    peers: Peers, repository_id: int, user_id: int, *, cursor: str, limit: int | None
+) -> models.LockVerification:
+    """Return a page of locks, split by owner. Raises `InvalidArgument` (INVALID_CURSOR)."""
+    request = pb.VerifyLocksRequest(
+        repository_id=repository_id, user_id=user_id, cursor=cursor, limit=coerce_limit(limit)
+    )
+    reply = await peers.locks.call(peers.lock_stub.VerifyLocks, request)
+    return models.LockVerification(
+        ours=[lock_body(lock) for lock in reply.ours],
+        theirs=[lock_body(lock) for lock in reply.theirs],
+        next_cursor=reply.next_cursor or None,
+    )
+
+
+async def delete(peers: Peers, repository_id: int, user_id: int, lock_id: str, *, force: bool) -> models.LockAnswer:
+    """Remove a lock. Raises `NotFound` (LOCK_NOT_FOUND) and `PermissionDenied`, as the LockService says."""
+    request = pb.DeleteLockRequest(
+        repository_id=repository_id, id=lock_id, user_id=user_id, force=force, idempotency_key=uuid.uuid4().hex
+    )
+    reply = await peers.locks.call(peers.lock_stub.DeleteLock, request)
+    return models.LockAnswer(lock=lock_body(reply.lock))

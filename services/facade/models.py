@@ -1,0 +1,178 @@
+"""The bodies of the protocol, as they come in and as they go out (protocol: "Resources and their fields").
+
+A request's body is read by `body.shaped`; unknown fields are ignored. An answer is written by `answers.answer`,
+without what is None.
+"""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
+
+OID_PATTERN = "^[0-9a-f]{64}$"
+LOCK_ID_PATTERN = "^[A-Za-z0-9_-]+$"
+TIME_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"
+
+_TRANSFERS = {
+    "type": "array",
+    "items": {"type": "string"},
+    "anyOf": [{"maxItems": 0}, {"contains": {"const": "basic"}}],
+}
+
+
+class Body(BaseModel):
+    """A JSON object in which nothing is taken for what it is not, such as "5" for 5."""
+
+    model_config = ConfigDict(strict=True, extra="ignore")
+
+
+class Ref(Body):
+    """The ref that a request is about; it decides permission and nothing else."""
+
+    name: str | None = None
+
+
+class WithRef(Body):
+    """A request that may name a ref."""
+
+    ref: Ref | None = None
+
+    @property
+    def ref_name(self) -> str:
+        """The name of the ref, or an empty string where the request names none."""
+        return (self.ref.name if self.ref else None) or ""
+
+
+class ObjectEntry(Body):
+    """An object of a batch; what is wrong with one is told in its entry of the answer, so all is taken in."""
+
+    oid: Annotated[Any, WithJsonSchema({"type": "string", "pattern": OID_PATTERN})] = None
+    size: Annotated[Any, WithJsonSchema({"type": "integer", "minimum": 0})] = None
+
+
+class BatchRequest(WithRef):
+    """Which objects to transfer, and which way (protocol: "Batch", request body)."""
+
+    operation: Literal["download", "upload"]
+    transfers: Annotated[list[str], Field(fail_fast=True), WithJsonSchema(_TRANSFERS)] | None = None
+    objects: Annotated[list[ObjectEntry], Field(fail_fast=True)]
+    hash_algo: Annotated[Any, WithJsonSchema({"default": "sha256"})] = None
+
+
+class Action(Body):
+    """What to do next with an object, where, and until when."""
+
+    href: str
+    header: dict[str, str]
+    expires_in: int
+    expires_at: str = Field(pattern=TIME_PATTERN)
+
+
+class Actions(Body):
+    """The actions of one object."""
+
+    download: Action | None = None
+    upload: Action | None = None
+    verify: Action | None = None
+
+
+class ObjectError(Body):
+    """What is wrong with one object of a batch."""
+
+    code: int
+    message: str
+
+
+class ObjectAnswer(Body):
+    """The answer for one entry of a batch; oid and size are absent only where the entry had none of their type."""
+
+    oid: str | None = None
+    size: int | None = None
+    authenticated: bool | None = None
+    actions: Actions | None = None
+    error: ObjectError | None = None
+
+
+class BatchAnswer(Body):
+    """One answer for each entry, in their order (protocol: "Batch", successful response)."""
+
+    transfer: Literal["basic"] = "basic"
+    objects: list[ObjectAnswer]
+    hash_algo: Literal["sha256"] = "sha256"
+
+
+class VerifyObjectRequest(Body):
+    """The object that was uploaded (protocol: "Basic transfer: verify action")."""
+
+    oid: str
+    size: int
+
+
+class CreateLockRequest(WithRef):
+    """The path to lock (protocol: "Create lock")."""
+
+    path: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})]
+
+
+class VerifyLocksRequest(WithRef):
+    """Which page of the locks (protocol: "List locks for verification")."""
+
+    cursor: str | None = None
+    limit: int | None = None
+
+
+class DeleteLockRequest(WithRef):
+    """Whether the lock may be another user's (protocol: "Delete lock")."""
+
+    force: bool | None = None
+
+
+class LockOwner(Body):
+    """Who holds a lock."""
+
+    name: str
+
+
+class Lock(Body):
+    """One lock (protocol: "Lock object")."""
+
+    id: str = Field(pattern=LOCK_ID_PATTERN)
+    path: str
+    locked_at: str = Field(pattern=TIME_PATTERN)
+    owner: LockOwner
+
+
+class LockAnswer(Body):
+    """The lock that was created or deleted."""
+
+    lock: Lock
+
+
+class LockPage(Body):
+    """A page of locks."""
+
+    locks: list[Lock]
+    next_cursor: str | None = None
+
+
+class LockVerification(Body):
+    """A page of locks, split by owner."""
+
+    ours: list[Lock]
+    theirs: list[Lock]
+    next_cursor: str | None = None
+
+
+class Error(Body):
+    """The body of every error that is not one object's (protocol: "Error body")."""
+
+    message: str
+    request_id: str
+    documentation_url: str | None = None
+    lock: Lock | None = Field(default=None, description="the standing lock, in the answer 409 to Create lock")
+
+
+class Readiness(Body):
+    """Whether all inner services answer."""
+
+    status: Literal["ready", "not ready"]
+    services: dict[str, str]

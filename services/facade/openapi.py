@@ -1,0 +1,183 @@
+"""The description of the interface at /openapi.json: every status, both media types, all parameters."""
+
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
+
+from services.facade import models
+from services.facade.dialect import DIALECTS
+
+Responses = dict[int | str, dict[str, Any]]
+
+_ANYWHERE = (500, 502, 503, 504)
+_REFERENCE = "#/components/schemas/{model}"
+_MEANING = {
+    200: "Done",
+    201: "Created",
+    206: "The part that Range names",
+    304: "The client holds the object already",
+    400: "The request is malformed, or the bytes are not those of the object",
+    401: "Credentials are needed, or are not valid",
+    403: "The caller may not do this",
+    404: "There is no such thing for the caller",
+    406: "Accept excludes both media types",
+    408: "The client was silent within the body",
+    409: "The path is locked already",
+    410: "The object was removed",
+    413: "The body, or the batch, is too large",
+    415: "Content-Type is neither media type",
+    416: "The object has no such bytes",
+    422: "A field is missing or malformed",
+    429: "Too many requests; come again after Retry-After",
+    500: "Internal error",
+    501: "Not implemented",
+    502: "An inner service gave an answer that is not whole",
+    503: "An inner service is not available; come again after Retry-After",
+    504: "An inner service did not answer in time",
+    507: "The storage is full",
+    509: "The repository has used up its bandwidth",
+}
+_REQUESTS = (
+    models.BatchRequest,
+    models.VerifyObjectRequest,
+    models.CreateLockRequest,
+    models.VerifyLocksRequest,
+    models.DeleteLockRequest,
+)
+_ANSWERS = (models.BatchAnswer, models.LockAnswer, models.LockPage, models.LockVerification, models.Error)
+
+_ON_ACTIONS = ("download", "head", "upload", "verify")
+
+
+def _json(model: type[models.Body]) -> dict[str, Any]:
+    schema = {"$ref": _REFERENCE.format(model=model.__name__)}
+    return {dialect.media_type: {"schema": schema} for dialect in DIALECTS}
+
+
+def _headers(status: int) -> dict[str, Any]:
+    names = {"X-Request-Id": "ties this answer to the log lines of every service"}
+    if status == 401:
+        names |= {dialect.challenge: "the scheme and the realm" for dialect in DIALECTS}
+    if status in (429, 503):
+        names["Retry-After"] = "after how many seconds to come again"
+    return {name: {"description": text, "schema": {"type": "string"}} for name, text in names.items()}
+
+
+def _answer(status: int, content: dict[str, Any] | None = None) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": _MEANING[status], "headers": _headers(status)}
+    return {**described, "content": content} if content else described
+
+
+def _errors(statuses: tuple[int, ...]) -> Responses:
+    return {status: _answer(status, _json(models.Error)) for status in (*statuses, *_ANYWHERE)}
+
+
+def answers(model: type[models.Body], *errors: int, status: int = 200) -> Responses:
+    """Return the answers of an endpoint that answers JSON."""
+    return {status: _answer(status, _json(model)), **_errors(errors)}
+
+
+def empty_answers(*errors: int) -> Responses:
+    """Return the answers of an endpoint that answers with a status alone."""
+    return {200: _answer(200), **_errors(errors)}
+
+
+def bytes_answers(*, head: bool = False) -> Responses:
+    """Return the answers of an endpoint that answers with an object, or with its headers alone."""
+    if head:
+        return {status: _answer(status) for status in (200, 403, 404, 410, 429, 501, *_ANYWHERE)}
+    content: dict[str, Any] = {"application/octet-stream": {}}
+    whole: Responses = {status: _answer(status, content) for status in (200, 206)}
+    return {**whole, 304: _answer(304), **_errors((403, 404, 410, 416, 429, 501, 509))}
+
+
+def health_answers(*failures: int) -> Responses:
+    """Return the answers of a health endpoint."""
+    schema = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
+    return {status: _answer(status, {"application/json": {"schema": schema}}) for status in (200, *failures)}
+
+
+def json_request(model: type[models.Body], *, required: bool = True) -> dict[str, Any]:
+    """Return the description of a JSON body."""
+    return {"requestBody": {"required": required, "content": _json(model)}}
+
+
+def bytes_request() -> dict[str, Any]:
+    """Return the description of a body that is an object; any media type is as good."""
+    return {"requestBody": {"required": True, "content": {"application/octet-stream": {}}}}
+
+
+def _query(name: str, description: str, kind: str = "string") -> dict[str, Any]:
+    return {"name": name, "in": "query", "description": description, "schema": {"type": kind}}
+
+
+LOCK_QUERY: dict[str, Any] = {
+    "parameters": [
+        _query("path", "only the lock of exactly this path"),
+        _query("id", "only the lock with this id"),
+        _query("cursor", "the next_cursor of the page before"),
+        _query("limit", "how many locks at most; less than 1 is the default, too many are coerced", "integer"),
+        _query("refspec", "the ref that the request is about"),
+    ]
+}
+
+
+class _WithoutNull(GenerateJsonSchema):
+    """The schema of answers: what is None is left out."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        """Return the schema of what is there."""
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        """Return the schema without a default: in an answer it would say nothing."""
+        return self.generate_inner(schema["schema"])
+
+
+def describe(api: FastAPI) -> None:
+    """Make `api` serve the whole description."""
+
+    def build() -> dict[str, Any]:
+        if not api.openapi_schema:
+            api.openapi_schema = _build(api)
+        return api.openapi_schema
+
+    api.openapi = build  # type: ignore[method-assign] # FastAPI documents this as the way
+
+
+def _build(api: FastAPI) -> dict[str, Any]:
+    schema = get_openapi(
+        title="Towpath",
+        version="1",
+        description="Large objects beside a repository, and exclusive locks on its paths.",
+        routes=api.routes,
+    )
+    for operations in schema["paths"].values():
+        for operation in operations.values():
+            _complete(operation)
+    _, requests = models_json_schema([(model, "validation") for model in _REQUESTS], ref_template=_REFERENCE)
+    _, replies = models_json_schema(
+        [(model, "validation") for model in _ANSWERS], ref_template=_REFERENCE, schema_generator=_WithoutNull
+    )
+    schema["components"] = {
+        "schemas": {**requests["$defs"], **replies["$defs"]},
+        "securitySchemes": {
+            "password": {"type": "http", "scheme": "basic", "description": "any user name; the token as password"},
+            "token": {"type": "http", "scheme": "bearer"},
+            "action": {"type": "http", "scheme": "bearer", "description": "the header of the action"},
+        },
+    }
+    return schema
+
+
+def _complete(operation: dict[str, Any]) -> None:
+    """Say which credentials an operation takes, and drop what FastAPI adds of its own."""
+    if operation["operationId"] in _ON_ACTIONS:
+        operation["security"] = [{"action": []}]
+        operation["responses"].pop("422", None)
+    elif "health" not in operation["tags"]:
+        # A public repository is read without any.
+        operation["security"] = [{}, {"password": []}, {"token": []}]

@@ -1,0 +1,29 @@
+"""Why the facade itself refuses a request, beside the reasons that all services share."""
+
+from enum import StrEnum
+
+from services.common.errors import ServiceError
+
+
+class HttpReason(StrEnum):
+    """The reasons that only HTTP knows; `errors` gives each its status."""
+
+    BODY_TOO_LARGE = "BODY_TOO_LARGE"
+    CLIENT_SILENT = "CLIENT_SILENT"
+    INVALID_HOST = "INVALID_HOST"
+    INVALID_REPLY = "INVALID_REPLY"
+    MALFORMED_JSON = "MALFORMED_JSON"
+    METHOD_NOT_ALLOWED = "METHOD_NOT_ALLOWED"
+    NOT_ACCEPTABLE = "NOT_ACCEPTABLE"
+    ROUTE_NOT_FOUND = "ROUTE_NOT_FOUND"
+    TOKEN_REFUSED = "TOKEN_REFUSED"  # noqa: S105 - the name of a reason, not a secret
+    UNSUPPORTED_MEDIA_TYPE = "UNSUPPORTED_MEDIA_TYPE"
+
+
+class ClientGone(Exception):
+    """The client closed the connection: there is nobody to answer."""
+
+
+def invalid_reply(call: str, problem: str) -> ServiceError:
+    """Return the error for a reply of an inner service that breaks its contract."""
+    return ServiceError(HttpReason.INVALID_REPLY, f"{call}: {problem}")

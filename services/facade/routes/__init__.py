@@ -1,0 +1,33 @@
+"""The endpoints: each translates, calls one function, translates back."""
+
+from starlette.convertors import Convertor, register_url_convertor
+
+from services.facade import models
+
+
+class _Text(Convertor[str]):
+    """A part of a path, as text."""
+
+    def convert(self, value: str) -> str:
+        return value
+
+    def to_string(self, value: str) -> str:
+        return value
+
+
+class _Base(_Text):
+    regex = "(?s:.*)"
+
+
+class _Oid(_Text):
+    regex = models.OID_PATTERN.strip("^$")
+
+
+class _LockId(_Text):
+    regex = models.LOCK_ID_PATTERN.strip("^$")
+
+
+# The paths of the endpoints name these, so they must be there before any endpoint is.
+register_url_convertor("base", _Base())
+register_url_convertor("oid", _Oid())
+register_url_convertor("lock_id", _LockId())

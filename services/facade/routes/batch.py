@@ -1,0 +1,47 @@
+"""POST {base}/objects/batch (protocol: "Batch")."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from services.facade.access import Caller
+from services.facade.answers import answer
+from services.facade.batch import Limits, negotiate
+from services.facade.dialect import Dialect
+from services.facade.errors import Area
+from services.facade.facade import facade_of
+from services.facade.models import BatchAnswer, BatchRequest
+from services.facade.openapi import answers, json_request
+from services.facade.request import accepted_dialect, authenticated_caller, in_area, json_body, repository_name
+from services.facade.request_log import note
+
+router = APIRouter(dependencies=[Depends(in_area(Area.BATCH))], tags=["objects"])
+
+
+@router.post(
+    "/{repository:base}/objects/batch",
+    operation_id="batch",
+    summary="Negotiate the transfer of objects",
+    responses=answers(BatchAnswer, 400, 401, 403, 404, 406, 408, 413, 415, 422, 429, 501, 507, 509),
+    openapi_extra=json_request(BatchRequest),
+)
+async def batch(
+    request: Request,
+    repository: Annotated[str, Depends(repository_name)],
+    dialect: Annotated[Dialect, Depends(accepted_dialect)],
+    caller: Annotated[Caller, Depends(authenticated_caller)],
+    asked: Annotated[BatchRequest, Depends(json_body(BatchRequest))],
+) -> Response:
+    """Tell for each object what to do next, or what is wrong with it."""
+    note(request.scope, operation=asked.operation, objects=len(asked.objects))
+    facade = facade_of(request)
+    answered = await negotiate(
+        asked,
+        repository,
+        caller,
+        access=facade.access,
+        peers=facade.peers,
+        limits=Limits(facade.settings.batch_objects, facade.settings.object_bytes),
+        maker=facade.action_maker(request),
+    )
+    return answer(answered, dialect)

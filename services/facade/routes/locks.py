@@ -1,0 +1,132 @@
+"""The lock endpoints (protocol: "Create lock", "List locks", "List locks for verification", "Delete lock")."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Path, Request, Response
+
+from services.facade import locks
+from services.facade.access import Caller, Permission
+from services.facade.answers import answer
+from services.facade.dialect import Dialect
+from services.facade.errors import Area
+from services.facade.facade import facade_of
+from services.facade.models import (
+    LOCK_ID_PATTERN,
+    CreateLockRequest,
+    DeleteLockRequest,
+    LockAnswer,
+    LockPage,
+    LockVerification,
+    VerifyLocksRequest,
+)
+from services.facade.openapi import LOCK_QUERY, answers, json_request
+from services.facade.request import (
+    accepted_dialect,
+    authenticated_caller,
+    in_area,
+    json_body,
+    query_values,
+    repository_name,
+)
+from services.facade.request_log import note
+
+router = APIRouter(dependencies=[Depends(in_area(Area.LOCKS))], tags=["locks"])
+
+RepositoryName = Annotated[str, Depends(repository_name)]
+AcceptedDialect = Annotated[Dialect, Depends(accepted_dialect)]
+AuthenticatedCaller = Annotated[Caller, Depends(authenticated_caller)]
+
+
+@router.post(
+    "/{repository:base}/locks",
+    operation_id="create_lock",
+    summary="Lock a path",
+    status_code=201,
+    responses=answers(LockAnswer, 400, 401, 403, 406, 408, 409, 413, 415, 422, 429, status=201),
+    openapi_extra=json_request(CreateLockRequest),
+)
+async def create_lock(
+    request: Request,
+    repository: RepositoryName,
+    dialect: AcceptedDialect,
+    caller: AuthenticatedCaller,
+    asked: Annotated[CreateLockRequest, Depends(json_body(CreateLockRequest))],
+) -> Response:
+    """Lock a path for the caller."""
+    note(request.scope, operation="lock")
+    facade = facade_of(request)
+    repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
+    created = await locks.create(facade.peers, repository_id, caller.user_id, asked.path)
+    return answer(created, dialect, status=201)
+
+
+@router.get(
+    "/{repository:base}/locks",
+    operation_id="list_locks",
+    summary="List the locks",
+    responses=answers(LockPage, 401, 403, 406, 422, 429),
+    openapi_extra=LOCK_QUERY,
+)
+async def list_locks(
+    request: Request, repository: RepositoryName, dialect: AcceptedDialect, caller: AuthenticatedCaller
+) -> Response:
+    """Return a page of the locks that match the query."""
+    note(request.scope, operation="list locks")
+    facade = facade_of(request)
+    query = query_values(request)
+    limit = locks.parse_limit(query["limit"]) if "limit" in query else None
+    repository_id = await facade.access.check(caller, repository, Permission.READ, query.get("refspec", ""))
+    page = await locks.list_page(
+        facade.peers,
+        repository_id,
+        path=query.get("path", ""),
+        lock_id=query.get("id", ""),
+        cursor=query.get("cursor", ""),
+        limit=limit,
+    )
+    return answer(page, dialect)
+
+
+@router.post(
+    "/{repository:base}/locks/verify",
+    operation_id="verify_locks",
+    summary="List the locks, split by owner",
+    responses=answers(LockVerification, 400, 401, 403, 406, 408, 413, 415, 422, 429),
+    openapi_extra=json_request(VerifyLocksRequest, required=False),
+)
+async def verify_locks(
+    request: Request,
+    repository: RepositoryName,
+    dialect: AcceptedDialect,
+    caller: AuthenticatedCaller,
+    asked: Annotated[VerifyLocksRequest, Depends(json_body(VerifyLocksRequest, may_be_empty=True))],
+) -> Response:
+    """Return a page of the caller's locks and those of others."""
+    note(request.scope, operation="verify locks")
+    facade = facade_of(request)
+    repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
+    page = await locks.verify(facade.peers, repository_id, caller.user_id, cursor=asked.cursor or "", limit=asked.limit)
+    return answer(page, dialect)
+
+
+@router.post(
+    "/{repository:base}/locks/{lock_id:lock_id}/unlock",
+    operation_id="delete_lock",
+    summary="Remove a lock",
+    responses=answers(LockAnswer, 400, 401, 403, 404, 406, 408, 413, 415, 422, 429),
+    openapi_extra=json_request(DeleteLockRequest, required=False),
+)
+async def delete_lock(
+    request: Request,
+    repository: RepositoryName,
+    dialect: AcceptedDialect,
+    caller: AuthenticatedCaller,
+    lock_id: Annotated[str, Path(description="the lock's id", json_schema_extra={"pattern": LOCK_ID_PATTERN})],
+    asked: Annotated[DeleteLockRequest, Depends(json_body(DeleteLockRequest, may_be_empty=True))],
+) -> Response:
+    """Remove a lock of the caller's, or with `force` anybody's."""
+    note(request.scope, operation="unlock")
+    facade = facade_of(request)
+    repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
+    removed = await locks.delete(facade.peers, repository_id, caller.user_id, lock_id, force=bool(asked.force))
+    return answer(removed, dialect)

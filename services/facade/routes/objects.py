@@ -1,0 +1,88 @@
+"""The actions' URLs: GET, HEAD, PUT and POST {base}/objects/{oid} (protocol: "Basic transfer")."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from services.common.errors import NotFound, Reason
+from services.facade import object_stats, ranges
+from services.facade.action_tokens import Operation, Permit
+from services.facade.download import read
+from services.facade.errors import Area
+from services.facade.facade import facade_of
+from services.facade.models import VerifyObjectRequest
+from services.facade.object_response import ObjectResponse
+from services.facade.openapi import bytes_answers, bytes_request, empty_answers, json_request
+from services.facade.request import in_area, permitted, read_json
+from services.facade.upload import upload
+
+router = APIRouter(dependencies=[Depends(in_area(Area.ACTIONS))], tags=["objects"])
+
+_PATH = "/{repository:base}/objects/{oid:oid}"
+
+
+@router.get(_PATH, operation_id="download", summary="Download an object", responses=bytes_answers())
+async def download(request: Request, permit: Annotated[Permit, Depends(permitted(Operation.DOWNLOAD))]) -> Response:
+    """Send the object, or the part of it that Range names."""
+    facade = facade_of(request)
+    headers = request.headers
+    etag = f'"{permit.oid}"'
+    if ranges.is_known(headers.getlist("if-none-match"), etag):
+        await object_stats.require(facade.peers, permit.repository_id, permit.oid, permit.size)
+        return Response(status_code=304, headers={"ETag": etag})
+    asked = headers.getlist("range") if ranges.is_current(headers.get("if-range"), etag) else []
+    part = ranges.requested(asked, permit.size)
+    whole = ranges.Slice(0, permit.size)
+    sent = read(facade.peers, permit, part or whole, rpc_seconds=facade.settings.rpc_seconds)
+    return ObjectResponse(
+        await anext(sent, b""),
+        sent,
+        status_code=206 if part else 200,
+        headers=ranges.headers(part or whole, permit.size, etag, partial=part is not None),
+        idle_seconds=facade.settings.body_idle_seconds,
+    )
+
+
+@router.head(_PATH, operation_id="head", summary="Ask for an object's headers", responses=bytes_answers(head=True))
+async def head(request: Request, permit: Annotated[Permit, Depends(permitted(Operation.DOWNLOAD))]) -> Response:
+    """Answer as to GET of the whole object, without the object."""
+    await object_stats.require(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
+    whole = ranges.Slice(0, permit.size)
+    return Response(headers=ranges.headers(whole, permit.size, f'"{permit.oid}"', partial=False))
+
+
+@router.put(
+    _PATH,
+    operation_id="upload",
+    summary="Upload an object",
+    responses=empty_answers(400, 403, 404, 408, 410, 429, 501, 507, 509),
+    openapi_extra=bytes_request(),
+)
+async def put(request: Request, permit: Annotated[Permit, Depends(permitted(Operation.UPLOAD))]) -> Response:
+    """Store the body as the object."""
+    facade = facade_of(request)
+    await upload(
+        facade.peers,
+        permit,
+        request.headers,
+        request.receive,
+        idle_seconds=facade.settings.body_idle_seconds,
+        rpc_seconds=facade.settings.rpc_seconds,
+    )
+    return Response()
+
+
+@router.post(
+    _PATH,
+    operation_id="verify",
+    summary="Verify that an object was uploaded",
+    responses=empty_answers(400, 403, 404, 408, 410, 413, 415, 429, 501),
+    openapi_extra=json_request(VerifyObjectRequest),
+)
+async def verify(request: Request, permit: Annotated[Permit, Depends(permitted(Operation.VERIFY))]) -> Response:
+    """Answer 200 where the object is held in this size."""
+    asked = await read_json(request, VerifyObjectRequest)
+    if (asked.oid, asked.size) != (permit.oid, permit.size):
+        raise NotFound(Reason.OBJECT_NOT_FOUND, "oid: this is the address of another object")
+    await object_stats.require(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
+    return Response()

@@ -1,0 +1,81 @@
+"""Settings of the facade."""
+
+from typing import Annotated, Any
+from urllib.parse import urlsplit
+
+from limits import parse
+from pydantic import BeforeValidator, Field, SecretStr, field_validator
+
+from services.common.settings import Bytes, Seconds, ServiceSettings
+
+_MONTH_SECONDS = 31 * 24 * 3600
+
+OptionalUrl = Annotated[str | None, BeforeValidator(lambda value: value or None)]
+
+
+class FacadeSettings(ServiceSettings):
+    """What serving HTTP needs."""
+
+    listen: str = Field(
+        default="127.0.0.1:8080",
+        description="where HTTP is served: `HOST:PORT`, or `fd:N` for a listening socket that the process inherits",
+    )
+    public_url: OptionalUrl = Field(
+        default=None,
+        description="the address under which clients reach the facade, such as `https://lfs.example.org`, with a path "
+        "where a proxy puts it under one; by default what each request names as its host",
+    )
+    storage_address: str = Field(description="where the storage service is reached: `unix:PATH` or `HOST:PORT`")
+    locks_address: str = Field(description="where the lock service is reached: `unix:PATH` or `HOST:PORT`")
+    signing_key: SecretStr = Field(
+        min_length=32,
+        description="what the tokens of actions are signed with, at least 32 characters, the same for all facades",
+    )
+    batch_objects: int = Field(default=1_000, ge=1, description="the most objects of one batch; more are answered 413")
+    body_bytes: Bytes = Field(default=10 * 1024**2, description="the most bytes of a JSON body; more are answered 413")
+    object_bytes: Bytes = Field(
+        default=1024**4, le=2**63 - 1, description="the most bytes of an object to upload; more is that object's 422"
+    )
+    action_seconds: int = Field(
+        default=3_600, ge=60, le=_MONTH_SECONDS, description="how long the action of a batch's answer can be used"
+    )
+    documentation_url: OptionalUrl = Field(
+        default=None, description="where users find help; named in the body of every error"
+    )
+    realm: str = Field(
+        default="Towpath",
+        pattern=r'^[^"\\\x00-\x1f\x7f-\U0010ffff]+$',
+        description="the realm that a 401 names; users see it when they are asked for a password",
+    )
+    failed_logins: str = Field(
+        default="10/minute",
+        description="how many bad credentials an address may show before it gets 429 instead of 401, "
+        "such as `10/minute`; good credentials are never refused",
+    )
+    requests_in_flight: int = Field(
+        default=512, ge=1, description="the most requests that are served at once; more are answered 429"
+    )
+    rpc_seconds: Seconds = Field(
+        default=12.0, description="how long an inner service may take to answer, its restart included"
+    )
+    body_idle_seconds: Seconds = Field(
+        default=45.0,
+        description="how long a client may be silent within a body, or not read what it asked for; "
+        "less than `storage_idle_seconds`",
+    )
+
+    @field_validator("public_url")
+    @classmethod
+    def _check_public_url(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        parts = urlsplit(value)
+        if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
+            raise ValueError("expected http(s)://HOST[:PORT][/PATH]")
+        return value.rstrip("/")
+
+    @field_validator("failed_logins")
+    @classmethod
+    def _check_failed_logins(cls, value: Any) -> str:  # noqa: ANN401 - whatever the environment holds
+        parse(value)
+        return str(value)

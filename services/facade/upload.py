@@ -1,0 +1,113 @@
+"""An upload on its way to storage (protocol: "Basic transfer: upload action"): piece by piece, never held whole."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+
+import grpc
+from starlette.datastructures import Headers
+from starlette.types import Receive
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import InvalidArgument, Reason, ServiceError
+from services.common.rpc.options import CHUNK_BYTES
+from services.facade.action_tokens import Permit
+from services.facade.body import chunks
+from services.facade.outages import PAUSE_SECONDS, is_interruption, overdue
+from services.facade.peers import Peers
+from services.facade.reasons import invalid_reply
+
+# Storage takes a client that sends little, but regularly, for one that is gone.
+_LONGEST_HOLD_SECONDS = 5.0
+# Many bytes may have to reach the disk; the client hears nothing meanwhile, and gives up after 30 s (client row 19).
+_COMMIT_SECONDS = 60.0
+
+
+async def upload(
+    peers: Peers, permit: Permit, headers: Headers, receive: Receive, *, idle_seconds: float, rpc_seconds: float
+) -> None:
+    """Write the body of a request as the object of `permit`; it is durable when this returns.
+
+    An object of one piece is written again where storage went away meanwhile, for `rpc_seconds`; longer ones are for
+    the client to send again. Raises `InvalidArgument` before the body is read where its Content-Length is not the
+    object's size; what `body.chunks` raises; and what StorageService.WriteObject says.
+    """
+    length = headers.get("content-length")
+    if length is not None and int(length) != permit.size:
+        raise InvalidArgument(Reason.SIZE_MISMATCH, f"content-length: expected {permit.size}, got {length}")
+    pieces = _pieces(chunks(receive, idle_seconds))
+    first = await anext(pieces, b"")
+    second = await anext(pieces, b"")
+    if second:
+        await _write(peers, permit, _chain(first, second, pieces), rpc_seconds)
+        return None
+    deadline = time.monotonic() + rpc_seconds
+    while True:
+        try:
+            return await _write(peers, permit, _chain(first), rpc_seconds)
+        except ServiceError as error:
+            if not is_interruption(error) or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the body in pieces of the size that a message may have, smaller ones where the client is slow."""
+    held = bytearray()
+    since = time.monotonic()
+    async for data in body:
+        held += data
+        while len(held) >= CHUNK_BYTES:
+            yield bytes(held[:CHUNK_BYTES])
+            del held[:CHUNK_BYTES]
+            since = time.monotonic()
+        if held and time.monotonic() - since > _LONGEST_HOLD_SECONDS:
+            yield bytes(held)
+            held.clear()
+            since = time.monotonic()
+    if held:
+        yield bytes(held)
+
+
+async def _chain(first: bytes, second: bytes = b"", rest: AsyncIterator[bytes] | None = None) -> AsyncIterator[bytes]:
+    for piece in (first, second):
+        if piece:
+            yield piece
+    if rest is not None:
+        async for piece in rest:
+            yield piece
+
+
+async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[bytes], rpc_seconds: float) -> None:
+    call = peers.storage_stub.WriteObject(metadata=peers.storage.metadata(), wait_for_ready=True)
+    header = pb.WriteObjectRequest.Header(repository_id=permit.repository_id, oid=permit.oid, size=permit.size)
+    try:
+        await _send(call, pb.WriteObjectRequest(header=header), rpc_seconds)
+        async for piece in pieces:
+            if not await _send(call, pb.WriteObjectRequest(data=piece), rpc_seconds):
+                break
+        await call.done_writing()
+        async with asyncio.timeout(_COMMIT_SECONDS):
+            reply = await call
+    except grpc.aio.AioRpcError as error:
+        raise peers.storage.error(error) from error
+    except TimeoutError as error:
+        raise overdue(peers.storage) from error
+    finally:
+        # It tells storage that the client is gone, and changes nothing where the call has ended.
+        call.cancel()
+    if not reply.HasField("object"):
+        raise invalid_reply("WriteObject", "the reply lacks the object")
+
+
+async def _send(
+    call: grpc.aio.StreamUnaryCall[pb.WriteObjectRequest, pb.WriteObjectResponse],
+    message: pb.WriteObjectRequest,
+    seconds: float,
+) -> bool:
+    """Send a message; return False where storage has ended the call already, and its answer says why."""
+    if call.done():
+        return False
+    async with asyncio.timeout(seconds):
+        await call.write(message)
+    return True

@@ -1,0 +1,1 @@
+"""The facade over HTTP, in front of real services."""

@@ -1,0 +1,83 @@
+"""One stack of real services for all tests of this folder; each test has a repository of its own."""
+
+import itertools
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from towpath.access.v1 import admin_service_pb2 as admin
+
+from tests.support.facade import RunningFacade, running_facade
+from tests.support.http import Client
+from tests.support.locks import RunningLocks, running_locks
+from tests.support.postgres import TestPostgres
+from tests.support.storage import RunningStorage, running_storage
+
+_numbers = itertools.count()
+
+
+@dataclass
+class Inner:
+    """The inner services, and the tokens of alice and bob."""
+
+    storage: RunningStorage
+    locks: RunningLocks
+    tokens: dict[str, str]
+
+
+@dataclass
+class Place:
+    """A private repository: alice writes, bob reads, and writes on refs/heads/bob; carol has no grant."""
+
+    facade: RunningFacade
+    inner: Inner
+    name: str
+    repository_id: int
+
+    @property
+    def base_url(self) -> str:
+        """The base address."""
+        return f"{self.facade.origin}/{self.name}"
+
+    def client(self, user: str = "alice", *, ref: str | None = None) -> Client:
+        """Return a client of a user."""
+        return Client(self.base_url, user, self.inner.tokens[user], ref=ref)
+
+
+@pytest.fixture(scope="session")
+async def inner(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Inner]:
+    """The inner services."""
+    folder: Path = tmp_path_factory.mktemp("inner")
+    database_url = await postgres.create_database()
+    async with running_storage(database_url, folder) as storage, running_locks(
+        database_url, folder, storage_address=storage.address
+    ) as locks:
+        tokens = {}
+        for user in ("alice", "bob", "carol"):
+            await locks.add_user(user)
+            tokens[user] = await locks.add_token(user)
+        yield Inner(storage, locks, tokens)
+
+
+@pytest.fixture(scope="session")
+async def facade(inner: Inner) -> AsyncIterator[RunningFacade]:
+    """A facade in front of them."""
+    async with running_facade(inner.storage.address, inner.locks.address, failed_logins="1000/second") as running:
+        yield running
+
+
+async def new_place(facade: RunningFacade, inner: Inner, *, public: bool = False) -> Place:
+    """Make a repository."""
+    name = f"studio/film-{next(_numbers)}"
+    repository_id = await inner.locks.add_repository(name, public=public)
+    await inner.locks.grant("alice", name, admin.ROLE_WRITE)
+    await inner.locks.grant("bob", name, admin.ROLE_READ)
+    await inner.locks.grant("bob", name, admin.ROLE_WRITE, ref_patterns=["refs/heads/bob"])
+    return Place(facade, inner, name, repository_id)
+
+
+@pytest.fixture
+async def place(facade: RunningFacade, inner: Inner) -> Place:
+    """A repository, for one test."""
+    return await new_place(facade, inner)

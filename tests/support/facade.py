@@ -1,0 +1,59 @@
+"""A real facade in this process, served by uvicorn on a loopback port."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any
+
+from services.facade.app import create_app
+from services.facade.peers import Peers
+from services.facade.server import listening_socket, serve
+from services.facade.settings import FacadeSettings
+
+SIGNING_KEY = "a key that signs nothing outside of these tests"
+
+
+@dataclass
+class RunningFacade:
+    """A facade that runs: its origin, its settings, and what stops it."""
+
+    origin: str
+    settings: FacadeSettings
+    stop: asyncio.Event
+    served: asyncio.Task[None]
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Where it listens, as host and port."""
+        host, _, port = self.origin.removeprefix("http://").rpartition(":")
+        return host, int(port)
+
+
+@asynccontextmanager
+async def running_facade(
+    storage_address: str,
+    locks_address: str,
+    **settings: Any,  # noqa: ANN401 - the settings of the service, which checks them
+) -> AsyncIterator[RunningFacade]:
+    """Run a facade in front of these services; it answers when this yields."""
+    values = {
+        "listen": "127.0.0.1:0",
+        "storage_address": storage_address,
+        "locks_address": locks_address,
+        "signing_key": SIGNING_KEY,
+        "drain_seconds": 1,
+        **settings,
+    }
+    checked = FacadeSettings.model_validate(values)
+    listener = listening_socket(checked.listen)
+    host, port = listener.getsockname()[:2]
+    stop = asyncio.Event()
+    async with Peers.open(checked) as peers:
+        app = create_app(checked, peers)
+        served = asyncio.create_task(serve(app, listener, stop, drain_seconds=checked.drain_seconds))
+        try:
+            yield RunningFacade(f"http://{host}:{port}", checked, stop, served)
+        finally:
+            stop.set()
+            await served

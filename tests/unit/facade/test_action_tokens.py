@@ -1,0 +1,96 @@
+"""The tokens of actions: good for one thing."""
+
+import time
+from dataclasses import replace
+
+import jwt
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+
+from services.common.errors import PermissionDenied
+from services.facade.action_tokens import ActionTokens, Operation, Permit
+from services.facade.reasons import HttpReason
+
+KEY = "k" * 32
+TOKENS = ActionTokens(SecretStr(KEY))
+OID = "a" * 64
+PERMIT = Permit(Operation.UPLOAD, "demo/assets", 7, OID, 12, "alice")
+
+
+def _later(seconds: int = 60) -> int:
+    return int(time.time()) + seconds
+
+
+def _check(*headers: str, operation: Operation = Operation.UPLOAD, name: str = "demo/assets", oid: str = OID) -> Permit:
+    return TOKENS.check(headers, operation=operation, repository=name, oid=oid)
+
+
+def _refused(*headers: str, operation: Operation = Operation.UPLOAD, name: str = "demo/assets", oid: str = OID) -> str:
+    with pytest.raises(PermissionDenied) as caught:
+        _check(*headers, operation=operation, name=name, oid=oid)
+    assert caught.value.reason == HttpReason.TOKEN_REFUSED
+    return caught.value.message
+
+
+def test_a_token_opens_what_it_was_made_for() -> None:
+    """And can be used again: retries need that (client.md case 48)."""
+    header = f"Bearer {TOKENS.issue(PERMIT, _later())}"
+    assert _check(header) == _check(header) == PERMIT
+
+
+def test_a_token_opens_nothing_else() -> None:
+    """Not another operation, repository or object (client.md cases 44 to 46)."""
+    header = f"Bearer {TOKENS.issue(PERMIT, _later())}"
+    assert "another action" in _refused(header, operation=Operation.DOWNLOAD)
+    assert "another action" in _refused(header, operation=Operation.VERIFY)
+    assert "another action" in _refused(header, name="demo/other")
+    assert "another action" in _refused(header, oid="b" * 64)
+
+
+def test_an_expired_token_says_so() -> None:
+    """The client asks for a new batch (client.md case 43)."""
+    assert "expired" in _refused(f"Bearer {TOKENS.issue(PERMIT, _later(-1))}")
+
+
+@pytest.mark.parametrize("header", ["", "Bearer", "Bearer x", "Basic YTpi", "Bearer a.b.c", "Bearer " + "x" * 10_000])
+def test_what_is_no_token_is_refused(header: str) -> None:
+    """With 403, never with an error of the service (client.md case 47)."""
+    assert _refused(header)
+
+
+def test_no_token_is_refused() -> None:
+    """The message says that it is missing."""
+    assert "missing" in _refused()
+
+
+def test_one_good_token_among_several_is_enough() -> None:
+    """CI checkouts add an Authorization header of their own (client row 9)."""
+    good = f"Bearer {TOKENS.issue(PERMIT, _later())}"
+    assert _check("Basic YTpi", good) == _check(good, "Bearer x") == PERMIT
+
+
+def test_another_key_signs_nothing() -> None:
+    """Nor does the algorithm `none`, nor a token that lacks a claim."""
+    claims = {"operation": "upload", "repository": "demo/assets", "repository_id": 7, "oid": OID, "size": 12}
+    whole = {**claims, "user": "alice", "exp": _later()}
+    assert _check(f"Bearer {jwt.encode(whole, KEY)}") == PERMIT
+    assert _refused(f"Bearer {jwt.encode(whole, 'x' * 32)}")
+    assert _refused(f"Bearer {jwt.encode(whole, None, algorithm='none')}")
+    assert _refused(f"Bearer {jwt.encode({**claims, 'user': 'alice'}, KEY)}")
+    assert _refused(f"Bearer {jwt.encode({**claims, 'exp': _later()}, KEY)}")
+
+
+@given(st.integers(0, 10_000), st.integers(0, 7))
+def test_a_flipped_bit_is_refused(position: int, bit: int) -> None:
+    """Whichever bit of the signed part it is."""
+    signed, _, signature = TOKENS.issue(PERMIT, 4_000_000_000).rpartition(".")
+    changed = bytearray(signed.encode())
+    changed[position % len(changed)] ^= 1 << bit
+    assert _refused(f"Bearer {changed.decode('latin-1')}.{signature}")
+
+
+def test_the_size_is_that_of_the_token() -> None:
+    """An upload cannot say another (trap 5)."""
+    assert _check(f"Bearer {TOKENS.issue(replace(PERMIT, size=99), _later())}").size == 99

@@ -1,0 +1,75 @@
+"""What an Authorization header shows."""
+
+import base64
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.facade.credentials import bearer, parse
+
+
+def _basic(text: str) -> str:
+    return base64.b64encode(text.encode()).decode()
+
+
+@pytest.mark.parametrize(
+    ("header", "token"),
+    [
+        (f"Basic {_basic('alice:secret')}", "secret"),
+        (f"basic  {_basic('alice:secret')} ", "secret"),
+        (f"Basic {_basic(':secret')}", "secret"),
+        (f"Basic {_basic('alice:se:cr:et')}", "se:cr:et"),
+        (f"Basic {_basic('älice:pässwörd')}", "pässwörd"),
+        ("Bearer tp_secret", "tp_secret"),
+        ("BEARER tp_secret", "tp_secret"),
+    ],
+)
+def test_a_token_is_bearer_or_the_password_of_basic(header: str, token: str) -> None:
+    """Any user name will do; the password is UTF-8 and may have colons (client.md cases 40 and 41)."""
+    assert parse(header) == token
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        " ",
+        "Basic",
+        "Basic !!!",
+        "Basic YWxpY2U",
+        f"Basic {_basic('alice')}",
+        f"Basic {_basic('alice:')}",
+        f"Basic {base64.b64encode(b'alice:' + bytes([255])).decode()}",
+        "Bearer",
+        "Bearer two words",
+        "Bearer \xe9",
+        "Digest username=alice",
+        "secret",
+    ],
+)
+def test_a_malformed_header_shows_nothing(header: str) -> None:
+    """It is as bad as a wrong password, no failure of the service (client.md case 37)."""
+    assert parse(header) is None
+
+
+def test_basic_is_no_bearer() -> None:
+    """The token of an action comes as Bearer alone."""
+    assert bearer(f"Basic {_basic('x:y')}") is None
+    assert bearer("Bearer y") == "y"
+
+
+@given(st.text(max_size=100))
+def test_no_header_is_too_strange(header: str) -> None:
+    """Whatever the header holds, it is read without an error."""
+    parse(header)
+
+
+@given(st.text(min_size=1).filter(lambda text: ":" not in text), st.text(min_size=1))
+def test_every_password_comes_through(user: str, password: str) -> None:
+    """What was encoded is what is read."""
+    try:
+        encoded = _basic(f"{user}:{password}")
+    except UnicodeEncodeError:
+        return
+    assert parse(f"Basic {encoded}") == password

@@ -1,0 +1,118 @@
+"""Which bytes a Range header names (trap 8)."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from services.common.errors import OutOfRange
+from services.facade.ranges import Slice, headers, is_current, is_known, requested
+
+GIB = 1024**3
+
+
+@pytest.mark.parametrize(
+    ("header", "size", "expected"),
+    [
+        ("bytes=0-4", 10, Slice(0, 5)),
+        ("bytes=1-2", 10, Slice(1, 3)),
+        ("bytes=0-", 10, Slice(0, 10)),
+        ("bytes=9-", 10, Slice(9, 10)),
+        ("bytes=5-99", 10, Slice(5, 10)),
+        ("bytes=-3", 10, Slice(7, 10)),
+        ("bytes=-99", 10, Slice(0, 10)),
+        ("Bytes= 1-2 ,", 10, Slice(1, 3)),
+        ("bytes=0-" + "9" * 100, 10, Slice(0, 10)),
+        (f"bytes={5 * GIB}-{6 * GIB}", 7 * GIB, Slice(5 * GIB, 6 * GIB + 1)),
+    ],
+)
+def test_a_single_range_is_a_slice(header: str, size: int, expected: Slice) -> None:
+    """Both ends count, and sizes have no 32-bit limit (trap 7)."""
+    assert requested([header], size) == expected
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        "",
+        "bytes",
+        "bytes=",
+        "bytes=-",
+        "bytes=a-b",
+        "bytes=5-2",
+        "bytes=0-1,3-4",
+        "bytes=1-2-3",
+        "bytes=+1-2",
+        "bytes=\u0661-",
+        "lines=1-2",
+        "bytes=0-" + "9" * 1000,
+    ],
+)
+def test_what_is_no_single_range_is_ignored(header: str) -> None:
+    """Then the whole object is sent, which is never wrong."""
+    assert requested([header], 10) is None
+
+
+def test_two_headers_are_ignored() -> None:
+    """Range may come once."""
+    assert requested(["bytes=0-1", "bytes=0-1"], 10) is None
+    assert requested([], 10) is None
+
+
+@pytest.mark.parametrize(("header", "size"), [("bytes=10-", 10), ("bytes=0-0", 0), ("bytes=-0", 10), ("bytes=99-", 1)])
+def test_a_range_beyond_the_end_is_refused_with_the_size(header: str, size: int) -> None:
+    """416 tells the size."""
+    with pytest.raises(OutOfRange) as caught:
+        requested([header], size)
+    assert caught.value.metadata == {"size": str(size)}
+
+
+def test_the_end_of_an_empty_object_is_the_whole_of_it() -> None:
+    """No Content-Range can tell of no bytes."""
+    assert requested(["bytes=-5"], 0) is None
+
+
+@given(st.integers(0, 50), st.integers(0, 50), st.integers(1, 50))
+def test_a_slice_is_what_the_bytes_are(first: int, last: int, size: int) -> None:
+    """Against the definition: the bytes whose positions lie between both ends."""
+    data = bytes(range(size))
+    try:
+        part = requested([f"bytes={first}-{last}"], size)
+    except OutOfRange:
+        assert first >= size
+        return
+    if part is None:
+        assert last < first
+        return
+    assert data[part.start : part.end] == bytes(at for at in range(size) if first <= at <= last)
+
+
+@given(st.text(max_size=30) | st.from_regex(r"bytes=[0-9, -]*"), st.integers(0, 2**63 - 1))
+def test_no_header_is_too_strange(header: str, size: int) -> None:
+    """A slice lies within the object, whatever was asked."""
+    try:
+        part = requested([header], size)
+    except OutOfRange:
+        return
+    assert part is None or 0 <= part.start < part.end <= size
+
+
+def test_the_headers_of_a_part_tell_part_and_whole() -> None:
+    """The total in Content-Range is the size of the object, not what remains (trap 8)."""
+    told = headers(Slice(2, 5), 10, '"tag"', partial=True)
+    assert (told["Content-Length"], told["Content-Range"]) == ("3", "bytes 2-4/10")
+    assert "Content-Range" not in headers(Slice(0, 10), 10, '"tag"', partial=False)
+
+
+@pytest.mark.parametrize(("tag", "expected"), [(None, True), ('"a"', True), ('"b"', False), ('W/"a"', False)])
+def test_if_range_needs_the_same_entity_tag(tag: str | None, expected: bool) -> None:  # noqa: FBT001 - a row of a table
+    """With another tag, or a date, the whole object is sent."""
+    assert is_current(tag, '"a"') is expected
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [([], False), (['"a"'], True), (['"b", W/"a"'], True), (["*"], True), (['"b"'], False), (["a"], False)],
+)
+def test_if_none_match_names_what_the_client_holds(tags: list[str], expected: bool) -> None:  # noqa: FBT001 - as above
+    """Any of the tags, weak or not."""
+    assert is_known(tags, '"a"') is expected

@@ -1,0 +1,24 @@
+"""The base address of a repository."""
+
+import pytest
+
+from services.facade.repository import name_of
+
+
+@pytest.mark.parametrize(
+    ("base", "name"),
+    [
+        ("demo/assets", "demo/assets"),
+        ("demo/assets/", "demo/assets"),
+        ("demo/assets.git/info/lfs", "demo/assets"),
+        ("demo/assets.git/info/lfs/", "demo/assets"),
+        ("a/b/c/d", "a/b/c/d"),
+        ("demo/assets.git", "demo/assets.git"),
+        ("demo/assets//", "demo/assets/"),
+        ("info/lfs", "info/lfs"),
+        ("", ""),
+    ],
+)
+def test_an_alias_and_one_slash_are_taken_away(base: str, name: str) -> None:
+    """Nothing else is: any other text is a repository that does not exist (client.md case 11)."""
+    assert name_of(base) == name
