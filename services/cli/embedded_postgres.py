@@ -4,23 +4,32 @@ It listens on a unix socket only, in a folder that only its user may enter; that
 """
 
 import asyncio
+import contextlib
 import importlib.util
 import os
 import shutil
 import signal
 import subprocess
 from pathlib import Path
+from urllib.parse import quote
+
+from services.cli.errors import CommandError
 
 SUPERUSER = "towpath"
 DATABASE = "towpath"
+PORT = 5432
+"""No port is opened; it is part of the socket's name."""
 
 _INITDB_SECONDS = 60
 _STOP_SECONDS = 20
 _START_SECONDS = 60
 _UNPRIVILEGED = "nobody"
 
+ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC"}
+"""All that Postgres' programs are told by their environment: what an operator set for other clusters is not theirs."""
 
-class PostgresError(Exception):
+
+class PostgresError(CommandError):
     """Postgres could not be made, started or stopped; the message says why."""
 
 
@@ -40,12 +49,13 @@ def _as_unprivileged() -> list[str]:
     """
     if os.geteuid() != 0:
         return []
-    if shutil.which("setpriv") is None:
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
         raise PostgresError(
             "to run Postgres as root, the program setpriv (util-linux) is needed; or run as an ordinary user"
         )
     return [
-        "setpriv",
+        setpriv,
         f"--reuid={_UNPRIVILEGED}",
         f"--regid={_group_of(_UNPRIVILEGED)}",
         "--clear-groups",
@@ -60,22 +70,37 @@ def _group_of(user: str) -> int:
     return pwd.getpwnam(user).pw_gid
 
 
-async def _run(*arguments: str | Path, seconds: float) -> None:
+async def _run(*arguments: str | Path, seconds: float) -> str:
     process = await asyncio.create_subprocess_exec(
         *arguments,
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
+        env=ENVIRONMENT,
         start_new_session=True,
     )
     try:
         output, _ = await asyncio.wait_for(process.communicate(), timeout=seconds)
     except TimeoutError:
-        process.kill()
-        await process.wait()
         raise PostgresError(f"{Path(arguments[0]).name}: no end after {seconds:.0f} s") from None
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
     if process.returncode != 0:
         raise PostgresError(output.decode(errors="replace").strip())
+    return output.decode(errors="replace").strip()
+
+
+def _is_postgres(pid: int) -> bool:
+    """Tell whether the process of this id is a Postgres server, or may be one where the system does not tell."""
+    if not Path("/proc/self/cmdline").exists():
+        return True
+    try:
+        program = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0", 1)[0]
+    except OSError:
+        return False
+    return Path(os.fsdecode(program)).name == "postgres"
 
 
 class EmbeddedPostgres:
@@ -88,7 +113,7 @@ class EmbeddedPostgres:
     @property
     def url(self) -> str:
         """The URL of the database, for its superuser."""
-        return f"postgresql://{SUPERUSER}@/{DATABASE}?host={self.sockets}"
+        return f"postgresql://{SUPERUSER}@/{DATABASE}?host={quote(str(self.sockets))}&port={PORT}"
 
     async def prepare(self) -> None:
         """Make the cluster on first use; stop a server that an earlier, killed `towpath up` left behind.
@@ -98,12 +123,12 @@ class EmbeddedPostgres:
         if not (self.data / "PG_VERSION").exists():
             await self._create()
         elif (self.data / "postmaster.pid").exists():
-            await self._stop_left_over()
+            await self._clear_left_over()
 
     async def _create(self) -> None:
         # A cluster counts only when it is whole: it is made under another name and then renamed.
         unfinished = self.data.with_name(f"{self.data.name}.new")
-        shutil.rmtree(unfinished, ignore_errors=True)
+        await asyncio.to_thread(shutil.rmtree, unfinished, ignore_errors=True)
         await _run(
             *_as_unprivileged(),
             programs() / "initdb",
@@ -116,21 +141,32 @@ class EmbeddedPostgres:
         )
         unfinished.rename(self.data)
 
-    async def _stop_left_over(self) -> None:
+    async def _clear_left_over(self) -> None:
+        pid_file = self.data / "postmaster.pid"
         try:
-            await _run(
-                *_as_unprivileged(),
-                programs() / "pg_ctl",
-                "stop",
-                f"--pgdata={self.data}",
-                "--mode=fast",
-                "--wait",
-                f"--timeout={_STOP_SECONDS}",
-                seconds=_STOP_SECONDS + 5,
-            )
-        except PostgresError:
-            # Most often the pid file is stale, since the server was killed too: Postgres finds that out by itself.
+            first, rest = pid_file.read_text().split("\n", 1)
+            pid = int(first)
+        except (OSError, ValueError):
             return
+        if _is_postgres(pid):
+            with contextlib.suppress(PostgresError):
+                await self._stop()
+        else:
+            # Postgres would take another process that has got this id, which is common in containers, for the server;
+            # its parent's it does not. The rest of the file is how it finds out whether a part of the old one lives on.
+            pid_file.write_text(f"{os.getpid()}\n{rest}")
+
+    async def _stop(self) -> None:
+        await _run(
+            *_as_unprivileged(),
+            programs() / "pg_ctl",
+            "stop",
+            f"--pgdata={self.data}",
+            "--mode=fast",
+            "--wait",
+            f"--timeout={_STOP_SECONDS}",
+            seconds=_STOP_SECONDS + 5,
+        )
 
     def command(self) -> list[str]:
         """Return the command that runs the server in the foreground; SIGINT stops it quickly and cleanly."""
@@ -138,6 +174,7 @@ class EmbeddedPostgres:
             "listen_addresses": "",
             "unix_socket_directories": str(self.sockets),
             "unix_socket_permissions": "0700",
+            "port": str(PORT),
             "max_connections": "100",
             "timezone": "UTC",
             "log_timezone": "UTC",
@@ -155,25 +192,25 @@ class EmbeddedPostgres:
         deadline = asyncio.get_running_loop().time() + _START_SECONDS
         while True:
             try:
-                await self._psql("postgres", "SELECT 1")
+                await self._psql("SELECT 1")
                 break
             except PostgresError:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
                 await asyncio.sleep(0.05)
-        try:
-            await self._psql(DATABASE, "SELECT 1")
-        except PostgresError:
-            await self._psql("postgres", f'CREATE DATABASE "{DATABASE}"')
+        if not await self._psql(f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'"):  # noqa: S608 - a constant
+            await self._psql(f'CREATE DATABASE "{DATABASE}"')
 
-    async def _psql(self, database: str, statement: str) -> None:
-        await _run(
+    async def _psql(self, statement: str) -> str:
+        return await _run(
             programs() / "psql",
             f"--host={self.sockets}",
+            f"--port={PORT}",
             f"--username={SUPERUSER}",
-            f"--dbname={database}",
+            "--dbname=postgres",
             "--no-psqlrc",
             "--quiet",
+            "--tuples-only",
             f"--command={statement}",
             seconds=10,
         )

@@ -27,6 +27,7 @@ class Stack:
     arguments: tuple[str, ...] = ("--demo",)
     environment: dict[str, str] = field(default_factory=dict)
     listen: str = "127.0.0.1:0"
+    command: tuple[str, ...] = tuple(TOWPATH)
     process: subprocess.Popen[str] | None = None
     origin: str = ""
     lines: list[str] = field(default_factory=list)
@@ -35,7 +36,7 @@ class Stack:
         """Start it and wait for the line that says that it is ready."""
         log = (self.data.parent / f"{self.data.name}.log").open("ab")
         self.process = subprocess.Popen(
-            [*TOWPATH, "up", "--data", str(self.data), "--listen", self.listen, *self.arguments],
+            [*self.command, "up", "--data", str(self.data), "--listen", self.listen, *self.arguments],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

@@ -1,0 +1,6 @@
+"""`python -m services.cli` is `towpath`."""
+
+from services.cli.main import run
+
+if __name__ == "__main__":
+    run()

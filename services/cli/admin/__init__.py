@@ -1,0 +1,1 @@
+"""Administration over gRPC: one module for each noun."""

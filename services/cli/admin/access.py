@@ -1,0 +1,113 @@
+"""`towpath grant`, `revoke`, `access` and `check`: who may do what in a repository."""
+
+from enum import StrEnum
+from typing import Annotated, Any
+
+import typer
+from towpath.access.v1 import access_service_pb2
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.cli.admin.records import ROLES, grant_record
+from services.cli.connection import Target
+from services.cli.options import DEFAULT_DATA, Data, Json, Repository, Server, User
+from services.cli.output import cell, show_record, show_records
+
+_COLUMNS = ("user", "role", "ref_patterns", "created_at")
+
+
+class Role(StrEnum):
+    """What a grant gives; each includes the one before it."""
+
+    READ = "read"
+    WRITE = "write"
+    ADMIN = "admin"
+
+
+class Operation(StrEnum):
+    """What a client does."""
+
+    DOWNLOAD = "download"
+    UPLOAD = "upload"
+    LOCK = "lock"
+
+
+_PERMISSIONS = {
+    Operation.DOWNLOAD: access_service_pb2.PERMISSION_READ,
+    Operation.UPLOAD: access_service_pb2.PERMISSION_WRITE,
+    Operation.LOCK: access_service_pb2.PERMISSION_WRITE,
+}
+
+
+def grant(
+    user: User,
+    repository: Repository,
+    role: Annotated[Role, typer.Option(help="What the user may do; each includes the one before it.")],
+    ref: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="Limit writing to these refs, such as 'refs/heads/rel/*'; to be given as often as needed.",
+            show_default=False,
+        ),
+    ] = None,
+    data: Data = DEFAULT_DATA,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Give a user a role in a repository, in place of an earlier grant of the same role."""
+    request = pb.GrantAccessRequest(user_name=user, repository=repository, role=ROLES[role], ref_patterns=ref or [])
+    response = Target(data, server).ask(lambda admin: admin.GrantAccess, request)
+    show_record(grant_record(response.grant), as_json=as_json)
+
+
+def revoke(
+    user: User, repository: Repository, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False
+) -> None:
+    """Take all of a user's grants in a repository, and print them."""
+    request = pb.RevokeAccessRequest(user_name=user, repository=repository)
+    response = Target(data, server).ask(lambda admin: admin.RevokeAccess, request)
+    show_records(map(grant_record, response.grants), _COLUMNS, as_json=as_json)
+
+
+def access(repository: Repository, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False) -> None:
+    """List the grants of a repository by user."""
+    response = Target(data, server).ask(lambda admin: admin.ListGrants, pb.ListGrantsRequest(repository=repository))
+    if response.repository.public and not as_json:
+        typer.echo("Anybody may read this repository.")
+    show_records(map(grant_record, response.grants), _COLUMNS, as_json=as_json)
+
+
+def check(
+    user: Annotated[str, typer.Argument(metavar="USER", help="The user's name; '' for anybody.", show_default=False)],
+    repository: Repository,
+    operation: Annotated[Operation, typer.Option(help="What the user would do.")],
+    ref: Annotated[
+        str, typer.Option(metavar="REF", help="The ref that the client names, such as refs/heads/main.")
+    ] = "",
+    data: Data = DEFAULT_DATA,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Say whether a user may do something, and which grant decides.
+
+    The exit status is 0 for yes and for no; with --json, `allowed` tells them apart.
+    """
+    request = pb.ExplainAccessRequest(
+        user_name=user, repository=repository, ref=ref, permission=_PERMISSIONS[operation]
+    )
+    response = Target(data, server).ask(lambda admin: admin.ExplainAccess, request)
+    decided = grant_record(response.grant) if response.HasField("grant") else None
+    if not as_json:
+        typer.echo(f"{'yes' if response.allowed else 'no'}: {cell(response.explanation)}")
+        if decided is not None:
+            typer.echo(f"decided by the grant: {cell(decided)}")
+        return
+    asked: dict[str, Any] = {"repository": repository, "operation": str(operation)}
+    if user:
+        asked["user"] = user
+    if ref:
+        asked["ref"] = ref
+    answer: dict[str, Any] = {"allowed": response.allowed, "explanation": response.explanation}
+    if decided is not None:
+        answer["grant"] = decided
+    show_record({**asked, **answer}, as_json=True)

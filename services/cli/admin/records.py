@@ -1,0 +1,105 @@
+"""What is shown of the things that AdminService knows: the fields of the JSON, which stay as they are."""
+
+from datetime import UTC
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.locks.v1.lock_service_pb2 import Lock
+from towpath.storage.v1.storage_service_pb2 import Object
+
+ROLES = {"read": admin.ROLE_READ, "write": admin.ROLE_WRITE, "admin": admin.ROLE_ADMIN}
+FORCED_UNLOCK = {"writers": admin.FORCED_UNLOCK_WRITERS, "admins": admin.FORCED_UNLOCK_ADMINS}
+
+_ROLE_NAMES = {value: name for name, value in ROLES.items()}
+_FORCED_UNLOCK_NAMES = {value: name for name, value in FORCED_UNLOCK.items()}
+
+
+def moment(timestamp: Timestamp) -> str:
+    """Return a time as text, such as 2026-11-21T10:00:00Z."""
+    return timestamp.ToDatetime(tzinfo=UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def user_record(user: admin.User) -> dict[str, Any]:
+    """Return what is shown of a user."""
+    return {
+        "id": user.id,
+        "name": user.name,
+        "administrator": user.administrator,
+        "created_at": moment(user.created_at),
+    }
+
+
+def token_record(token: admin.Token) -> dict[str, Any]:
+    """Return what is shown of a token: `expires_at` is absent where it never ends."""
+    record = {
+        "id": token.id,
+        "user": token.user_name,
+        "name": token.name,
+        "created_at": moment(token.created_at),
+    }
+    if token.HasField("expires_at"):
+        record["expires_at"] = moment(token.expires_at)
+    return record
+
+
+def repository_record(repository: admin.Repository) -> dict[str, Any]:
+    """Return what is shown of a repository."""
+    return {
+        "id": repository.id,
+        "name": repository.name,
+        "public": repository.public,
+        "forced_unlock": _FORCED_UNLOCK_NAMES[repository.forced_unlock],
+        "created_at": moment(repository.created_at),
+    }
+
+
+def grant_record(grant: admin.Grant) -> dict[str, Any]:
+    """Return what is shown of a grant: `ref_patterns` is empty where writing is not limited."""
+    return {
+        "user": grant.user_name,
+        "repository": grant.repository,
+        "role": _ROLE_NAMES[grant.role],
+        "ref_patterns": list(grant.ref_patterns),
+        "created_at": moment(grant.created_at),
+    }
+
+
+def lock_record(lock: Lock) -> dict[str, Any]:
+    """Return what is shown of a lock."""
+    return {"id": lock.id, "path": lock.path, "locked_at": moment(lock.locked_at), "owner": lock.owner_name}
+
+
+def released_lock_record(released: admin.ReleasedLock) -> dict[str, Any]:
+    """Return what is shown of a lock that stands no more."""
+    return {
+        **lock_record(released.lock),
+        "released_at": moment(released.released_at),
+        "released_by": released.released_by,
+        "forced": released.forced,
+    }
+
+
+def object_record(stored: Object) -> dict[str, Any]:
+    """Return what is shown of an object: the fields about its removal are absent where it is held."""
+    record = {"oid": stored.oid, "size": stored.size, "created_at": moment(stored.created_at)}
+    if stored.HasField("removed_at"):
+        record |= {
+            "removed_at": moment(stored.removed_at),
+            "removal_reason": stored.removal_reason,
+            "removed_by": stored.removed_by,
+        }
+    return record
+
+
+def usage_record(entry: admin.ListUsageResponse.Usage) -> dict[str, Any]:
+    """Return what is shown of a repository's usage; sizes are bytes, and today is that of UTC."""
+    return {
+        "repository": entry.repository,
+        "object_count": entry.usage.object_count,
+        "object_bytes": entry.usage.object_bytes,
+        "removed_count": entry.usage.removed_count,
+        "bytes_in_today": entry.usage.bytes_in_today,
+        "bytes_out_today": entry.usage.bytes_out_today,
+        "locks": entry.locks,
+    }

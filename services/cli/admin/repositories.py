@@ -1,0 +1,104 @@
+"""`towpath repo`: the repositories that objects and locks belong to."""
+
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.cli.admin.records import FORCED_UNLOCK, repository_record
+from services.cli.connection import Target
+from services.cli.options import DEFAULT_DATA, Data, Json, Repository, Server
+from services.cli.output import show_record, show_records
+
+app = typer.Typer(help="Add, list, change and remove repositories.", no_args_is_help=True)
+
+
+class ForcedUnlock(StrEnum):
+    """Who may remove another user's lock."""
+
+    WRITERS = "writers"
+    ADMINS = "admins"
+
+
+Forced = Annotated[
+    ForcedUnlock | None,
+    typer.Option("--forced-unlock", help="Who may remove the locks of others.", show_default=False),
+]
+
+
+@app.command("add")
+def add_repository(
+    repository: Repository,
+    public: Annotated[bool, typer.Option("--public", help="Anybody may read it, without credentials.")] = False,
+    forced_unlock: Forced = None,
+    data: Data = DEFAULT_DATA,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Add a repository, which nobody has access to yet unless it is public."""
+    request = pb.CreateRepositoryRequest(name=repository, public=public)
+    if forced_unlock is not None:
+        request.forced_unlock = FORCED_UNLOCK[forced_unlock]
+    response = Target(data, server).ask(lambda admin: admin.CreateRepository, request)
+    show_record(repository_record(response.repository), as_json=as_json)
+
+
+@app.command("list")
+def list_repositories(data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False) -> None:
+    """List all repositories by name."""
+    response = Target(data, server).ask(lambda admin: admin.ListRepositories, pb.ListRepositoriesRequest())
+    columns = ("name", "public", "forced_unlock", "created_at")
+    show_records(map(repository_record, response.repositories), columns, as_json=as_json)
+
+
+@app.command("rename")
+def rename_repository(
+    repository: Repository,
+    new_name: Annotated[str, typer.Argument(metavar="NEW", help="The new name.", show_default=False)],
+    data: Data = DEFAULT_DATA,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Give a repository another name; it keeps its objects, locks and grants."""
+    request = pb.UpdateRepositoryRequest(name=repository, new_name=new_name)
+    response = Target(data, server).ask(lambda admin: admin.UpdateRepository, request)
+    show_record(repository_record(response.repository), as_json=as_json)
+
+
+@app.command("update")
+def update_repository(
+    repository: Repository,
+    public: Annotated[
+        bool | None,
+        typer.Option("--public/--private", help="Whether anybody may read it without credentials.", show_default=False),
+    ] = None,
+    forced_unlock: Forced = None,
+    data: Data = DEFAULT_DATA,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Change what is given; the rest stays as it is."""
+    request = pb.UpdateRepositoryRequest(name=repository)
+    if public is not None:
+        request.public = public
+    if forced_unlock is not None:
+        request.forced_unlock = FORCED_UNLOCK[forced_unlock]
+    response = Target(data, server).ask(lambda admin: admin.UpdateRepository, request)
+    show_record(repository_record(response.repository), as_json=as_json)
+
+
+@app.command("remove")
+def remove_repository(
+    repository: Repository,
+    force: Annotated[
+        bool, typer.Option("--force", help="Remove its objects and locks too, without which a full one stays.")
+    ] = False,
+    data: Data = DEFAULT_DATA,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Remove a repository with its grants. Nothing is asked back, and nothing brings it back."""
+    request = pb.DeleteRepositoryRequest(name=repository, force=force)
+    response = Target(data, server).ask(lambda admin: admin.DeleteRepository, request)
+    show_record(repository_record(response.repository), as_json=as_json)

@@ -1,0 +1,75 @@
+"""`towpath token`: the credentials of users."""
+
+from datetime import UTC, datetime
+from typing import Annotated
+
+import typer
+from google.protobuf.timestamp_pb2 import Timestamp
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.cli.admin.expiry import parse_expiry
+from services.cli.admin.records import token_record
+from services.cli.connection import Target
+from services.cli.options import DEFAULT_DATA, Data, Json, Server, User
+from services.cli.output import show_record, show_records
+
+app = typer.Typer(help="Add, list and revoke tokens, which are what users log in with.", no_args_is_help=True)
+
+_DEFAULT_NAME = "default"
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The token's name.", show_default=False)]
+
+
+@app.command("add")
+def add_token(
+    user: User,
+    name: Annotated[
+        str, typer.Argument(metavar="NAME", help="The token's name, unique among the user's.")
+    ] = _DEFAULT_NAME,
+    name_option: Annotated[
+        str | None,
+        typer.Option("--name", metavar="NAME", help="The token's name, in another place.", show_default=False),
+    ] = None,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="When it ends: after 12h, 90d or 4w, or when a day such as 2026-12-31 begins (UTC); else never.",
+            show_default=False,
+        ),
+    ] = None,
+    data: Data = DEFAULT_DATA,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Make a token and print its secret, which is shown this once.
+
+    A client sends it as the password of any user name (HTTP Basic), or as Bearer token.
+    """
+    expires_at: Timestamp | None = None
+    if expires is not None:
+        try:
+            end = parse_expiry(expires, datetime.now(UTC))
+        except (ValueError, OverflowError) as error:
+            raise typer.BadParameter(str(error), param_hint="--expires") from error
+        expires_at = Timestamp(seconds=int(end.timestamp()))
+    request = pb.CreateTokenRequest(user_name=user, name=name_option or name, expires_at=expires_at)
+    response = Target(data, server).ask(lambda admin: admin.CreateToken, request)
+    show_record({**token_record(response.token), "secret": response.secret}, as_json=as_json)
+
+
+@app.command("list")
+def list_tokens(user: User, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False) -> None:
+    """List a user's tokens by name, without their secrets."""
+    response = Target(data, server).ask(lambda admin: admin.ListTokens, pb.ListTokensRequest(user_name=user))
+    show_records(map(token_record, response.tokens), ("name", "created_at", "expires_at"), as_json=as_json)
+
+
+@app.command("revoke")
+def revoke_token(
+    user: User, name: Name, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False
+) -> None:
+    """End a token at once."""
+    request = pb.RevokeTokenRequest(user_name=user, name=name)
+    response = Target(data, server).ask(lambda admin: admin.RevokeToken, request)
+    show_record(token_record(response.token), as_json=as_json)

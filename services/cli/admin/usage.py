@@ -1,0 +1,30 @@
+"""`towpath usage`: how much the repositories hold."""
+
+from typing import Annotated
+
+import typer
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.cli.admin.records import usage_record
+from services.cli.connection import Target
+from services.cli.options import DEFAULT_DATA, Data, Json, Server
+from services.cli.output import show_record, show_records
+
+
+def usage(
+    repository: Annotated[
+        str, typer.Argument(metavar="REPO", help="The repository's name; all where it is not given.")
+    ] = "",
+    data: Data = DEFAULT_DATA,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Tell how many bytes and objects the repositories hold and have moved today (UTC), and how much still fits."""
+    response = Target(data, server).ask(lambda admin: admin.ListUsage, pb.ListUsageRequest(repository=repository))
+    records = [usage_record(entry) for entry in response.usage]
+    if as_json:
+        show_record({"repositories": records, "available_bytes": response.available_bytes}, as_json=True)
+        return
+    columns = ("repository", "object_count", "object_bytes", "removed_count", "bytes_in_today", "bytes_out_today")
+    show_records(records, (*columns, "locks"), as_json=False)
+    typer.echo(f"{response.available_bytes} bytes can still be stored.")

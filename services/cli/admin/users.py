@@ -1,0 +1,52 @@
+"""`towpath user`: those who have tokens."""
+
+from typing import Annotated
+
+import typer
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.cli.admin.records import user_record
+from services.cli.connection import Target
+from services.cli.options import DEFAULT_DATA, Data, Json, Server, User
+from services.cli.output import show_record, show_records
+
+app = typer.Typer(help="Add, list and remove users.", no_args_is_help=True)
+
+
+@app.command("add")
+def add_user(
+    user: User,
+    administrator: Annotated[
+        bool, typer.Option("--administrator", help="May use the administration commands.")
+    ] = False,
+    data: Data = DEFAULT_DATA,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Add a user, who has no token and no access yet."""
+    request = pb.CreateUserRequest(name=user, administrator=administrator)
+    response = Target(data, server).ask(lambda admin: admin.CreateUser, request)
+    show_record(user_record(response.user), as_json=as_json)
+
+
+@app.command("list")
+def list_users(data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False) -> None:
+    """List all users by name."""
+    response = Target(data, server).ask(lambda admin: admin.ListUsers, pb.ListUsersRequest())
+    show_records(map(user_record, response.users), ("name", "administrator", "created_at"), as_json=as_json)
+
+
+@app.command("remove")
+def remove_user(
+    user: User,
+    release_locks: Annotated[
+        bool, typer.Option("--release-locks", help="Release the user's locks, without which a holder is not removed.")
+    ] = False,
+    data: Data = DEFAULT_DATA,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Remove a user with all tokens and grants."""
+    request = pb.DeleteUserRequest(name=user, release_locks=release_locks)
+    response = Target(data, server).ask(lambda admin: admin.DeleteUser, request)
+    show_record(user_record(response.user), as_json=as_json)

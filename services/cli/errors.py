@@ -1,0 +1,5 @@
+"""How a command fails."""
+
+
+class CommandError(Exception):
+    """A command cannot do what it was asked; the message says why, and the exit status is 1."""

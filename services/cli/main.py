@@ -1,0 +1,66 @@
+"""The `towpath` command."""
+
+import sys
+from importlib.metadata import version
+from typing import Annotated
+
+import typer
+
+from services.cli.admin import access, locks, objects, repositories, tokens, users
+from services.cli.admin.usage import usage
+from services.cli.errors import CommandError
+from services.cli.up.command import migrate, up
+from services.common.errors import ServiceError
+
+app = typer.Typer(
+    name="towpath",
+    help="Towpath: the server for large files beside git repositories, and for exclusive locks on their paths.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def _print_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"towpath {version('towpath')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    _version: Annotated[
+        bool, typer.Option("--version", callback=_print_version, is_eager=True, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    pass
+
+
+app.command("up")(up)
+app.command("migrate")(migrate)
+app.add_typer(users.app, name="user")
+app.add_typer(tokens.app, name="token")
+app.add_typer(repositories.app, name="repo")
+app.command("grant")(access.grant)
+app.command("revoke")(access.revoke)
+app.command("access")(access.access)
+app.command("check")(access.check)
+app.add_typer(locks.app, name="lock")
+app.add_typer(objects.app, name="object")
+app.command("usage")(usage)
+
+
+def run() -> None:
+    """Run the command of this process: exit status 0, 1 with one line that says why, or 2 where it is misused."""
+    try:
+        typer.main.get_command(app)(prog_name="towpath")
+    except CommandError as error:
+        _fail(str(error))
+    except ServiceError as error:
+        _fail(error.message)
+
+
+def _fail(message: str) -> None:
+    sys.stderr.write(f"towpath: {message}\n")
+    sys.exit(1)

@@ -1,0 +1,159 @@
+"""A process that `towpath up` keeps running."""
+
+import asyncio
+import signal
+import subprocess
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from services.cli.errors import CommandError
+from services.common.logs import get_logger
+
+_DEATHS = 5
+_DEATHS_SECONDS = 60.0
+_FIRST_PAUSE_SECONDS = 0.1
+_LONGEST_PAUSE_SECONDS = 2.0
+_KILLED_SECONDS = 5.0
+
+Work = Callable[[], Coroutine[Any, Any, None]]
+
+_log = get_logger(__name__)
+
+
+async def _nothing() -> None:
+    pass
+
+
+@dataclass(frozen=True)
+class Program:
+    """What a child runs. `prepare` is awaited before each start, `ready` after it, to know when it answers."""
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(repr=False)
+    inherited: Sequence[int] = ()
+    stop_signal: signal.Signals = signal.SIGTERM
+    prepare: Work = _nothing
+    ready: Work = _nothing
+
+
+class Child:
+    """One program, started again whenever it ends, until `stop`.
+
+    `ready` is set when it answers for the first time; `ended` is done when it is given up, with the error.
+    """
+
+    def __init__(self, program: Program) -> None:
+        self.name = program.name
+        self.ready = asyncio.Event()
+        self._program = program
+        self._deaths: deque[float] = deque()
+        self._stop_at = 0.0
+        self.ended = asyncio.create_task(self._keep_running())
+
+    async def stop(self, deadline: float) -> None:
+        """End it: by its signal, and by SIGKILL where it still runs at `deadline` (of `time.monotonic`)."""
+        self._stop_at = deadline
+        self.ended.cancel()
+        with suppress(asyncio.CancelledError, CommandError):
+            await self.ended
+
+    async def _keep_running(self) -> None:
+        while True:
+            await self._program.prepare()
+            status = await self._run()
+            now = time.monotonic()
+            self._deaths.append(now)
+            while self._deaths[0] < now - _DEATHS_SECONDS:
+                self._deaths.popleft()
+            if len(self._deaths) > _DEATHS:
+                raise CommandError(
+                    f"{self.name} died {len(self._deaths)} times within {_DEATHS_SECONDS:.0f} s, "
+                    f"the last time with {describe(status)}"
+                )
+            pause = min(_FIRST_PAUSE_SECONDS * 2 ** (len(self._deaths) - 1), _LONGEST_PAUSE_SECONDS)
+            _log.warning(f"{self.name} died and is started again", status=describe(status), pause_seconds=pause)
+            await asyncio.sleep(pause)
+
+    async def _run(self) -> int:
+        process = await asyncio.create_subprocess_exec(
+            *self._program.command,
+            stdin=subprocess.DEVNULL,
+            # Only what `up` says itself is on its standard output.
+            stdout=sys.stderr,
+            stderr=sys.stderr,
+            env=self._program.environment,
+            pass_fds=self._program.inherited,
+            # A Ctrl-C must not reach it: `up` stops its children in order.
+            start_new_session=True,
+        )
+        ended = asyncio.create_task(process.wait())
+        answers = asyncio.create_task(self._program.ready())
+        try:
+            await asyncio.wait((ended, answers), return_when=asyncio.FIRST_COMPLETED)
+            if answers.done():
+                answers.result()
+                self.ready.set()
+            return await asyncio.shield(ended)
+        finally:
+            answers.cancel()
+            await end(process, self._program.stop_signal, self._stop_at)
+            ended.cancel()
+
+
+async def end(process: asyncio.subprocess.Process, stop_signal: signal.Signals, deadline: float) -> None:
+    """End a process by the signal, or by SIGKILL where it still runs at `deadline` (of `time.monotonic`)."""
+    if process.returncode is not None:
+        return
+    with suppress(ProcessLookupError):
+        process.send_signal(stop_signal)
+    try:
+        await asyncio.wait_for(process.wait(), timeout=max(0.0, deadline - time.monotonic()))
+    except TimeoutError:
+        with suppress(ProcessLookupError):
+            process.kill()
+        await asyncio.wait_for(process.wait(), timeout=_KILLED_SECONDS)
+
+
+async def run_once(
+    name: str, command: Sequence[str], environment: Mapping[str, str], *, inherited: Sequence[int] = (), seconds: float
+) -> str:
+    """Run a command to its end and return what it writes on its standard output; its errors go to ours.
+
+    Raises `CommandError` where its status is not 0 or it runs longer than `seconds`.
+    """
+    process = await asyncio.create_subprocess_exec(
+        *command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=sys.stderr,
+        env=environment,
+        pass_fds=inherited,
+        start_new_session=True,
+    )
+    try:
+        output, _ = await asyncio.wait_for(process.communicate(), timeout=seconds)
+    except TimeoutError:
+        raise CommandError(f"{name}: no end after {seconds:.0f} s") from None
+    finally:
+        await end(process, signal.SIGTERM, time.monotonic() + 1)
+    text = output.decode(errors="replace")
+    if process.returncode != 0:
+        sys.stderr.write(text)
+        raise CommandError(f"{name} failed with {describe(process.returncode or 0)}; why is told above")
+    return text
+
+
+def describe(status: int) -> str:
+    """Return how a process ended, in words, from asyncio's `returncode`."""
+    if status >= 0:
+        return f"exit status {status}"
+    try:
+        return signal.Signals(-status).name
+    except ValueError:
+        return f"signal {-status}"

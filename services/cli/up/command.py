@@ -1,0 +1,117 @@
+"""The commands `towpath up` and `towpath migrate`, as the operator types them."""
+
+import asyncio
+import os
+import sys
+from contextlib import redirect_stdout
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+from pydantic import SecretStr
+
+from services.cli.options import DEFAULT_DATA
+from services.cli.up import programs
+from services.cli.up.listener import Address
+from services.cli.up.stack import UpOptions
+from services.cli.up.stack import up as run_stack
+from services.common.logs import LogFormat, configure
+
+
+def _address(text: str) -> Address:
+    try:
+        return Address.parse(text)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from error
+
+
+def _public_url(text: str) -> str:
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or parts.query or parts.fragment or "=" in text:
+        raise typer.BadParameter("expected http(s)://HOST[:PORT][/PATH] without query and without '='")
+    return text.rstrip("/")
+
+
+def _database_url(text: str) -> str:
+    if not text.startswith(("postgresql://", "postgres://")):
+        raise typer.BadParameter("expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE")
+    return text
+
+
+DatabaseUrl = Annotated[
+    str | None,
+    typer.Option(
+        metavar="URL",
+        envvar="TOWPATH_DATABASE_URL",
+        parser=_database_url,
+        help="A Postgres to use, postgresql://USER:PASSWORD@HOST:PORT/DATABASE, instead of one of our own.",
+    ),
+]
+
+
+def up(
+    data: Annotated[
+        Path, typer.Option(metavar="DIR", envvar="TOWPATH_DATA", help="Where everything is kept.")
+    ] = DEFAULT_DATA,
+    listen: Annotated[
+        Address,
+        typer.Option(
+            metavar="HOST:PORT",
+            envvar="TOWPATH_LISTEN",
+            parser=_address,
+            help="Where clients connect; port 0 is any free one.",
+        ),
+    ] = "127.0.0.1:8080",  # type: ignore[assignment] # typer gives the default to the parser
+    public_url: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="TOWPATH_PUBLIC_URL",
+            parser=_public_url,
+            help="The address that clients see, where a proxy stands before it.",
+        ),
+    ] = None,
+    database_url: DatabaseUrl = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Make a repository and two users to try it with (DIR/demo.json).")
+    ] = False,
+) -> None:
+    """Run Towpath in the foreground: Postgres, storage, locks and facade.
+
+    When clients can connect it prints one line, `Towpath is ready: http://HOST:PORT`; all else goes to the standard
+    error. SIGINT (Ctrl-C) and SIGTERM stop it within 10 s. A process of it that dies is started again.
+
+    The services read their settings from the environment (TOWPATH_...).
+    """
+    log_format = os.environ.get("TOWPATH_LOG_FORMAT") or (LogFormat.TEXT if sys.stderr.isatty() else LogFormat.JSON)
+    with redirect_stdout(sys.stderr):
+        # The standard output has the ready line and nothing else.
+        configure("up", level="INFO", log_format=LogFormat(log_format))
+    asyncio.run(
+        run_stack(
+            UpOptions(
+                data=data,
+                listen=listen,
+                public_url=public_url,
+                database_url=SecretStr(database_url) if database_url else None,
+                demo=demo,
+                log_format=log_format,
+                environment=os.environ,
+            )
+        )
+    )
+
+
+def migrate(database_url: DatabaseUrl = None) -> None:
+    """Bring the tables of all services to their newest version, where they run without `towpath up`."""
+    if database_url is None:
+        raise typer.BadParameter("give it, or set TOWPATH_DATABASE_URL", param_hint="--database-url")
+    asyncio.run(_migrate(database_url))
+
+
+async def _migrate(url: str) -> None:
+    environment = {**os.environ, "TOWPATH_STORAGE_DATABASE_URL": url, "TOWPATH_LOCKS_DATABASE_URL": url}
+    for name in ("storage", "locks"):
+        await programs.migrate(name, environment)
+        typer.echo(f"{name}: the tables are at their newest version")

@@ -1,0 +1,97 @@
+"""The data folder of `towpath up`: what lies where, and that only one works on it.
+
+DIR/postgres/       the cluster, unless --database-url is given
+DIR/storage/        the objects' bytes
+DIR/run/            the sockets, or elsewhere: see runtime_directory
+DIR/admin-token     the administrator's token, for the administration commands
+DIR/signing-key     what the facade signs the tokens of its actions with
+DIR/demo.json       what --demo made
+DIR/lock            held by the `towpath up` that works on the folder, with its process id
+"""
+
+import fcntl
+import os
+import secrets
+from pathlib import Path
+from typing import Self
+
+from services.cli.errors import CommandError
+from services.cli.up.runtime_directory import make_runtime_directory
+
+
+class DataDirectory:
+    """A data folder that this process has for itself, from `open` to `close`."""
+
+    def __init__(self, path: Path, lock: int) -> None:
+        self.path = path
+        self._lock = lock
+        self.run = make_runtime_directory(path)
+        self.postgres = path / "postgres"
+        self.storage = path / "storage"
+        self.admin_token = path / "admin-token"
+        self.signing_key = path / "signing-key"
+        self.demo = path / "demo.json"
+
+    @classmethod
+    def open(cls, path: Path) -> Self:
+        """Make the folder (mode 0700) where it is missing, and take it.
+
+        Raises `CommandError` where another `towpath up` has it or it cannot be written.
+        """
+        path = path.resolve()
+        try:
+            path.mkdir(mode=0o700, parents=True, exist_ok=True)
+            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        except OSError as error:
+            raise CommandError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
+            os.close(lock)
+            raise CommandError(f"{path}: another `towpath up` works on it (process {holder or 'unknown'})") from None
+        os.ftruncate(lock, 0)
+        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+        try:
+            directory = cls(path, lock)
+            directory.storage.mkdir(mode=0o700, exist_ok=True)
+        except OSError as error:
+            os.close(lock)
+            raise CommandError(f"{path}: {(error.strerror or str(error)).lower()}") from error
+        except CommandError:
+            os.close(lock)
+            raise
+        return directory
+
+    def close(self) -> None:
+        """Let the folder go."""
+        os.close(self._lock)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def ensure_signing_key(self) -> str:
+        """Return the signing key, made on first use: 64 random characters."""
+        if not self.signing_key.exists():
+            write_secret(self.signing_key, secrets.token_urlsafe(48) + "\n")
+        return self.signing_key.read_text().strip()
+
+
+def write_secret(path: Path, text: str) -> None:
+    """Write a file that only its owner can read; at every moment it is there whole, or as it was, or not at all."""
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.unlink(missing_ok=True)
+    descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+    with open(descriptor, "w") as file:  # noqa: PTH123 - the file descriptor is what makes the mode certain
+        file.write(text)
+        file.flush()
+        os.fsync(file.fileno())
+    unfinished.rename(path)
+    folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

@@ -1,0 +1,94 @@
+"""`towpath up --demo`: a repository and two users to try Towpath with."""
+
+import json
+import sys
+from contextlib import suppress
+
+import httpx
+from pydantic import SecretStr
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.cli.connection import Administration, administration
+from services.cli.up.data_directory import DataDirectory, write_secret
+from services.common.errors import AlreadyExists, NotFound
+
+REPOSITORY = "demo/assets"
+
+_TOKEN_NAME = "demo"  # noqa: S105 - the name of a token, not its secret
+_GRANTS = [
+    pb.GrantAccessRequest(user_name="alice", repository=REPOSITORY, role=pb.ROLE_WRITE),
+    pb.GrantAccessRequest(user_name="bob", repository=REPOSITORY, role=pb.ROLE_READ),
+    pb.GrantAccessRequest(user_name="bob", repository=REPOSITORY, role=pb.ROLE_WRITE, ref_patterns=["refs/heads/bob"]),
+]
+_PROBE_SECONDS = 15.0
+_LINES = """\
+Try it with git and git-lfs, in an empty folder:
+
+    git init --quiet --bare assets.git
+    git clone --quiet assets.git work && cd work
+    git lfs install --local
+    git config lfs.url {url}
+    git lfs track '*.bin'
+    head -c 1000000 /dev/urandom > big.bin
+    git add . && git commit --quiet -m 'Add a large file'
+    git push origin HEAD
+    git lfs lock big.bin && git lfs locks
+
+alice may write, bob may read, and write on the branch bob; their tokens are in {file}
+"""
+
+
+async def provide_demo(directory: DataDirectory, admin_address: str, *, origin: str, shown_origin: str) -> None:
+    """Make what is missing of the demo, write `demo.json`, and print the lines that try it on the standard error.
+
+    `origin` is where the facade is reached from here, and `shown_origin` from elsewhere. Tokens that work are kept.
+    """
+    base_url = f"{shown_origin}/{REPOSITORY}"
+    token = SecretStr(directory.admin_token.read_text().strip())
+    async with administration(admin_address, token) as admin:
+        await _provide_access(admin)
+        tokens = _written_tokens(directory)
+        for user in ("alice", "bob"):
+            if not await _works(f"{origin}/{REPOSITORY}", tokens.get(user, "")):
+                tokens[user] = await _new_token(admin, user)
+    document = {"base_url": base_url, "users": {user: tokens[user] for user in ("alice", "bob")}}
+    write_secret(directory.demo, json.dumps(document, indent=2) + "\n")
+    url = base_url.replace("://", f"://alice:{tokens['alice']}@", 1)
+    sys.stderr.write(_LINES.format(url=url, file=directory.demo))
+
+
+async def _provide_access(admin: Administration) -> None:
+    with suppress(AlreadyExists):
+        await admin.call(admin.stub.CreateRepository, pb.CreateRepositoryRequest(name=REPOSITORY))
+    for user in ("alice", "bob"):
+        with suppress(AlreadyExists):
+            await admin.call(admin.stub.CreateUser, pb.CreateUserRequest(name=user))
+    for grant in _GRANTS:
+        await admin.call(admin.stub.GrantAccess, grant)
+
+
+def _written_tokens(directory: DataDirectory) -> dict[str, str]:
+    try:
+        users = json.loads(directory.demo.read_text())["users"]
+        return {user: str(users[user]) for user in ("alice", "bob") if user in users}
+    except (OSError, ValueError, KeyError, TypeError):
+        return {}
+
+
+async def _works(base_url: str, token: str) -> bool:
+    if not token:
+        return False
+    async with httpx.AsyncClient(timeout=_PROBE_SECONDS, trust_env=False) as client:
+        response = await client.get(
+            f"{base_url}/locks",
+            params={"limit": "1"},
+            headers={"Authorization": f"Bearer {token}", "Accept": "application/vnd.blob+json"},
+        )
+    return response.status_code != httpx.codes.UNAUTHORIZED
+
+
+async def _new_token(admin: Administration, user: str) -> str:
+    with suppress(NotFound):
+        await admin.call(admin.stub.RevokeToken, pb.RevokeTokenRequest(user_name=user, name=_TOKEN_NAME))
+    response = await admin.call(admin.stub.CreateToken, pb.CreateTokenRequest(user_name=user, name=_TOKEN_NAME))
+    return response.secret

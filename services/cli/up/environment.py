@@ -1,0 +1,70 @@
+"""The environment of each service that `towpath up` starts: the operator's, and on top of it what `up` decides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from services.cli.up.runtime_directory import LOCKS_SOCKET, STORAGE_SOCKET
+
+# What only the `towpath` command itself reads.
+_OWN = ("TOWPATH_DATA", "TOWPATH_DATABASE_URL", "TOWPATH_TOKEN")
+
+
+@dataclass(frozen=True)
+class Environments:
+    """Builds them. `inherited` is the environment of `up`, `lifeline` the reading end of the lifeline's pipe."""
+
+    inherited: Mapping[str, str] = field(repr=False)
+    runtime: Path
+    database_url: SecretStr
+    lifeline: int
+    log_format: str
+
+    @property
+    def locks_address(self) -> str:
+        """Where the locks service listens, as gRPC writes it."""
+        return f"unix:{self.runtime / LOCKS_SOCKET}"
+
+    @property
+    def storage_address(self) -> str:
+        """Where the storage service listens, as gRPC writes it."""
+        return f"unix:{self.runtime / STORAGE_SOCKET}"
+
+    def _with(self, **decided: str) -> dict[str, str]:
+        kept = {name: value for name, value in self.inherited.items() if name not in _OWN}
+        kept.setdefault("TOWPATH_LOG_FORMAT", self.log_format)
+        return {**kept, **decided, "TOWPATH_LIFELINE_FD": str(self.lifeline)}
+
+    def storage(self, objects: Path, *, drain_seconds: float) -> dict[str, str]:
+        """Return that of the storage service, which keeps its bytes in the folder `objects`."""
+        return self._with(
+            TOWPATH_STORAGE_LISTEN=self.storage_address,
+            TOWPATH_STORAGE_DATABASE_URL=self.database_url.get_secret_value(),
+            TOWPATH_STORAGE_URL=objects.as_uri(),
+            TOWPATH_DRAIN_SECONDS=str(drain_seconds),
+        )
+
+    def locks(self, *, drain_seconds: float) -> dict[str, str]:
+        """Return that of the locks service."""
+        return self._with(
+            TOWPATH_LOCKS_LISTEN=self.locks_address,
+            TOWPATH_LOCKS_DATABASE_URL=self.database_url.get_secret_value(),
+            TOWPATH_STORAGE_ADDRESS=self.storage_address,
+            TOWPATH_DRAIN_SECONDS=str(drain_seconds),
+        )
+
+    def facade(
+        self, listener: int, *, signing_key: str, public_url: str | None, drain_seconds: float
+    ) -> dict[str, str]:
+        """Return that of the facade, which accepts connections on the inherited socket `listener`."""
+        decided = {"TOWPATH_PUBLIC_URL": public_url} if public_url else {}
+        return self._with(
+            TOWPATH_LISTEN=f"fd:{listener}",
+            TOWPATH_STORAGE_ADDRESS=self.storage_address,
+            TOWPATH_LOCKS_ADDRESS=self.locks_address,
+            TOWPATH_SIGNING_KEY=signing_key,
+            TOWPATH_DRAIN_SECONDS=str(drain_seconds),
+            **decided,
+        )

@@ -1,0 +1,43 @@
+"""Services that outlived a killed `towpath up`: they stop by themselves, and the next one waits for that.
+
+Every service inherits the lock on a file in the runtime folder, and keeps it until it ends.
+"""
+
+import asyncio
+import fcntl
+import os
+from pathlib import Path
+
+from services.cli.errors import CommandError
+
+_WAIT_SECONDS = 15.0
+_INTERVAL_SECONDS = 0.1
+
+
+async def lock_out_orphans(runtime: Path) -> int:
+    """Wait until no service of an earlier `towpath up` is left, and return the lock for ours to inherit.
+
+    The caller closes the descriptor. Raises `CommandError` where one is still there after 15 s.
+    """
+    descriptor = os.open(runtime / "services.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    try:
+        async with asyncio.timeout(_WAIT_SECONDS):
+            while not _is_free(descriptor):  # noqa: ASYNC110 - nothing tells when another process lets a file lock go
+                await asyncio.sleep(_INTERVAL_SECONDS)
+    except TimeoutError:
+        os.close(descriptor)
+        raise CommandError(
+            f"some of an earlier `towpath up` still run after {_WAIT_SECONDS:.0f} s: they hold {runtime}/services.lock"
+        ) from None
+    except BaseException:
+        os.close(descriptor)
+        raise
+    return descriptor
+
+
+def _is_free(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True

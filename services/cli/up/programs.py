@@ -1,0 +1,83 @@
+"""The programs that `towpath up` runs: how Postgres and the services are started, and known to answer."""
+
+import asyncio
+import sys
+from collections.abc import Mapping, Sequence
+
+import httpx
+
+from services.cli.embedded_postgres import ENVIRONMENT, STOP_SIGNAL, EmbeddedPostgres
+from services.cli.errors import CommandError
+from services.cli.up.child import Program, Work, run_once
+
+_MIGRATION_SECONDS = 900.0
+_BOOTSTRAP_SECONDS = 60.0
+_PROBE_SECONDS = 2.0
+_PROBE_INTERVAL_SECONDS = 0.1
+
+
+def python(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module of ours; a `services` folder where the operator stands is not found."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def postgres(cluster: EmbeddedPostgres) -> Program:
+    """Return the program of our own Postgres."""
+    return Program(
+        name="postgres",
+        command=cluster.command(),
+        environment=ENVIRONMENT,
+        stop_signal=STOP_SIGNAL,
+        prepare=cluster.prepare,
+        ready=cluster.wait_ready,
+    )
+
+
+def service(
+    name: str, environment: Mapping[str, str], inherited: Sequence[int], *, ready: Work | None = None
+) -> Program:
+    """Return the program of the service `storage`, `locks` or `facade`."""
+    command = python(f"services.{name}")
+    if ready is None:
+        return Program(name=name, command=command, environment=environment, inherited=inherited)
+    return Program(name=name, command=command, environment=environment, inherited=inherited, ready=ready)
+
+
+async def migrate(name: str, environment: Mapping[str, str], inherited: Sequence[int] = ()) -> None:
+    """Bring the tables of the service `storage` or `locks` to their newest version. Raises `CommandError`."""
+    log = await run_once(
+        f"the migration of {name}",
+        python(f"services.{name}", "migrate"),
+        environment,
+        inherited=inherited,
+        seconds=_MIGRATION_SECONDS,
+    )
+    sys.stderr.write(log)
+
+
+async def bootstrap(environment: Mapping[str, str], inherited: Sequence[int]) -> str:
+    """Make the administrator and return a fresh token. Raises `CommandError`."""
+    output = await run_once(
+        "the making of the administrator",
+        python("services.locks", "bootstrap"),
+        environment,
+        inherited=inherited,
+        seconds=_BOOTSTRAP_SECONDS,
+    )
+    token = output.strip()
+    if not token or len(token.split()) != 1:
+        raise CommandError("the making of the administrator printed something other than a token")
+    return token
+
+
+async def wait_until_ready(origin: str) -> None:
+    """Wait until `/readyz` of the facade answers 200, however long that takes."""
+    async with httpx.AsyncClient(base_url=origin, timeout=_PROBE_SECONDS, trust_env=False) as client:
+        while True:
+            try:
+                if (await client.get("/readyz")).status_code == httpx.codes.OK:
+                    return
+            except httpx.TransportError:
+                # Not there yet; whether it will ever be is known to the one who watches over its process.
+                pass
+            await asyncio.sleep(_PROBE_INTERVAL_SECONDS)

@@ -1,0 +1,147 @@
+"""What `towpath up` does, from the first folder to the ready line."""
+
+import asyncio
+import os
+import socket
+import sys
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from services.cli.embedded_postgres import EmbeddedPostgres
+from services.cli.errors import CommandError
+from services.cli.up import programs
+from services.cli.up.data_directory import DataDirectory, write_secret
+from services.cli.up.demo import provide_demo
+from services.cli.up.environment import Environments
+from services.cli.up.listener import Address, listen
+from services.cli.up.orphans import lock_out_orphans
+from services.cli.up.supervisor import Supervisor
+from services.common.lifecycle import stop_event
+
+READY_LINE = "Towpath is ready: {origin}\n"
+
+_READY_SECONDS = 60.0
+# Everything is stopped within 10 s. Each tier first drains, and is killed at its bound, counted from the signal.
+_FACADE_DRAIN_SECONDS, _FACADE_STOP_SECONDS = 4.0, 5.0
+_SERVICE_DRAIN_SECONDS, _SERVICE_STOP_SECONDS = 1.0, 6.5
+_POSTGRES_STOP_SECONDS = 9.0
+
+
+@dataclass(frozen=True)
+class UpOptions:
+    """What the operator chose; `environment` is passed on to the services."""
+
+    data: Path
+    listen: Address
+    public_url: str | None
+    database_url: SecretStr | None
+    demo: bool
+    log_format: str
+    environment: Mapping[str, str] = field(repr=False)
+
+
+async def up(options: UpOptions) -> None:
+    """Run everything until SIGINT or SIGTERM, and stop it. Raises `CommandError`."""
+    stop = stop_event(None)
+    with ExitStack() as owned:
+        directory = owned.enter_context(DataDirectory.open(options.data))
+        listener, address = listen(options.listen)
+        owned.enter_context(listener)
+        lifeline, held = os.pipe()
+        owned.callback(os.close, held)
+        owned.callback(os.close, lifeline)
+        supervisor = Supervisor()
+        try:
+            stack = _Stack(options, directory, listener, address, lifeline, supervisor, owned)
+            await supervisor.run(stack.start(), stop)
+        finally:
+            # From here on new clients are refused instead of left waiting for a facade that does not come back.
+            listener.close()
+            await supervisor.stop()
+
+
+class _Stack:
+    """One run of `towpath up`."""
+
+    def __init__(
+        self,
+        options: UpOptions,
+        directory: DataDirectory,
+        listener: socket.socket,
+        address: Address,
+        lifeline: int,
+        supervisor: Supervisor,
+        owned: ExitStack,
+    ) -> None:
+        self._options = options
+        self._directory = directory
+        self._listener = listener
+        self._address = address
+        self._lifeline = lifeline
+        self._supervisor = supervisor
+        self._owned = owned
+
+    async def start(self) -> None:
+        """Start everything in order, and print the line that says that it answers."""
+        directory = self._directory
+        orphans = await lock_out_orphans(directory.run)
+        self._owned.callback(os.close, orphans)
+        environments = await self._database()
+        inherited = (self._lifeline, orphans)
+        storage = environments.storage(directory.storage, drain_seconds=_SERVICE_DRAIN_SECONDS)
+        locks = environments.locks(drain_seconds=_SERVICE_DRAIN_SECONDS)
+        facade = environments.facade(
+            self._listener.fileno(),
+            signing_key=directory.ensure_signing_key(),
+            public_url=self._options.public_url,
+            drain_seconds=_FACADE_DRAIN_SECONDS,
+        )
+        try:
+            async with asyncio.TaskGroup() as migrations:
+                migrations.create_task(programs.migrate("storage", storage, inherited))
+                migrations.create_task(programs.migrate("locks", locks, inherited))
+        except ExceptionGroup as failures:
+            raise failures.exceptions[0] from failures
+        if not directory.admin_token.exists():
+            write_secret(directory.admin_token, await programs.bootstrap(locks, inherited) + "\n")
+        self._supervisor.start(
+            programs.service("storage", storage, inherited),
+            programs.service("locks", locks, inherited),
+            stop_seconds=_SERVICE_STOP_SECONDS,
+        )
+        origin = self._address.reachable.url
+        [child] = self._supervisor.start(
+            programs.service(
+                "facade",
+                facade,
+                (*inherited, self._listener.fileno()),
+                ready=lambda: programs.wait_until_ready(origin),
+            ),
+            stop_seconds=_FACADE_STOP_SECONDS,
+        )
+        try:
+            await asyncio.wait_for(child.ready.wait(), timeout=_READY_SECONDS)
+        except TimeoutError:
+            raise CommandError(f"the facade does not answer after {_READY_SECONDS:.0f} s") from None
+        if self._options.demo:
+            base = self._options.public_url or origin
+            await provide_demo(directory, environments.locks_address, origin=origin, shown_origin=base)
+        sys.stdout.write(READY_LINE.format(origin=self._address.url))
+        sys.stdout.flush()
+
+    async def _database(self) -> Environments:
+        """Return the environments of the services, with a database that answers."""
+        url = self._options.database_url
+        inherited = self._options.environment
+        if url is None:
+            cluster = EmbeddedPostgres(self._directory.postgres, self._directory.run)
+            [child] = self._supervisor.start(programs.postgres(cluster), stop_seconds=_POSTGRES_STOP_SECONDS)
+            await child.ready.wait()
+            url = SecretStr(cluster.url)
+            # What libpq's variables say is meant for other databases.
+            inherited = {name: value for name, value in inherited.items() if not name.startswith("PG")}
+        return Environments(inherited, self._directory.run, url, self._lifeline, self._options.log_format)

@@ -1,0 +1,153 @@
+"""Processes that are kept running."""
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from services.cli.errors import CommandError
+from services.cli.up.child import Child, Program, run_once
+from services.cli.up.supervisor import Supervisor
+
+SLEEP = "import time; time.sleep(60)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+ENVIRONMENT = {"PATH": os.environ["PATH"]}
+
+
+def program(code: str, *, notes: Path | None = None) -> Program:
+    """A program in Python that first adds its process id to `notes`, and answers when it has."""
+
+    async def ready() -> None:
+        while notes is not None and not note_lines(notes):  # noqa: ASYNC110 - another process writes it
+            await asyncio.sleep(0.01)
+
+    note = f"import os; open({str(notes)!r}, 'a').write(f'{{os.getpid()}}\\n'); " if notes else ""
+    return Program("sleeper", [sys.executable, "-S", "-c", note + code], ENVIRONMENT, ready=ready)
+
+
+@asynccontextmanager
+async def running(what: Program, *, grace: float = 30) -> AsyncIterator[Child]:
+    """Run a child, and stop it."""
+    child = Child(what)
+    try:
+        yield child
+    finally:
+        await child.stop(time.monotonic() + grace)
+
+
+def note_lines(notes: Path) -> list[str]:
+    """Return what the program has noted so far."""
+    return notes.read_text().splitlines() if notes.exists() else []
+
+
+async def lines(notes: Path, count: int) -> list[int]:
+    """Wait until the program has been started so often, and return the process ids."""
+    async with asyncio.timeout(20):
+        while len(note_lines(notes)) < count:  # noqa: ASYNC110 - another process writes them
+            await asyncio.sleep(0.01)
+    return [int(line) for line in note_lines(notes)]
+
+
+def is_running(pid: int) -> bool:
+    """Tell whether there is such a process."""
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+async def test_started_again(tmp_path: Path) -> None:
+    """A child that is killed is started again, and stopped in the end."""
+    notes = tmp_path / "notes"
+    async with running(program(SLEEP, notes=notes)) as child:
+        await asyncio.wait_for(child.ready.wait(), 20)
+        [first] = await lines(notes, 1)
+        os.kill(first, signal.SIGKILL)
+        _, second = await lines(notes, 2)
+        assert is_running(second)
+    assert not is_running(second)
+
+
+async def test_own_session(tmp_path: Path) -> None:
+    """A Ctrl-C in the terminal does not reach a child."""
+    notes = tmp_path / "notes"
+    async with running(program(SLEEP, notes=notes)):
+        [pid] = await lines(notes, 1)
+        assert os.getsid(pid) == pid
+
+
+async def test_given_up(tmp_path: Path) -> None:
+    """A child that dies more than five times within a minute is given up."""
+    notes = tmp_path / "notes"
+    async with running(program("raise SystemExit(3)", notes=notes)) as child:
+        with pytest.raises(CommandError, match="sleeper died 6 times within 60 s, the last time with exit status 3"):
+            await asyncio.wait_for(asyncio.shield(child.ended), 60)
+    assert len(await lines(notes, 6)) == 6
+
+
+async def test_stubborn_child_is_killed(tmp_path: Path) -> None:
+    """A child that does not heed its signal is killed at the deadline."""
+    notes = tmp_path / "notes"
+    async with running(program(STUBBORN, notes=notes), grace=0.2):
+        [pid] = await lines(notes, 1)
+    assert not is_running(pid)
+
+
+async def test_later_tiers_are_stopped_first(tmp_path: Path) -> None:
+    """A tier ends when those that need it have ended."""
+    ends = tmp_path / "ends"
+    supervisor = Supervisor()
+    for name in ("postgres", "storage", "facade"):
+        notes = tmp_path / name
+        code = (
+            f"import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); "
+            f"import atexit; atexit.register(lambda: open({str(ends)!r}, 'a').write('{name} ')); "
+            f"open({str(notes)!r}, 'w').write('1'); time.sleep(60)"
+        )
+        supervisor.start(program(code), stop_seconds=30)
+        await lines(notes, 1)
+    await supervisor.stop()
+    assert ends.read_text() == "facade storage postgres "
+
+
+async def test_supervisor_raises_the_failure_of_a_child() -> None:
+    """When a child is given up while the start waits for it, the wait ends with that error."""
+    supervisor = Supervisor()
+
+    async def start() -> None:
+        supervisor.start(program("raise SystemExit(1)"), stop_seconds=1)
+        await asyncio.sleep(3600)
+
+    with pytest.raises(CommandError, match="died 6 times"):
+        await asyncio.wait_for(supervisor.run(start(), asyncio.Event()), 60)
+    await supervisor.stop()
+
+
+async def test_supervisor_stops_while_it_starts() -> None:
+    """A stop during the start is heeded at once."""
+    stop = asyncio.Event()
+
+    async def start() -> None:
+        stop.set()
+        await asyncio.sleep(3600)
+
+    await asyncio.wait_for(Supervisor().run(start(), stop), 20)
+
+
+async def test_run_once() -> None:
+    """What a command prints is returned; a failure tells how it ended."""
+    python = [sys.executable, "-S", "-c"]
+    assert await run_once("it", [*python, "print('x')"], ENVIRONMENT, seconds=20) == "x\n"
+    with pytest.raises(CommandError, match="it failed with exit status 4"):
+        await run_once("it", [*python, "raise SystemExit(4)"], ENVIRONMENT, seconds=20)
+    with pytest.raises(CommandError, match="it failed with SIGKILL"):
+        await run_once("it", [*python, "import os; os.kill(os.getpid(), 9)"], ENVIRONMENT, seconds=20)
+    with pytest.raises(CommandError, match="it: no end after"):
+        await run_once("it", [*python, SLEEP], ENVIRONMENT, seconds=0.2)

@@ -1,0 +1,90 @@
+"""What the `towpath` command says without a stack."""
+
+import re
+import socket
+import subprocess
+from importlib.metadata import version
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from services.cli.main import app
+from tests.support.stack import TOWPATH
+
+
+def towpath(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command."""
+    return subprocess.run(
+        [*TOWPATH, *arguments], capture_output=True, text=True, timeout=60, check=False, env=environment
+    )
+
+
+def test_version() -> None:
+    """--version tells the version of the distribution."""
+    result = towpath("--version")
+    assert (result.returncode, result.stdout) == (0, f"towpath {version('towpath')}\n")
+
+
+def test_help() -> None:
+    """--help names every command."""
+    result = towpath("--help")
+    assert result.returncode == 0
+    for command in ("up", "migrate", "user", "token", "repo", "grant", "revoke", "access", "check", "lock", "object"):
+        assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE), command
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nothing"],
+        ["up", "--listen", "8080"],
+        ["up", "--public-url", "ftp://example.org"],
+        ["up", "--public-url", "https://example.org/a=b"],
+        ["up", "--database-url", "mysql://x"],
+        ["migrate"],
+        ["grant", "alice", "a/b", "--role", "owner"],
+        ["check", "alice", "a/b"],
+        ["token", "add", "alice", "--expires", "soon"],
+        ["object", "remove", "a/b", "0" * 64],
+        ["user", "list", "--server", "127.0.0.1:1"],
+    ],
+    ids=" ".join,
+)
+def test_misuse(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """A misused command exits with 2 and says why on the standard error."""
+    for name in ("TOWPATH_TOKEN", "TOWPATH_DATABASE_URL"):
+        monkeypatch.delenv(name, raising=False)
+    result = CliRunner().invoke(app, arguments)
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert "Error: " in result.stderr
+
+
+def failure(result: subprocess.CompletedProcess[str]) -> str:
+    """Check that a command failed as commands do, and return the message."""
+    assert (result.returncode, result.stdout) == (1, "")
+    [line] = result.stderr.splitlines()
+    assert line.startswith("towpath: ")
+    return line.removeprefix("towpath: ")
+
+
+def test_no_data(tmp_path: Path) -> None:
+    """Where there are no data, the message says what would help."""
+    message = failure(towpath("user", "list", "--data", str(tmp_path)))
+    assert message.startswith(f"{tmp_path.resolve()}: no data of a `towpath up`")
+
+
+def test_nothing_runs(tmp_path: Path) -> None:
+    """Where nothing runs on the data, that is told at once."""
+    (tmp_path / "admin-token").write_text("x")
+    message = failure(towpath("user", "list", "--data", str(tmp_path)))
+    assert message == f"{tmp_path.resolve()}: `towpath up` does not run on it"
+
+
+@pytest.mark.parametrize("host", ["127.0.0.1", "nowhere.invalid"])
+def test_absent_server(host: str) -> None:
+    """A server that is not there, or that says nothing, is told within 5 s and what it takes to start Python."""
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"{host}:{silent.getsockname()[1]}"
+        result = towpath("user", "list", "--server", address, environment={"TOWPATH_TOKEN": "x"})
+    assert failure(result).startswith(f"no answer from {address}")

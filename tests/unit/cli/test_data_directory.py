@@ -1,0 +1,102 @@
+"""The data folder, and the folder of its sockets."""
+
+import os
+import tempfile
+from pathlib import Path
+
+import pytest
+
+from services.cli.errors import CommandError
+from services.cli.up.data_directory import DataDirectory, write_secret
+from services.cli.up.runtime_directory import make_runtime_directory, runtime_directory
+
+
+@pytest.fixture
+def short() -> Path:
+    """A folder whose path is short enough for sockets."""
+    return Path(tempfile.mkdtemp(prefix="towpath-test-", dir="/tmp")).resolve()
+
+
+def mode(path: Path) -> int:
+    """Return who may do what with a file."""
+    return path.stat().st_mode & 0o777
+
+
+def test_made_for_its_owner_alone(short: Path) -> None:
+    """The folder and all in it are entered and read by nobody else, whatever the umask."""
+    before = os.umask(0)
+    try:
+        with DataDirectory.open(short / "a" / "var") as directory:
+            directory.ensure_signing_key()
+            assert mode(directory.path) == mode(directory.run) == mode(directory.storage) == 0o700
+            assert mode(directory.signing_key) == 0o600
+    finally:
+        os.umask(before)
+
+
+def test_only_one_at_a_time(short: Path) -> None:
+    """A second one is told who has it; when the first lets it go, the next one gets it."""
+    with DataDirectory.open(short), pytest.raises(CommandError, match=rf"another .*process {os.getpid()}\)"):
+        DataDirectory.open(short)
+    DataDirectory.open(short).close()
+
+
+def test_not_a_folder(short: Path) -> None:
+    """A file in its place is told."""
+    (short / "file").touch()
+    with pytest.raises(CommandError, match="file"):
+        DataDirectory.open(short / "file")
+
+
+def test_signing_key_stays(short: Path) -> None:
+    """The signing key is made once, and long enough."""
+    with DataDirectory.open(short) as directory:
+        first = directory.ensure_signing_key()
+    with DataDirectory.open(short) as directory:
+        assert directory.ensure_signing_key() == first
+    assert len(first) >= 32
+
+
+def test_secret_is_replaced_whole(short: Path) -> None:
+    """A secret is written over an older one and over what a crash left of the writing."""
+    (short / "secret.new").write_text("half")
+    write_secret(short / "secret", "one")
+    write_secret(short / "secret", "two")
+    assert (short / "secret").read_text() == "two"
+    assert mode(short / "secret") == 0o600
+    assert [path.name for path in short.iterdir()] == ["secret"]
+
+
+def test_sockets_lie_within(short: Path) -> None:
+    """Where the path is short and plain, the sockets lie in the folder itself."""
+    assert runtime_directory(short) == short / "run"
+
+
+@pytest.mark.parametrize("name", ["x" * 80, "with space", "100%", "a,b", "ü", "a#b"])
+def test_sockets_lie_elsewhere(short: Path, name: str) -> None:
+    """Where it is too long for a socket or not plain, they lie in one that is the same each time and no other's."""
+    data, other = short / name, short / f"{name}2"
+    data.mkdir()
+    other.mkdir()
+    folder = make_runtime_directory(data)
+    assert folder == runtime_directory(data) == make_runtime_directory(data)
+    assert folder != runtime_directory(other)
+    assert folder.parent == Path(tempfile.gettempdir()).resolve()
+    assert mode(folder) == 0o700
+    folder.rmdir()
+
+
+def test_squatted_folder_is_refused(short: Path) -> None:
+    """Where somebody else could put sockets, none are looked for."""
+    data = short / ("x" * 80)
+    data.mkdir()
+    folder = runtime_directory(data)
+    folder.symlink_to(short)
+    try:
+        with pytest.raises(CommandError, match="expected a folder of our own"):
+            make_runtime_directory(data)
+    finally:
+        folder.unlink()
+    (short / "run").mkdir(mode=0o755)
+    with pytest.raises(CommandError, match="expected a folder of our own"):
+        make_runtime_directory(short)
