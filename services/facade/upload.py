@@ -82,11 +82,11 @@ async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[bytes], rpc
     call = peers.storage_stub.WriteObject(metadata=peers.storage.metadata(), wait_for_ready=True)
     header = pb.WriteObjectRequest.Header(repository_id=permit.repository_id, oid=permit.oid, size=permit.size)
     try:
-        await _send(call, pb.WriteObjectRequest(header=header), rpc_seconds)
-        async for piece in pieces:
-            if not await _send(call, pb.WriteObjectRequest(data=piece), rpc_seconds):
-                break
-        await call.done_writing()
+        going = await _send(call, pb.WriteObjectRequest(header=header), rpc_seconds)
+        while going and (piece := await anext(pieces, b"")):
+            going = await _send(call, pb.WriteObjectRequest(data=piece), rpc_seconds)
+        if going:
+            await call.done_writing()
         async with asyncio.timeout(_COMMIT_SECONDS):
             reply = await call
     except grpc.aio.AioRpcError as error:
@@ -108,6 +108,10 @@ async def _send(
     """Send a message; return False where storage has ended the call already, and its answer says why."""
     if call.done():
         return False
-    async with asyncio.timeout(seconds):
-        await call.write(message)
+    try:
+        async with asyncio.timeout(seconds):
+            await call.write(message)
+    except grpc.aio.AioRpcError:
+        # What a write says of it is only that it failed.
+        return False
     return True

@@ -7,7 +7,7 @@ same call again.
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.common.errors import FailedPrecondition, NotFound, Reason, ServiceError
+from services.common.errors import Aborted, FailedPrecondition, NotFound, Reason, ServiceError
 from services.common.logs import get_logger
 from services.database.transactions import Database
 from services.locks.lock_history import release_locks
@@ -37,25 +37,26 @@ async def remove_repository(
     async def find(connection: AsyncConnection) -> Repository:
         return await find_repository(connection, name)
 
+    async def detach(connection: AsyncConnection) -> Repository:
+        return await _detach(connection, repository, force=force, administrator=administrator)
+
     try:
         repository = await database.run(find)
+        if not force and (await storage.usage([repository.id])).repositories[0].object_count:
+            raise _not_empty(name, "objects")
+        removed = await database.run(detach)
     except NotFound:
         return await _finish_removal_of(database, storage, name)
-    if not force and (await storage.usage([repository.id])).repositories[0].object_count:
-        raise _not_empty(name, "objects")
-
-    async def detach(connection: AsyncConnection) -> Repository:
-        return await _detach(connection, name, force=force, administrator=administrator)
-
-    removed = await database.run(detach)
     await _forget(database, storage, removed.id)
     return removed
 
 
-async def _detach(connection: AsyncConnection, name: str, *, force: bool, administrator: User) -> Repository:
-    repository = await find_repository(connection, name, hold=True)
+async def _detach(connection: AsyncConnection, checked: Repository, *, force: bool, administrator: User) -> Repository:
+    repository = await find_repository(connection, checked.name, hold=True)
+    if repository.id != checked.id:
+        raise Aborted(Reason.UNAVAILABLE, f"{checked.name} is another repository now; try again")
     if not force and await has_locks(connection, repository.id):
-        raise _not_empty(name, "locks")
+        raise _not_empty(repository.name, "locks")
     await release_locks(
         connection,
         col(Lock.repository_id) == repository.id,

@@ -1,7 +1,7 @@
 """Whether bytes still fit."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from services.storage.backend import Backend
 from services.storage.refusals import storage_full
@@ -36,9 +36,10 @@ class Room:
         if size > await self.available_bytes():
             raise storage_full()
 
-    @contextmanager
-    def announced(self, size: int) -> Iterator[Announced]:
-        """Keep room for an upload of `size` bytes while it goes on."""
+    @asynccontextmanager
+    async def announced(self, size: int) -> AsyncIterator[Announced]:
+        """Keep room for an upload of `size` bytes while it goes on; raises as `require` does."""
+        await self.require(size)
         upload = Announced(size)
         self._uploads.add(upload)
         try:

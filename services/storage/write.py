@@ -10,6 +10,7 @@ from services.storage import index
 from services.storage.backend import Upload
 from services.storage.models import Object
 from services.storage.refusals import object_removed
+from services.storage.room import Announced
 from services.storage.store import Store
 from services.storage.tally import Tally
 from services.storage.undivided import undivided
@@ -24,13 +25,20 @@ async def write_object(store: Store, stream: UploadStream) -> Object:
     header = await stream.header()
     await _refuse_removed(store, header)
     await store.traffic.require(header.repository_id)
-    await store.room.require(header.size)
-    async with store.backend.begin(header.oid) as upload:
-        async with aclosing(stream.chunks()) as chunks:
-            await _receive(store, header, chunks, upload)
-        await upload.flush()
-        # Whole and verified: from here on the client's going away changes nothing.
-        return await undivided(_commit(store, header, upload))
+    committing = False
+    try:
+        async with store.room.announced(header.size) as announced, store.backend.begin(header.oid) as upload:
+            async with aclosing(stream.chunks()) as chunks:
+                await _receive(store, header, chunks, upload, announced)
+            await upload.flush()
+            committing = True
+            # Whole and verified: from here on the client's going away changes nothing.
+            return await undivided(_commit(store, header, upload))
+    except BaseException:
+        if committing:
+            # The bytes may be in place, and whether the record is there may not be known.
+            store.sweep_wanted.set()
+        raise
 
 
 async def _refuse_removed(store: Store, header: UploadHeader) -> None:
@@ -42,14 +50,15 @@ async def _refuse_removed(store: Store, header: UploadHeader) -> None:
         raise object_removed(header.oid, record.removal_reason or "")
 
 
-async def _receive(store: Store, header: UploadHeader, chunks: AsyncIterator[bytes], upload: Upload) -> None:
+async def _receive(
+    store: Store, header: UploadHeader, chunks: AsyncIterator[bytes], upload: Upload, announced: Announced
+) -> None:
     tally = Tally(header.oid, header.size)
-    with store.room.announced(header.size) as announced:
-        async for chunk in chunks:
-            store.traffic.count(header.repository_id, bytes_in=len(chunk))
-            tally.count(chunk)
-            await asyncio.gather(asyncio.to_thread(tally.hash, chunk), upload.write(chunk))
-            announced.arrived(len(chunk))
+    async for chunk in chunks:
+        store.traffic.count(header.repository_id, bytes_in=len(chunk))
+        tally.count(chunk)
+        await asyncio.gather(asyncio.to_thread(tally.hash, chunk), upload.write(chunk))
+        announced.arrived(len(chunk))
     tally.finish()
 
 
@@ -65,12 +74,7 @@ async def _commit(store: Store, header: UploadHeader, upload: Upload) -> Object:
         await upload.publish()
         return record
 
-    try:
-        async with store.locks.of(header.oid):
-            record = await store.database.run(work)
-    except BaseException:
-        # The bytes may be in place, and whether the record is there may not be known.
-        store.sweep_wanted.set()
-        raise
+    async with store.locks.of(header.oid):
+        record = await store.database.run(work)
     await upload.settle()
     return record

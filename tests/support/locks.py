@@ -145,12 +145,21 @@ async def wait_until_serving(channel: grpc.aio.Channel) -> None:
 
 @asynccontextmanager
 async def serving_locks(
-    database_url: SecretStr, folder: Path, *, storage_address: str, name: str = "locks"
+    database_url: SecretStr,
+    folder: Path,
+    *,
+    storage_address: str,
+    name: str = "locks",
+    service_secret: SecretStr | None = None,
 ) -> AsyncIterator[str]:
     """Serve on a migrated database, as one replica; yield the address."""
     address = f"unix:{folder / name}.sock"
     settings = LocksSettings(
-        locks_listen=address, locks_database_url=database_url, storage_address=storage_address, drain_seconds=0.5
+        locks_listen=address,
+        locks_database_url=database_url,
+        storage_address=storage_address,
+        drain_seconds=0.5,
+        service_secret=service_secret,
     )
     stop = asyncio.Event()
     service = asyncio.create_task(serve(settings, stop))
@@ -170,15 +179,21 @@ async def serving_locks(
 
 @asynccontextmanager
 async def running_locks(
-    database_url: SecretStr, folder: Path, *, storage_address: str = "unix:/nonexistent/storage.sock"
+    database_url: SecretStr,
+    folder: Path,
+    *,
+    storage_address: str = "unix:/nonexistent/storage.sock",
+    service_secret: SecretStr | None = None,
 ) -> AsyncIterator[RunningLocks]:
     """Migrate an empty database, serve on it, and make an administrator."""
     await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=1))
     secret = await bootstrap(database)
     await database.close()
-    async with serving_locks(database_url, folder, storage_address=storage_address) as address:
-        peer = Peer(address, deadline=15)
+    async with serving_locks(
+        database_url, folder, storage_address=storage_address, service_secret=service_secret
+    ) as address:
+        peer = Peer(address, deadline=15, secret=service_secret)
         admin_peer = Peer(address, deadline=15, secret=SecretStr(secret))
         try:
             yield RunningLocks(address, database_url, peer, admin_peer, secret)

@@ -45,6 +45,7 @@ class Stack:
         )
         log.close()
         assert self.process.stdout is not None
+        self.origin = ""
         ready = threading.Event()
         threading.Thread(target=self._read, args=(self.process.stdout, ready), daemon=True).start()
         if not ready.wait(seconds) or not self.origin:
@@ -127,13 +128,26 @@ class Stack:
         self.process.wait(10)
 
 
+def processes_of(data: Path) -> list[psutil.Process]:
+    """Return all processes that were told of a data folder, whoever started them."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            told = [*process.cmdline(), *process.environ().values()]
+        except psutil.Error:
+            continue
+        if any(str(data) in text for text in told):
+            found.append(process)
+    return found
+
+
 @contextmanager
 def running_stack(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Stack]:
     """Run a `towpath up` with these arguments on a fresh data folder, by default with `--demo`."""
     with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
         stack = Stack(Path(folder) / "var", arguments or ("--demo",), environment or {})
-        stack.start()
         try:
+            stack.start()
             yield stack
         finally:
             if stack.process is not None and stack.process.poll() is None:

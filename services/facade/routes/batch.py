@@ -15,7 +15,7 @@ from services.facade.openapi import answers, json_request
 from services.facade.request import accepted_dialect, authenticated_caller, in_area, json_body, repository_name
 from services.facade.request_log import note
 
-router = APIRouter(dependencies=[Depends(in_area(Area.BATCH))], tags=["objects"])
+router = APIRouter(default_response_class=Response, dependencies=[Depends(in_area(Area.BATCH))], tags=["objects"])
 
 
 @router.post(

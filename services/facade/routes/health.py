@@ -6,7 +6,7 @@ from services.facade.facade import facade_of
 from services.facade.models import Readiness
 from services.facade.openapi import health_answers
 
-router = APIRouter(tags=["health"])
+router = APIRouter(default_response_class=Response, tags=["health"])
 
 
 @router.get("/healthz", operation_id="healthz", summary="Is the facade alive?", responses=health_answers())

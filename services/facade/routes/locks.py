@@ -30,7 +30,7 @@ from services.facade.request import (
 )
 from services.facade.request_log import note
 
-router = APIRouter(dependencies=[Depends(in_area(Area.LOCKS))], tags=["locks"])
+router = APIRouter(default_response_class=Response, dependencies=[Depends(in_area(Area.LOCKS))], tags=["locks"])
 
 RepositoryName = Annotated[str, Depends(repository_name)]
 AcceptedDialect = Annotated[Dialect, Depends(accepted_dialect)]

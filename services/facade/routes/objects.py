@@ -16,7 +16,7 @@ from services.facade.openapi import bytes_answers, bytes_request, empty_answers,
 from services.facade.request import in_area, permitted, read_json
 from services.facade.upload import upload
 
-router = APIRouter(dependencies=[Depends(in_area(Area.ACTIONS))], tags=["objects"])
+router = APIRouter(default_response_class=Response, dependencies=[Depends(in_area(Area.ACTIONS))], tags=["objects"])
 
 _PATH = "/{repository:base}/objects/{oid:oid}"
 

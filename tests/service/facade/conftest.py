@@ -50,9 +50,10 @@ async def inner(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory
     """The inner services."""
     folder: Path = tmp_path_factory.mktemp("inner")
     database_url = await postgres.create_database()
-    async with running_storage(database_url, folder) as storage, running_locks(
-        database_url, folder, storage_address=storage.address
-    ) as locks:
+    async with (
+        running_storage(database_url, folder) as storage,
+        running_locks(database_url, folder, storage_address=storage.address) as locks,
+    ):
         tokens = {}
         for user in ("alice", "bob", "carol"):
             await locks.add_user(user)

@@ -12,6 +12,7 @@ async def test_an_object_goes_up_and_comes_down(place: Place) -> None:
         assert r.status_code == 200, r.text
         assert r.content == b""
         from tests.support.http import oid_of
+
         d = await alice.download(oid_of(data), len(data))
         assert d.content == data
         print(d.headers)

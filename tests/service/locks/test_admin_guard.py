@@ -1,13 +1,18 @@
 """Who may call AdminService."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import SecretStr
+from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.access.v1.access_service_pb2_grpc import AccessServiceStub
 
 from services.common.errors import PermissionDenied, Reason, Unauthenticated
 from services.common.rpc.client import Peer
 from tests.service.locks.conftest import Team
-from tests.support.locks import RunningLocks, refused
+from tests.support.locks import RunningLocks, refused, running_locks
+from tests.support.postgres import TestPostgres
 
 METHODS = admin.DESCRIPTOR.services_by_name["AdminService"].methods
 
@@ -46,3 +51,20 @@ async def test_another_administrator(service: RunningLocks) -> None:
     await service.admin_peer.call(service.admin.RevokeToken, request)
     with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
         await _call(service, "ListUsers", token)
+
+
+async def test_the_secret_between_services(postgres: TestPostgres, tmp_path: Path) -> None:
+    """The services' secret opens LockService and AccessService, an administrator's token AdminService: none both."""
+    secret = SecretStr("between-the-services")
+    authenticate = access.AuthenticateRequest(token="tp_x")
+    url = await postgres.create_database()
+    async with running_locks(url, tmp_path, service_secret=secret) as service:
+        with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+            await service.peer.call(service.access.Authenticate, authenticate)
+        await _call(service, "ListUsers", service.admin_token)
+        with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+            await _call(service, "ListUsers", secret.get_secret_value())
+        stub = AccessServiceStub(service.admin_peer.channel)
+        with pytest.raises(Unauthenticated) as caught:
+            await service.admin_peer.call(stub.Authenticate, authenticate)
+        assert "secret between services" in caught.value.message

@@ -152,12 +152,12 @@ async def test_cancellation_at_any_moment_leaks_nothing(backend: DiskBackend) ->
 async def test_file_too_large_for_the_system(backend: DiskBackend) -> None:
     """Where the system takes no more bytes the upload is STORAGE_FULL, and leaves nothing."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
-    with pytest.raises(ResourceExhausted) as caught:
-        resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
-        try:
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
+    try:
+        with pytest.raises(ResourceExhausted) as caught:
             await put(backend, b"x" * 2000)
-        finally:
-            resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert caught.value.reason == "STORAGE_FULL"
     assert files(backend) == []
 

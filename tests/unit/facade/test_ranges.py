@@ -104,7 +104,7 @@ def test_the_headers_of_a_part_tell_part_and_whole() -> None:
 
 
 @pytest.mark.parametrize(("tag", "expected"), [(None, True), ('"a"', True), ('"b"', False), ('W/"a"', False)])
-def test_if_range_needs_the_same_entity_tag(tag: str | None, expected: bool) -> None:  # noqa: FBT001 - a row of a table
+def test_if_range_needs_the_same_entity_tag(tag: str | None, expected: bool) -> None:
     """With another tag, or a date, the whole object is sent."""
     assert is_current(tag, '"a"') is expected
 
@@ -113,6 +113,6 @@ def test_if_range_needs_the_same_entity_tag(tag: str | None, expected: bool) -> 
     ("tags", "expected"),
     [([], False), (['"a"'], True), (['"b", W/"a"'], True), (["*"], True), (['"b"'], False), (["a"], False)],
 )
-def test_if_none_match_names_what_the_client_holds(tags: list[str], expected: bool) -> None:  # noqa: FBT001 - as above
+def test_if_none_match_names_what_the_client_holds(tags: list[str], expected: bool) -> None:
     """Any of the tags, weak or not."""
     assert is_known(tags, '"a"') is expected

@@ -39,7 +39,7 @@ async def test_room_counts_uploads_that_go_on() -> None:
     """The reserve and the bytes that are still to come are not given away twice."""
     room = Room(MemoryBackend(capacity=1000), 100)
     await room.require(900)
-    with room.announced(600) as upload:
+    async with room.announced(600) as upload:
         assert await room.available_bytes() == 300
         with pytest.raises(ResourceExhausted) as caught:
             await room.require(301)

@@ -75,7 +75,8 @@ class LockServiceServicer:
         Safe to repeat with the same idempotency_key: the lock made by the first call is returned.
 
         Errors: ALREADY_EXISTS (PATH_LOCKED, with the standing Lock as a detail of the status),
-        INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
+        INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED (the path
+        was locked and unlocked again and again meanwhile; safe to repeat).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -104,8 +105,8 @@ class LockServiceServicer:
 
         Safe to repeat with the same idempotency_key: the lock removed by the first call is returned.
 
-        Errors: NOT_FOUND (LOCK_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is another
-        user's and force is false; FORCE_NOT_ALLOWED: the repository keeps force to its admins).
+        Errors: NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is
+        another user's and force is false; FORCE_NOT_ALLOWED: the repository keeps force to its admins).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

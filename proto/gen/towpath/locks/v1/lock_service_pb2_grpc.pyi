@@ -44,7 +44,8 @@ class LockServiceStub:
     Safe to repeat with the same idempotency_key: the lock made by the first call is returned.
 
     Errors: ALREADY_EXISTS (PATH_LOCKED, with the standing Lock as a detail of the status),
-    INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
+    INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED (the path
+    was locked and unlocked again and again meanwhile; safe to repeat).
     """
     ListLocks: _grpc.UnaryUnaryMultiCallable[_lock_service_pb2.ListLocksRequest, _lock_service_pb2.ListLocksResponse]
     """ListLocks returns a page of a repository's locks in the order of their creation.
@@ -61,8 +62,8 @@ class LockServiceStub:
 
     Safe to repeat with the same idempotency_key: the lock removed by the first call is returned.
 
-    Errors: NOT_FOUND (LOCK_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is another
-    user's and force is false; FORCE_NOT_ALLOWED: the repository keeps force to its admins).
+    Errors: NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is
+    another user's and force is false; FORCE_NOT_ALLOWED: the repository keeps force to its admins).
     """
 
 @_typing.type_check_only
@@ -81,7 +82,8 @@ class LockServiceAsyncStub(LockServiceStub):
     Safe to repeat with the same idempotency_key: the lock made by the first call is returned.
 
     Errors: ALREADY_EXISTS (PATH_LOCKED, with the standing Lock as a detail of the status),
-    INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
+    INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED (the path
+    was locked and unlocked again and again meanwhile; safe to repeat).
     """
     ListLocks: _aio.UnaryUnaryMultiCallable[_lock_service_pb2.ListLocksRequest, _lock_service_pb2.ListLocksResponse]  # type: ignore[assignment]
     """ListLocks returns a page of a repository's locks in the order of their creation.
@@ -98,8 +100,8 @@ class LockServiceAsyncStub(LockServiceStub):
 
     Safe to repeat with the same idempotency_key: the lock removed by the first call is returned.
 
-    Errors: NOT_FOUND (LOCK_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is another
-    user's and force is false; FORCE_NOT_ALLOWED: the repository keeps force to its admins).
+    Errors: NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is
+    another user's and force is false; FORCE_NOT_ALLOWED: the repository keeps force to its admins).
     """
 
 class LockServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -121,7 +123,8 @@ class LockServiceServicer(metaclass=_abc_1.ABCMeta):
         Safe to repeat with the same idempotency_key: the lock made by the first call is returned.
 
         Errors: ALREADY_EXISTS (PATH_LOCKED, with the standing Lock as a detail of the status),
-        INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
+        INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED (the path
+        was locked and unlocked again and again meanwhile; safe to repeat).
         """
 
     @_abc_1.abstractmethod
@@ -156,8 +159,8 @@ class LockServiceServicer(metaclass=_abc_1.ABCMeta):
 
         Safe to repeat with the same idempotency_key: the lock removed by the first call is returned.
 
-        Errors: NOT_FOUND (LOCK_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is another
-        user's and force is false; FORCE_NOT_ALLOWED: the repository keeps force to its admins).
+        Errors: NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is
+        another user's and force is false; FORCE_NOT_ALLOWED: the repository keeps force to its admins).
         """
 
 def add_LockServiceServicer_to_server(servicer: LockServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,79 @@
+"""Inner services that do what a test says: real gRPC servers, one for all three services."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from google.protobuf.message import Message
+from towpath.access.v1 import access_service_pb2, access_service_pb2_grpc
+from towpath.locks.v1 import lock_service_pb2_grpc
+from towpath.storage.v1 import storage_service_pb2 as storage
+from towpath.storage.v1 import storage_service_pb2_grpc
+
+from services.common.errors import Reason, Unimplemented
+from services.common.rpc.server import Server
+from services.facade.peers import ACCESS_SERVICE, LOCK_SERVICE, STORAGE_SERVICE
+
+
+class Scripted:
+    """The methods of all three services; each does what `answers` has under its name, or is not implemented.
+
+    An answer is a function of the request that returns the reply; that of `ReadObject` is an async generator.
+    """
+
+    def __init__(self) -> None:
+        self.answers: dict[str, Callable[[Any], Any]] = {}
+        self.reply("Authenticate", access_service_pb2.AuthenticateResponse(user_id=1, user_name="alice"))
+        self.reply("CheckAccess", access_service_pb2.CheckAccessResponse(repository_id=1))
+
+    def reply(self, name: str, message: Message) -> None:
+        """Let a call be answered with this."""
+
+        async def answer(_request: object) -> Message:
+            return message
+
+        self.answers[name] = answer
+
+    def fail(self, name: str, error: Exception) -> None:
+        """Let a call fail with this."""
+
+        async def answer(_request: object) -> Message:
+            raise error
+
+        self.answers[name] = answer
+
+    def __getattr__(self, name: str) -> Callable[[Any, Any], Awaitable[Message]]:
+        """Return the method of this name, which looks its answer up when it is called."""
+
+        async def handle(request: object, _context: object) -> Message:
+            if name not in self.answers:
+                raise Unimplemented(Reason.UNIMPLEMENTED, f"{name} is not implemented")
+            answer: Message = await self.answers[name](request)
+            return answer
+
+        return handle
+
+    async def ReadObject(  # noqa: N802 - gRPC's name
+        self, request: storage.ReadObjectRequest, _context: object
+    ) -> AsyncIterator[storage.ReadObjectResponse]:
+        """Send what the answer yields."""
+        async for message in self.answers["ReadObject"](request):
+            yield message
+
+
+@asynccontextmanager
+async def running_scripted(folder: Path) -> AsyncIterator[tuple[Scripted, str]]:
+    """Serve on a socket; yield what is served, and the address."""
+    scripted = Scripted()
+    servicer: Any = scripted
+    address = f"unix:{folder / 'scripted.sock'}"
+    server = Server(address, secret=None, drain_seconds=0.1, services=[STORAGE_SERVICE, LOCK_SERVICE, ACCESS_SERVICE])
+    access_service_pb2_grpc.add_AccessServiceServicer_to_server(servicer, server.grpc)
+    lock_service_pb2_grpc.add_LockServiceServicer_to_server(servicer, server.grpc)
+    storage_service_pb2_grpc.add_StorageServiceServicer_to_server(servicer, server.grpc)
+    await server.start()
+    try:
+        yield scripted, address
+    finally:
+        await server.grpc.stop(0.1)

@@ -1,0 +1,119 @@
+"""The service over plain HTTP, spoken as the protocol writes it: the neutral dialect, one user, one repository."""
+
+import base64
+import hashlib
+from collections.abc import AsyncIterable
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import httpx
+
+MEDIA_TYPE = "application/vnd.blob+json"
+
+
+def content(name: str, size: int) -> bytes:
+    """Return `size` bytes that no other name has, the same ones at every call."""
+    return hashlib.shake_256(name.encode()).digest(size)
+
+
+def oid_of(data: bytes) -> str:
+    """Return the object id of some bytes."""
+    return hashlib.sha256(data).hexdigest()
+
+
+def basic(user: str, token: str) -> str:
+    """Return the value of an Authorization header with Basic credentials."""
+    return "Basic " + base64.b64encode(f"{user}:{token}".encode()).decode()
+
+
+@dataclass(frozen=True)
+class Action:
+    """What a batch lets one do with an object: where, and with which headers."""
+
+    href: str
+    header: dict[str, str]
+
+
+class Client:
+    """One user of one repository, with connections of its own; `ref` goes into every request that takes one."""
+
+    def __init__(self, base_url: str, user: str, token: str, *, ref: str | None = None, seconds: float = 60) -> None:
+        self.base_url = base_url
+        self.user = user
+        self.ref = ref
+        self._headers = {"Authorization": basic(user, token), "Accept": MEDIA_TYPE}
+        self.http = httpx.AsyncClient(
+            timeout=seconds, trust_env=False, limits=httpx.Limits(max_connections=None, max_keepalive_connections=64)
+        )
+
+    async def __aenter__(self) -> Self:
+        """Return the client itself."""
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the connections."""
+        await self.http.aclose()
+
+    async def post(self, path: str, /, **body: Any) -> httpx.Response:  # noqa: ANN401 - whatever JSON the test sends
+        """POST a JSON body to a path below the base address."""
+        if self.ref is not None:
+            body["ref"] = {"name": self.ref}
+        headers = {**self._headers, "Content-Type": MEDIA_TYPE}
+        return await self.http.post(f"{self.base_url}/{path}", json=body, headers=headers)
+
+    async def batch(self, operation: str, *objects: tuple[str, int]) -> httpx.Response:
+        """Ask for the actions of objects, each an oid and a size."""
+        entries = [{"oid": oid, "size": size} for oid, size in objects]
+        return await self.post("objects/batch", operation=operation, objects=entries)
+
+    async def action(self, operation: str, oid: str, size: int) -> Action | None:
+        """Return the action for an object, or None where the service offers none; fail where the batch does."""
+        response = await self.batch(operation, (oid, size))
+        response.raise_for_status()
+        action = response.json()["objects"][0].get("actions", {}).get(operation)
+        return Action(action["href"], action.get("header", {})) if action else None
+
+    async def put(self, action: Action, body: bytes | AsyncIterable[bytes], size: int) -> httpx.Response:
+        """Perform an upload action, with a stated length."""
+        headers = {**action.header, "Content-Type": "application/octet-stream", "Content-Length": str(size)}
+        return await self.http.put(action.href, content=body, headers=headers)
+
+    async def upload(self, data: bytes) -> httpx.Response:
+        """Upload bytes that the service does not hold: batch, then PUT, whose answer is returned."""
+        oid = oid_of(data)
+        action = await self.action("upload", oid, len(data))
+        assert action is not None, f"{oid} is held already"
+        return await self.put(action, data, len(data))
+
+    async def download(self, oid: str, size: int) -> httpx.Response:
+        """Download an object: batch, then GET, whose answer is returned."""
+        action = await self.action("download", oid, size)
+        assert action is not None, f"{oid} is not held"
+        return await self.http.get(action.href, headers=action.header)
+
+    async def lock(self, path: str) -> httpx.Response:
+        """Lock a path."""
+        return await self.post("locks", path=path)
+
+    async def unlock(self, lock_id: str, *, force: bool = False) -> httpx.Response:
+        """Remove a lock."""
+        return await self.post(f"locks/{lock_id}/unlock", force=force)
+
+    async def locks(self, **query: str | int) -> httpx.Response:
+        """Ask for one page of locks."""
+        return await self.http.get(f"{self.base_url}/locks", params=query, headers=self._headers)
+
+    async def all_locks(self, **query: str | int) -> list[dict[str, Any]]:
+        """Return the locks of all pages, in the order in which they came."""
+        found: list[dict[str, Any]] = []
+        while True:
+            response = await self.locks(**query)
+            response.raise_for_status()
+            page = response.json()
+            found += page["locks"]
+            if not page.get("next_cursor"):
+                return found
+            query["cursor"] = page["next_cursor"]

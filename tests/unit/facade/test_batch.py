@@ -1,0 +1,140 @@
+"""Which actions, or which error, each entry of a batch gets."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import SecretStr
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import InvalidArgument, ResourceExhausted
+from services.facade.action_tokens import ActionTokens, Operation, Permit
+from services.facade.actions import ActionMaker
+from services.facade.batch import Limits, answer_entry, check_entry, check_request
+from services.facade.body import shaped
+from services.facade.models import BatchRequest, ObjectAnswer, ObjectEntry
+from services.facade.object_stats import ObjectStat
+
+LIMITS = Limits(objects=3, object_bytes=1_000)
+OID = "a" * 64
+MAKER = ActionMaker(ActionTokens(SecretStr("k" * 32)), origin="http://h", seconds=60, now=1_795_000_000)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+def _request(operation: str = "upload", **fields: Any) -> BatchRequest:  # noqa: ANN401 - whatever JSON a test sends
+    return shaped(BatchRequest, {"operation": operation, "objects": [], **fields})
+
+
+def _fault(entry: dict[str, Any], **fields: Any) -> int | None:  # noqa: ANN401 - as above
+    error = check_entry(shaped(ObjectEntry, entry), _request(**fields), LIMITS)
+    return error.code if error else None
+
+
+def _answer(operation: Operation, stat: ObjectStat, size: int = 12) -> ObjectAnswer:
+    permit = Permit(operation, "demo/assets", 7, OID, size, "alice")
+    return answer_entry(ObjectEntry(oid=OID, size=size), stat, permit, MAKER)
+
+
+@pytest.mark.parametrize("transfers", [None, [], ["basic"], ["ssh", "basic", "lfs-standalone-file"], ["x", "basic"]])
+def test_basic_is_chosen_wherever_it_stands(transfers: list[str] | None) -> None:
+    """Absent, null and empty mean basic (client row 12)."""
+    check_request(_request(transfers=transfers), LIMITS)
+
+
+def test_no_transfer_in_common_is_refused() -> None:
+    """The answer's transfer must be one of the request's (protocol: "Batch")."""
+    with pytest.raises(InvalidArgument, match="transfers"):
+        check_request(_request(transfers=["tus", "ssh"]), LIMITS)
+
+
+def test_too_many_objects_are_refused() -> None:
+    """One more than the limit (protocol: "Limits")."""
+    check_request(_request(objects=[{}] * 3), LIMITS)
+    with pytest.raises(ResourceExhausted, match="objects"):
+        check_request(_request(objects=[{}] * 4), LIMITS)
+
+
+@pytest.mark.parametrize("oid", ["a" * 63, "a" * 65, "A" * 64, "g" * 64, "../../etc/passwd", "a\0" + "a" * 62, 5, None])
+def test_a_bad_oid_is_that_objects_422(oid: object) -> None:
+    """And never becomes a path (trap 28)."""
+    assert _fault({"oid": oid, "size": 1}) == 422
+
+
+@pytest.mark.parametrize("size", [-1, -125, 2**63, 10**30, 1.5, 5.0, "5", True, None])
+def test_a_bad_size_is_that_objects_422(size: object) -> None:
+    """A missing one too (client.md cases 22, 24 and 28)."""
+    assert _fault({"oid": OID, "size": size}, operation="download") == 422
+    assert _fault({"oid": OID}) == 422
+
+
+def test_sizes_up_to_63_bits_are_sizes() -> None:
+    """No 32-bit size anywhere (trap 7); the limit counts for uploads alone."""
+    assert _fault({"oid": OID, "size": 2**63 - 1}, operation="download") is None
+    assert _fault({"oid": OID, "size": 1_000}) is None
+    assert _fault({"oid": OID, "size": 1_001}) == 422
+    assert _fault({"oid": OID, "size": 0}) is None
+
+
+@pytest.mark.parametrize("algorithm", ["sha512", "", 5, [], False])
+def test_another_hash_algorithm_is_each_objects_409(algorithm: object) -> None:
+    """Also where the oid is not one of ours, as it need not be (trap 32)."""
+    assert _fault({"oid": OID, "size": 1}, hash_algo=algorithm) == 409
+    assert _fault({"oid": "x", "size": 1}, hash_algo=algorithm) == 409
+
+
+@pytest.mark.parametrize("algorithm", [None, "sha256"])
+def test_the_default_hash_algorithm_may_be_named(algorithm: str | None) -> None:
+    """Absent and null mean sha256."""
+    assert _fault({"oid": OID, "size": 1}, hash_algo=algorithm) is None
+
+
+@given(JSON, JSON, JSON, st.sampled_from(["upload", "download"]))
+def test_no_entry_is_too_strange(oid: object, size: object, algorithm: object, operation: str) -> None:
+    """Each is valid or has a code of the protocol."""
+    assert _fault({"oid": oid, "size": size}, hash_algo=algorithm, operation=operation) in (None, 409, 422)
+
+
+def test_a_download_has_an_action_or_an_error() -> None:
+    """Never neither: a client would take that for success (client row 16)."""
+    held = _answer(Operation.DOWNLOAD, ObjectStat(status=pb.OBJECT_STATUS_PRESENT, size=12))
+    assert held.actions is not None
+    assert held.actions.download is not None
+    assert held.actions.upload is held.actions.verify is None
+    assert held.authenticated is True
+    missing = _answer(Operation.DOWNLOAD, ObjectStat(status=pb.OBJECT_STATUS_MISSING))
+    assert missing.actions is None
+    assert missing.error is not None
+    assert missing.error.code == 404
+
+
+def test_an_upload_has_both_actions_or_none() -> None:
+    """No `actions` at all where the object is held."""
+    missing = _answer(Operation.UPLOAD, ObjectStat(status=pb.OBJECT_STATUS_MISSING))
+    assert missing.actions is not None
+    assert missing.actions.upload is not None
+    assert missing.actions.verify is not None
+    assert missing.actions.download is None
+    held = _answer(Operation.UPLOAD, ObjectStat(status=pb.OBJECT_STATUS_PRESENT, size=12))
+    assert (held.actions, held.error, held.oid, held.size) == (None, None, OID, 12)
+
+
+@pytest.mark.parametrize("operation", [Operation.UPLOAD, Operation.DOWNLOAD])
+def test_a_removed_object_is_410_with_the_reason(operation: Operation) -> None:
+    """In batches of both operations."""
+    answer = _answer(operation, ObjectStat(status=pb.OBJECT_STATUS_REMOVED, removal_reason="leaked"))
+    assert answer.error is not None
+    assert answer.error.code == 410
+    assert "leaked" in answer.error.message
+
+
+@pytest.mark.parametrize("operation", [Operation.UPLOAD, Operation.DOWNLOAD])
+def test_another_size_than_the_held_one_is_422(operation: Operation) -> None:
+    """The entry echoes the size that was asked for (client row 15)."""
+    answer = _answer(operation, ObjectStat(status=pb.OBJECT_STATUS_PRESENT, size=11))
+    assert answer.error is not None
+    assert (answer.error.code, answer.size, answer.actions) == (422, 12, None)

@@ -1,0 +1,173 @@
+"""Bodies on their way in."""
+
+import asyncio
+import json
+from collections.abc import Iterable
+from contextlib import suppress
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from starlette.datastructures import Headers
+from starlette.types import Message, Receive
+
+from services.common.errors import DeadlineExceeded, InvalidArgument, ResourceExhausted, ServiceError
+from services.facade import body
+from services.facade.models import BatchRequest, CreateLockRequest, DeleteLockRequest, VerifyLocksRequest
+from services.facade.reasons import ClientGone, HttpReason
+
+
+def _sending(pieces: Iterable[bytes], *, end: bool = True) -> Receive:
+    messages: list[Message] = [{"type": "http.request", "body": piece, "more_body": True} for piece in pieces]
+    if end:
+        messages.append({"type": "http.request", "body": b"", "more_body": False})
+    waiting = iter(messages)
+
+    async def receive() -> Message:
+        for message in waiting:
+            return message
+        await asyncio.sleep(60)
+        raise AssertionError("nobody waits so long")
+
+    return receive
+
+
+async def _read(receive: Receive, *, most_bytes: int = 10, **headers: str) -> bytes:
+    return await body.read(Headers(headers), receive, most_bytes=most_bytes, idle_seconds=0.05)
+
+
+async def test_a_body_is_read_to_its_end() -> None:
+    """However it is cut."""
+    assert await _read(_sending([b"ab", b"", b"cd"])) == b"abcd"
+
+
+async def test_a_body_is_bounded() -> None:
+    """By its announced length, before it is read, and by what comes."""
+    with pytest.raises(ResourceExhausted, match="at most 10"):
+        await _read(_sending([], end=False), **{"content-length": "11"})
+    with pytest.raises(ResourceExhausted):
+        await _read(_sending([b"123456", b"789012"], end=False))
+    assert len(await _read(_sending([b"1234567890"]))) == 10
+
+
+async def test_a_silent_client_is_not_waited_for() -> None:
+    """It is told so: 408."""
+    with pytest.raises(DeadlineExceeded) as caught:
+        await _read(_sending([b"ab"], end=False))
+    assert caught.value.reason == HttpReason.CLIENT_SILENT
+
+
+async def test_a_client_that_goes_away_is_no_error_of_ours() -> None:
+    """There is nobody to answer."""
+
+    async def receive() -> Message:
+        return {"type": "http.disconnect"}
+
+    with pytest.raises(ClientGone):
+        await _read(receive)
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"",
+        b"{",
+        b"\xff",
+        b'{"a": NaN}',
+        b'{"a": Infinity}',
+        b'"\\ud800"',
+        b"[" * 100_000,
+        b'{"a": 1' + b"0" * 5_000 + b"}",
+        b"\xef\xbb\xbf{}",
+        b"{} {}",
+    ],
+    ids=range(10),
+)
+async def test_what_is_no_json_is_malformed(data: bytes) -> None:
+    """400, never 500: lone surrogates, huge numbers, deep nesting."""
+    with pytest.raises(InvalidArgument) as caught:
+        await body.parse(data)
+    assert caught.value.reason == HttpReason.MALFORMED_JSON
+
+
+@given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: json.dumps(text).encode()))
+async def test_no_bytes_are_too_strange(data: bytes) -> None:
+    """They are JSON of a shape, or an error that the client is told of."""
+    for model in (BatchRequest, CreateLockRequest, VerifyLocksRequest, DeleteLockRequest):
+        with suppress(ServiceError):
+            body.shaped(model, await body.parse(data))
+
+
+async def test_a_large_body_is_json_too() -> None:
+    """It is read beside the event loop."""
+    assert await body.parse(json.dumps(["x" * 100_000]).encode()) == ["x" * 100_000]
+
+
+@pytest.mark.parametrize(
+    ("value", "told"),
+    [
+        ([], "body: expected an object"),
+        ("x", "body: expected an object"),
+        ({}, "operation: field required"),
+        ({"operation": "verify", "objects": []}, "operation: should be 'download' or 'upload'"),
+        ({"operation": 5, "objects": []}, "operation: should be 'download' or 'upload'"),
+        ({"operation": "upload"}, "objects: field required"),
+        ({"operation": "upload", "objects": None}, "objects: should be a valid list"),
+        ({"operation": "upload", "objects": [{}, 5]}, "objects.1: expected an object"),
+        ({"operation": "upload", "objects": [], "ref": 5}, "ref: expected an object"),
+        ({"operation": "upload", "objects": [], "transfers": "basic"}, "transfers: should be a valid list"),
+        ({"operation": "upload", "objects": [], "transfers": [5]}, "transfers.0: should be a valid string"),
+    ],
+)
+def test_the_wrong_shape_is_told_with_the_field(value: object, told: str) -> None:
+    """And without the names of our classes."""
+    with pytest.raises(InvalidArgument) as caught:
+        body.shaped(BatchRequest, value)
+    assert caught.value.message == told
+
+
+@pytest.mark.parametrize("ref", [None, {}, {"name": None}, {"name": ""}])
+def test_a_ref_without_a_name_is_no_ref(ref: object) -> None:
+    """None of these is an error (client row 11, trap 26)."""
+    assert body.shaped(VerifyLocksRequest, {"ref": ref}).ref_name == ""
+
+
+@pytest.mark.parametrize("name", ["HEAD", "main:foo", "refs/heads/x", "\0"])
+def test_any_name_of_a_ref_is_taken(name: str) -> None:
+    """It is matched against grants, and grants nothing where nothing matches."""
+    assert body.shaped(VerifyLocksRequest, {"ref": {"name": name}}).ref_name == name
+
+
+def test_unknown_fields_are_ignored() -> None:
+    """Later clients send more (protocol: "Versioning")."""
+    asked = body.shaped(CreateLockRequest, {"path": "a", "owner": {"name": "bob"}, "x": None})
+    assert asked.path == "a"
+
+
+@pytest.mark.parametrize("force", ["true", 1, [], {}])
+def test_force_is_a_boolean(force: object) -> None:
+    """Nothing else is taken for one."""
+    with pytest.raises(InvalidArgument, match="force"):
+        body.shaped(DeleteLockRequest, {"force": force})
+
+
+@pytest.mark.parametrize(
+    ("headers", "good"),
+    [
+        ({}, True),
+        ({"content-length": "0"}, True),
+        ({"content-length": "5"}, False),
+        ({"transfer-encoding": "chunked"}, False),
+        ({"content-type": "text/plain"}, False),
+        ({"content-length": "5", "content-type": "application/vnd.git-lfs+json; charset=utf-8"}, True),
+        ({"content-length": "5", "content-type": "application/json"}, False),
+    ],
+)
+def test_a_body_needs_a_type_and_no_body_needs_none(headers: dict[str, str], good: bool) -> None:
+    """Else 415."""
+    if good:
+        body.check_content_type(Headers(headers))
+        return
+    with pytest.raises(InvalidArgument) as caught:
+        body.check_content_type(Headers(headers))
+    assert caught.value.reason == HttpReason.UNSUPPORTED_MEDIA_TYPE

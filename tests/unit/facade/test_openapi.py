@@ -1,0 +1,82 @@
+"""The description of the interface is true of all endpoints."""
+
+import json
+from typing import Any
+
+import pytest
+from fastapi.routing import APIRoute
+
+from services.facade.app import create_api
+from services.facade.dialect import DIALECTS
+from services.facade.errors import ErrorRenderer
+from services.facade.routes import batch, health, locks, objects
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    """The description, as it is served."""
+    served: dict[str, Any] = json.loads(
+        json.dumps(create_api(ErrorRenderer(realm="x", documentation_url=None)).openapi())
+    )
+    return served
+
+
+def _operations(schema: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    return {
+        operation["operationId"]: operation
+        for operations in schema["paths"].values()
+        for operation in operations.values()
+    }
+
+
+def test_every_endpoint_is_described(schema: dict[str, Any]) -> None:
+    """Once for each method."""
+    routes = [
+        route
+        for module in (batch, objects, locks, health)
+        for route in module.router.routes
+        if isinstance(route, APIRoute)
+    ]
+    assert len(_operations(schema)) == len(routes) == 11
+
+
+def test_every_reference_leads_somewhere(schema: dict[str, Any]) -> None:
+    """And no schema is there for nothing."""
+    text = json.dumps(schema)
+    for name in schema["components"]["schemas"]:
+        assert f'"#/components/schemas/{name}"' in text
+    for part in text.split('"#/components/schemas/')[1:]:
+        assert part.partition('"')[0] in schema["components"]["schemas"]
+    assert "HTTPValidationError" not in text
+
+
+def test_both_dialects_are_described_everywhere(schema: dict[str, Any]) -> None:
+    """Bodies that come in, that go out, and those of errors."""
+    media_types = {dialect.media_type for dialect in DIALECTS}
+    for name, operation in _operations(schema).items():
+        contents = [answer.get("content", {}) for answer in operation["responses"].values()]
+        contents.append(operation.get("requestBody", {}).get("content", {}))
+        for content in contents:
+            if any("vnd" in media_type for media_type in content):
+                assert set(content) == media_types, name
+
+
+def test_every_answer_has_the_request_id(schema: dict[str, Any]) -> None:
+    """In a header."""
+    for operation in _operations(schema).values():
+        for answer in operation["responses"].values():
+            assert "X-Request-Id" in answer["headers"]
+
+
+def test_verify_locks_is_never_answered_404_or_501(schema: dict[str, Any]) -> None:
+    """Nor are uploads answered 401 or 422 (client rows 1, 5 and 8)."""
+    operations = _operations(schema)
+    assert not {"404", "501"} & set(operations["verify_locks"]["responses"])
+    for name in ("upload", "verify", "download", "head"):
+        assert not {"401", "422"} & set(operations[name]["responses"])
+
+
+def test_no_answer_has_a_null(schema: dict[str, Any]) -> None:
+    """Clients crash on some (client row 3)."""
+    for name in ("BatchAnswer", "ObjectAnswer", "Actions", "Action", "Error", "Lock", "LockPage", "LockVerification"):
+        assert "null" not in json.dumps(schema["components"]["schemas"][name])
