@@ -59,6 +59,9 @@ def run() -> None:
         _fail(str(error))
     except ServiceError as error:
         _fail(error.message)
+    except OSError as error:
+        # A full disk, a folder that is another user's: the system's words, with the path.
+        _fail(str(error))
 
 
 def _fail(message: str) -> None:

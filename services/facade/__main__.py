@@ -1,5 +1,7 @@
 """The facade's process: `python -m services.facade`."""
 
+import sys
+
 import uvloop
 
 from services.common import logs
@@ -20,9 +22,12 @@ async def _run(settings: FacadeSettings) -> None:
 
 def main() -> None:
     """Read the environment and serve until told to stop."""
-    settings = FacadeSettings()
-    logs.configure("facade", level=settings.log_level, log_format=settings.log_format)
-    uvloop.run(_run(settings))
+    try:
+        settings = FacadeSettings()
+        logs.configure("facade", level=settings.log_level, log_format=settings.log_format)
+        uvloop.run(_run(settings))
+    except ValueError as error:
+        sys.exit(f"facade: {error}")
 
 
 if __name__ == "__main__":

@@ -14,6 +14,7 @@ from services.common.rpc.options import CHUNK_BYTES
 from services.facade.action_tokens import Permit
 from services.facade.body import chunks
 from services.facade.outages import PAUSE_SECONDS, is_interruption, overdue
+from services.facade.outgoing import Outgoing
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
 
@@ -80,13 +81,14 @@ async def _chain(first: bytes, second: bytes = b"", rest: AsyncIterator[bytes] |
 
 async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[bytes], rpc_seconds: float) -> None:
     call = peers.storage_stub.WriteObject(metadata=peers.storage.metadata(), wait_for_ready=True)
+    outgoing = Outgoing(call, rpc_seconds)
     header = pb.WriteObjectRequest.Header(repository_id=permit.repository_id, oid=permit.oid, size=permit.size)
     try:
-        going = await _send(call, pb.WriteObjectRequest(header=header), rpc_seconds)
+        going = await outgoing.send(pb.WriteObjectRequest(header=header))
         while going and (piece := await anext(pieces, b"")):
-            going = await _send(call, pb.WriteObjectRequest(data=piece), rpc_seconds)
+            going = await outgoing.send(pb.WriteObjectRequest(data=piece))
         if going:
-            await call.done_writing()
+            await outgoing.end()
         async with asyncio.timeout(_COMMIT_SECONDS):
             reply = await call
     except grpc.aio.AioRpcError as error:
@@ -98,20 +100,3 @@ async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[bytes], rpc
         call.cancel()
     if not reply.HasField("object"):
         raise invalid_reply("WriteObject", "the reply lacks the object")
-
-
-async def _send(
-    call: grpc.aio.StreamUnaryCall[pb.WriteObjectRequest, pb.WriteObjectResponse],
-    message: pb.WriteObjectRequest,
-    seconds: float,
-) -> bool:
-    """Send a message; return False where storage has ended the call already, and its answer says why."""
-    if call.done():
-        return False
-    try:
-        async with asyncio.timeout(seconds):
-            await call.write(message)
-    except grpc.aio.AioRpcError:
-        # What a write says of it is only that it failed.
-        return False
-    return True

@@ -39,6 +39,16 @@ def _database_url(text: str) -> str:
     return text
 
 
+def _log_format() -> LogFormat:
+    chosen = os.environ.get("TOWPATH_LOG_FORMAT")
+    if not chosen:
+        return LogFormat.TEXT if sys.stderr.isatty() else LogFormat.JSON
+    try:
+        return LogFormat(chosen)
+    except ValueError as error:
+        raise typer.BadParameter("expected json or text", param_hint="TOWPATH_LOG_FORMAT") from error
+
+
 DatabaseUrl = Annotated[
     str | None,
     typer.Option(
@@ -84,10 +94,10 @@ def up(
 
     The services read their settings from the environment (TOWPATH_...).
     """
-    log_format = os.environ.get("TOWPATH_LOG_FORMAT") or (LogFormat.TEXT if sys.stderr.isatty() else LogFormat.JSON)
+    log_format = _log_format()
     with redirect_stdout(sys.stderr):
         # The standard output has the ready line and nothing else.
-        configure("up", level="INFO", log_format=LogFormat(log_format))
+        configure("up", level="INFO", log_format=log_format)
     asyncio.run(
         run_stack(
             UpOptions(

@@ -54,6 +54,9 @@ class Supervisor:
 
     async def stop(self) -> None:
         """Stop all children, the tier that was started last first."""
+        if not self._given_up.cancel():
+            # Known to have been looked at: `run` may have raised another error.
+            self._given_up.exception()
         begun = time.monotonic()
         for seconds, tier in reversed(self._tiers):
             await asyncio.gather(*(child.stop(begun + seconds) for child in tier))

@@ -54,7 +54,7 @@ class Scripted:
 
         return handle
 
-    async def ReadObject(  # noqa: N802 - gRPC's name
+    async def ReadObject(
         self, request: storage.ReadObjectRequest, _context: object
     ) -> AsyncIterator[storage.ReadObjectResponse]:
         """Send what the answer yields."""

@@ -8,6 +8,7 @@ from typing import Any
 
 import httpx
 import pytest
+from google.protobuf.message import Message
 from pydantic import SecretStr
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.locks.v1 import lock_service_pb2 as locks
@@ -40,7 +41,10 @@ OID = oid_of(DATA)
 @pytest.fixture
 async def scripted(tmp_path: Path) -> AsyncIterator[tuple[Scripted, RunningFacade]]:
     """Services that do what the test says, and a facade in front of them that does not wait long for them."""
-    async with running_scripted(tmp_path) as (inner, address), running_facade(address, address, rpc_seconds=2.5) as facade:
+    async with (
+        running_scripted(tmp_path) as (inner, address),
+        running_facade(address, address, rpc_seconds=2.5) as facade,
+    ):
         yield inner, facade
 
 
@@ -87,7 +91,7 @@ FAILURES: list[tuple[Exception, int]] = [
 async def test_a_batch_tells_of_a_failure_of_storage(
     scripted: tuple[Scripted, RunningFacade], error: Exception, status: int
 ) -> None:
-    """Each status has its HTTP status, and nothing of the inside is told (protocol: "Status codes of batch responses")."""
+    """Each has its HTTP status, and nothing of the inside is told (protocol: "Status codes of batch responses")."""
     inner, facade = scripted
     inner.fail("BatchStatObjects", error)
     async with _client(facade) as client:
@@ -176,7 +180,7 @@ BAD_REPLIES = [
 
 @pytest.mark.parametrize(("call", "reply"), BAD_REPLIES)
 async def test_a_reply_that_lacks_something_is_a_502(
-    scripted: tuple[Scripted, RunningFacade], call: str, reply: Any
+    scripted: tuple[Scripted, RunningFacade], call: str, reply: Message
 ) -> None:
     """No client sees an answer made of half a reply."""
     inner, facade = scripted
@@ -201,7 +205,7 @@ async def test_a_service_that_does_not_answer_is_a_504(scripted: tuple[Scripted,
     """Every call has a deadline; a service that is not there at all is a 503."""
     inner, facade = scripted
 
-    async def sleep(_request: object) -> Any:
+    async def sleep(_request: object) -> None:
         await asyncio.sleep(30)
 
     inner.answers["BatchStatObjects"] = sleep

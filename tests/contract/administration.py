@@ -1,0 +1,80 @@
+"""The operator's calls that tests begin with, over gRPC: the command does the same, a Python start later each time."""
+
+from collections.abc import Iterable
+from types import TracebackType
+from typing import Self
+
+import grpc
+from towpath.access.v1 import admin_service_pb2 as pb
+from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
+
+from services.cli.up.runtime_directory import LOCKS_SOCKET, runtime_directory
+from tests.support.stack import Stack
+
+_SECONDS = 30
+_ROLES = {"read": pb.ROLE_READ, "write": pb.ROLE_WRITE, "admin": pb.ROLE_ADMIN}
+
+
+class Administration:
+    """The AdminService of a stack, called with the stack's own administrator's token."""
+
+    def __init__(self, stack: Stack) -> None:
+        self._channel = grpc.insecure_channel(f"unix:{runtime_directory(stack.data.resolve()) / LOCKS_SOCKET}")
+        self._stub = AdminServiceStub(self._channel)
+        self._metadata = (("authorization", f"Bearer {(stack.data / 'admin-token').read_text().strip()}"),)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self._channel.close()
+
+    def add_user(self, name: str) -> str:
+        """Add a user and return a token."""
+        self._stub.CreateUser(pb.CreateUserRequest(name=name), _SECONDS, self._metadata)
+        return self.add_token(name, "contract")
+
+    def add_token(self, user: str, name: str) -> str:
+        """Add a token and return its secret."""
+        request = pb.CreateTokenRequest(user_name=user, name=name)
+        return self._stub.CreateToken(request, _SECONDS, self._metadata).secret
+
+    def revoke_token(self, user: str, name: str) -> None:
+        """End a token."""
+        self._stub.RevokeToken(pb.RevokeTokenRequest(user_name=user, name=name), _SECONDS, self._metadata)
+
+    def add_repository(self, name: str, *, public: bool = False, admins_force: bool = False) -> None:
+        """Add a repository."""
+        forced_unlock = pb.FORCED_UNLOCK_ADMINS if admins_force else pb.FORCED_UNLOCK_WRITERS
+        request = pb.CreateRepositoryRequest(name=name, public=public, forced_unlock=forced_unlock)
+        self._stub.CreateRepository(request, _SECONDS, self._metadata)
+
+    def rename_repository(self, name: str, new_name: str) -> None:
+        """Give a repository another name."""
+        self._stub.UpdateRepository(pb.UpdateRepositoryRequest(name=name, new_name=new_name), _SECONDS, self._metadata)
+
+    def remove_repository(self, name: str) -> None:
+        """Remove a repository with all that it holds."""
+        self._stub.DeleteRepository(pb.DeleteRepositoryRequest(name=name, force=True), _SECONDS, self._metadata)
+
+    def grant(self, user: str, repository: str, role: str, refs: Iterable[str] = ()) -> None:
+        """Give a user a role in a repository."""
+        request = pb.GrantAccessRequest(
+            user_name=user, repository=repository, role=_ROLES[role], ref_patterns=list(refs)
+        )
+        self._stub.GrantAccess(request, _SECONDS, self._metadata)
+
+    def revoke(self, user: str, repository: str) -> None:
+        """Take all grants of a user in a repository."""
+        self._stub.RevokeAccess(pb.RevokeAccessRequest(user_name=user, repository=repository), _SECONDS, self._metadata)
+
+    def remove_object(self, repository: str, oid: str, reason: str) -> None:
+        """Remove an object."""
+        request = pb.RemoveObjectRequest(repository=repository, oid=oid, reason=reason)
+        self._stub.RemoveObject(request, _SECONDS, self._metadata)
+
+    def restore_object(self, repository: str, oid: str) -> None:
+        """Let an object that was removed be uploaded again."""
+        self._stub.RestoreObject(pb.RestoreObjectRequest(repository=repository, oid=oid), _SECONDS, self._metadata)

@@ -1,0 +1,17 @@
+"""The two dialects of the one interface (protocol: the neutral naming; client: the widespread client's own)."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Dialect:
+    """A media type, and the header of a 401 that goes with it."""
+
+    name: str
+    media_type: str
+    challenge: str
+
+
+NEUTRAL = Dialect("neutral", "application/vnd.blob+json", "Blob-Authenticate")
+WIDESPREAD = Dialect("widespread", "application/vnd.git-lfs+json", "LFS-Authenticate")
+DIALECTS = (NEUTRAL, WIDESPREAD)

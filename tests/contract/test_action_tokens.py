@@ -1,0 +1,219 @@
+"""What the token of an action opens (protocol: Authentication 2; design: action URLs; client cases 42 to 50)."""
+
+import time
+
+import httpx
+import pytest
+
+from tests.contract import tokens
+from tests.contract.administration import Administration
+from tests.contract.blobs import Blob, new_blob
+from tests.contract.client import Action, Client, basic
+from tests.contract.conftest import NewRepository
+from tests.contract.dialects import Dialect
+from tests.support.stack import Stack
+
+OPERATIONS = ["download", "upload", "verify"]
+
+
+def perform(client: Client, operation: str, action: Action, blob: Blob, *headers: tuple[str, str]) -> httpx.Response:
+    """Do what an operation does, with this action."""
+    match operation:
+        case "download":
+            return client.get(action, *headers)
+        case "upload":
+            return client.put(action, blob.content, *headers)
+    return client.verify(action, blob.entry)
+
+
+def prepared(client: Client, operation: str) -> tuple[Blob, Action]:
+    """Return an object and an action for it that would succeed."""
+    blob = new_blob()
+    if operation == "download":
+        client.upload(blob)
+    action = client.action(operation, blob)
+    if operation == "verify":
+        client.upload(blob)
+    return blob, action
+
+
+def assert_refused(answer: httpx.Response) -> None:
+    """Assert 403, and no invitation to log in: a client would repeat for ever."""
+    assert answer.status_code == 403
+    assert not [name for name in answer.headers if name.endswith("-authenticate")]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_action_carries_all_that_it_needs(alice: Client, operation: str) -> None:
+    """protocol: Authentication 2; `authenticated`; client row 24; trap 30: it says so and nothing authenticates."""
+    blob, action = prepared(alice, operation)
+    stranger = alice.showing(None)
+    assert perform(stranger, operation, action, blob).status_code == 200
+    assert_refused(perform(stranger, operation, {"href": action["href"]}, blob))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_token_lives_exactly_as_long_as_the_action_says(alice: Client, operation: str) -> None:
+    """Trap 24: the token dies before the expiry that the action states; client row 23 and case 49."""
+    _, action = prepared(alice, operation)
+    expiry = tokens.claims_of(action)["exp"]
+    assert type(expiry) is int
+    assert action["expires_at"] == time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(expiry))
+    assert action["expires_in"] >= 60
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_an_expired_token_is_403_and_a_new_batch_gives_another(alice: Client, stack: Stack, operation: str) -> None:
+    """Client row 5 and case 43: never 401."""
+    blob, action = prepared(alice, operation)
+    claims = tokens.claims_of(action)
+    assert perform(alice, operation, tokens.signed_anew(stack, action, claims), blob).status_code == 200
+    expired = tokens.signed_anew(stack, action, {**claims, "exp": int(time.time()) - 1})
+    assert_refused(perform(alice, operation, expired, blob))
+    blob, action = prepared(alice, operation)
+    assert perform(alice, operation, action, blob).status_code == 200
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_token_opens_no_other_object(alice: Client, operation: str) -> None:
+    """design: good for one object; client case 44; issue: not another oid."""
+    blob, action = prepared(alice, operation)
+    _, other = prepared(alice, operation)
+    assert_refused(perform(alice, operation, tokens.with_token(action, tokens.token_of(other)), blob))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_token_opens_no_other_size(alice: Client, operation: str) -> None:
+    """issue: not another size."""
+    blob = new_blob()
+    for size in (blob.size - 1, blob.size + 1):
+        entry = alice.batch("upload", {"oid": blob.oid, "size": size}).json()["objects"][0]
+        assert alice.put(entry["actions"]["upload"], blob.content).status_code == 400
+        verified = alice.verify(entry["actions"]["verify"], blob.entry)
+        assert verified.status_code in (400, 403, 404), operation
+    assert not alice.holds(blob)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_token_opens_no_other_repository(
+    alice: Client, public: Client, operation: str, new_repository: NewRepository
+) -> None:
+    """design: good for one repository; client case 45; issue: not another repository."""
+    blob, action = prepared(alice, operation)
+    for other in (public, new_repository()):
+        other.upload(blob)
+        elsewhere = {**action, "href": f"{other.base_url}/objects/{blob.oid}"}
+        assert_refused(perform(alice, operation, elsewhere, blob))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_token_opens_no_other_operation(alice: Client, operation: str) -> None:
+    """design: good for one operation; client case 46; issue: not another operation."""
+    blob, action = prepared(alice, operation)
+    alice.upload(blob)
+    for other in OPERATIONS:
+        answer = perform(alice, other, action, blob)
+        assert answer.status_code == (200 if other == operation else 403)
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_forged_token_is_403(alice: Client, operation: str, dialect: Dialect) -> None:
+    """Client case 47: bit-flipped, truncated, absent, edited; and the oldest tricks with algorithms."""
+    alice = alice.speaking(dialect)
+    blob, action = prepared(alice, operation)
+    token = tokens.token_of(action)
+    flipped = token[:-2] + ("A" if token[-2] != "A" else "B") + token[-1]
+    forged = [
+        *(tokens.with_token(action, text) for text in ("x", "x.y.z", token[:-1], token[:-8], flipped, token + "A")),
+        tokens.edited(action, exp=2**40),
+        tokens.edited(action, oid=new_blob().oid),
+        tokens.edited(action, operation="upload", size=2**40),
+        tokens.unsigned(action),
+    ]
+    accept = [("Accept", dialect.media_type)] if operation != "verify" else []
+    for attempt in forged:
+        assert_refused(perform(alice, operation, attempt, blob, *accept))
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_a_token_may_be_shown_again_within_its_life(alice: Client, operation: str) -> None:
+    """Client case 48: replay works, since retries need it."""
+    blob, action = prepared(alice, operation)
+    assert [perform(alice, operation, action, blob).status_code for _ in range(3)] == [200, 200, 200]
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_credential_of_a_user_is_no_token_of_an_action(alice: Client, stack: Stack, operation: str) -> None:
+    """design: a missing or bad token there is 403; client row 5: never 401."""
+    blob, action = prepared(alice, operation)
+    secret = stack.tokens["alice"]
+    for authorization in (f"Bearer {secret}", basic("alice", secret), "Basic !!!", "", "Digest x"):
+        attempt = {**action, "header": {"Authorization": authorization}}
+        assert_refused(perform(alice, operation, attempt, blob))
+
+
+def test_the_token_of_an_action_is_no_credential(alice: Client) -> None:
+    """issue: a token for an action opens nothing else."""
+    action = alice.action("upload", new_blob())
+    thief = alice.showing(action["header"]["Authorization"])
+    assert thief.batch("download", new_blob().entry).status_code == 401
+    assert thief.locks().status_code == 401
+    assert alice.showing(basic("alice", tokens.token_of(action))).locks().status_code == 401
+
+
+@pytest.mark.parametrize("order", ["token first", "token last"])
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_of_several_authorization_headers_one_that_is_good_is_enough(
+    alice: Client, stack: Stack, operation: str, order: str
+) -> None:
+    """Client row 9 and case 42: CI checkouts add one of their own to every request."""
+    blob, action = prepared(alice, operation)
+    good = ("Authorization", action["header"]["Authorization"])
+    body = blob.content if operation == "upload" else None
+    if operation == "verify":
+        body = f'{{"oid": "{blob.oid}", "size": {blob.size}}}'.encode()
+    for other in (basic("x-access-token", stack.tokens["alice"]), basic("x", "wrong"), "Bearer wrong", "Basic !!!"):
+        pair = [good, ("Authorization", other)]
+        headers = [("Content-Type", alice.dialect.media_type), *(pair if order == "token first" else reversed(pair))]
+        method = {"download": "GET", "upload": "PUT", "verify": "POST"}[operation]
+        assert alice.send(method, action["href"], headers=headers, content=body).status_code == 200, other
+
+
+def test_several_authorization_headers_of_which_none_is_good_are_403(alice: Client) -> None:
+    """Client row 9: several headers are no way around the token."""
+    blob = alice.upload(new_blob())
+    href = alice.action("download", blob)["href"]
+    headers = [("Authorization", "Bearer wrong"), ("Authorization", basic("x", "y"))]
+    assert_refused(alice.send("GET", href, headers=headers))
+
+
+def test_who_loses_access_gets_no_new_action(
+    operator: Administration, carol: Client, new_repository: NewRepository
+) -> None:
+    """Client case 49: what was handed out dies within its lifetime, and nothing new is handed out."""
+    there = new_repository("contract/revoked")
+    blob, carol = there.upload(new_blob()), carol.at(there.base_url)
+    operator.grant("carol", "contract/revoked", "read")
+    assert carol.holds(blob)
+    operator.revoke("carol", "contract/revoked")
+    assert carol.batch("download", blob.entry).status_code == 404
+    assert carol.locks().status_code == 403
+
+
+@pytest.mark.parametrize("method", ["DELETE", "PATCH", "OPTIONS"])
+def test_other_methods_on_an_action_url_are_405_and_change_nothing(alice: Client, method: str) -> None:
+    """Client case 50; design: HEAD is answered."""
+    blob, action = prepared(alice, "download")
+    answer = alice.send(method, action["href"], headers=action["header"].items())
+    assert answer.status_code == 405
+    assert {name.strip() for name in answer.headers["allow"].split(",")} == {"GET", "HEAD", "PUT", "POST"}
+    assert alice.get(action).content == blob.content
+
+
+def test_an_unauthenticated_verify_of_an_unknown_object_harms_nothing(alice: Client, stack: Stack) -> None:
+    """Trap 27: any request kills the process (an unauthenticated verify of an unknown object)."""
+    process = stack.service("facade").pid
+    assert_refused(alice.verify({"href": f"{stack.base_url}/objects/{'0' * 64}"}, {"oid": "0" * 64, "size": 1}))
+    assert_refused(alice.verify({"href": f"{stack.origin}/no/such/objects/{'0' * 64}"}, b""))
+    assert alice.locks().status_code == 200
+    assert stack.service("facade").pid == process

@@ -1,0 +1,171 @@
+"""Who is calling (protocol: Authentication, 1 and 3 to 5; design: the credential is the token)."""
+
+import base64
+
+import httpx
+import pytest
+
+from tests.contract.administration import Administration
+from tests.contract.blobs import new_blob
+from tests.contract.client import Client, basic
+from tests.contract.dialects import Dialect
+from tests.support.stack import Stack
+
+ENDPOINTS = ["batch-download", "batch-upload", "locks", "lock", "verify", "unlock"]
+
+
+def ask(client: Client, endpoint: str) -> httpx.Response:
+    """Send a well-formed request to an endpoint."""
+    match endpoint:
+        case "batch-download" | "batch-upload":
+            return client.batch(endpoint.removeprefix("batch-"), new_blob().entry)
+        case "locks":
+            return client.locks()
+        case "lock":
+            return client.lock("authentication.bin")
+        case "verify":
+            return client.verify_locks()
+    return client.unlock("1")
+
+
+def assert_challenged(answer: httpx.Response, realm: str = "Towpath") -> None:
+    """Assert a 401 that tells a client how to log in, without a password prompt of a browser."""
+    assert answer.status_code == 401
+    assert answer.headers["blob-authenticate"] == f'Basic realm="{realm}"'
+    assert answer.headers["lfs-authenticate"] == f'Basic realm="{realm}"'
+    assert "www-authenticate" not in answer.headers
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_without_credentials_each_endpoint_answers_401_with_a_challenge(
+    anonymous: Client, dialect: Dialect, endpoint: str
+) -> None:
+    """protocol: Authentication 3 and 4; Status codes of batch responses, 401; client case 35."""
+    assert_challenged(ask(anonymous.speaking(dialect), endpoint))
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_an_unknown_repository_is_401_too_for_nobody(anonymous: Client, stack: Stack, endpoint: str) -> None:
+    """design: no credentials are 401 on every repository that is not publicly readable, existing or not."""
+    known, unknown = ask(anonymous, endpoint), ask(anonymous.at(f"{stack.origin}/no/such"), endpoint)
+    assert_challenged(unknown)
+    assert {**known.json(), "request_id": ""} == {**unknown.json(), "request_id": ""}
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_wrong_credentials_are_401_on_each_endpoint(anonymous: Client, stack: Stack, endpoint: str) -> None:
+    """protocol: Authentication 3; client case 36; a right user name does not help."""
+    for base_url in (anonymous.base_url, f"{stack.origin}/no/such"):
+        wrong = anonymous.at(base_url)
+        assert_challenged(ask(wrong.showing("Bearer wrong"), endpoint))
+        assert_challenged(ask(wrong.showing(basic("alice", "wrong")), endpoint))
+
+
+@pytest.mark.parametrize("user", ["alice", "bob", "x", "", "jürgen", "名前", "a b"])
+def test_the_token_is_the_password_under_any_user_name(anonymous: Client, stack: Stack, user: str) -> None:
+    """protocol: Authentication 1; design: the credential is the token; client case 41."""
+    client = anonymous.showing(basic(user, stack.tokens["alice"]))
+    assert client.batch("upload", new_blob().entry).status_code == 200
+    lock = client.lock("any-name.bin").json()["lock"]
+    assert client.unlock(lock["id"]).status_code == 200
+    assert lock["owner"] == {"name": "alice"}
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_the_token_is_a_bearer_token(anonymous: Client, stack: Stack, scheme: str) -> None:
+    """design: as Bearer; a scheme is compared without case."""
+    client = anonymous.showing(f"{scheme} {stack.tokens['alice']}")
+    assert client.batch("upload", new_blob().entry).status_code == 200
+
+
+@pytest.mark.parametrize("scheme", ["basic", "BASIC"])
+def test_the_scheme_basic_is_compared_without_case(anonymous: Client, stack: Stack, scheme: str) -> None:
+    """protocol: Authentication 1; a scheme is compared without case."""
+    client = anonymous.showing(basic("alice", stack.tokens["alice"]).replace("Basic", scheme))
+    assert client.locks().status_code == 200
+
+
+def test_a_user_name_in_another_encoding_is_no_error(anonymous: Client, stack: Stack) -> None:
+    """Client case 40: names and passwords that are not ASCII."""
+    client = anonymous.showing(basic("jürgen", stack.tokens["alice"], encoding="latin-1"))
+    assert client.locks().status_code == 200
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        "",
+        "Basic",
+        "Basic !!!",
+        "Basic " + base64.b64encode(b"no colon").decode(),
+        "Basic " + base64.b64encode(b"\xff\xfe:\xfd").decode(),
+        "Basic " + base64.b64encode(b"alice:a\x00b").decode(),
+        "Basic " + base64.b64encode(b":").decode(),
+        basic("alice", "with:colon"),
+        basic("alice", "pässwörd"),
+        "Bearer",
+        "Bearer a b",
+        "Bearer " + "x" * 5000,
+        "Digest username=alice",
+        "Negotiate abc",
+        "nonsense",
+        "\xff\xfe",
+    ],
+)
+def test_a_malformed_authorization_is_401(anonymous: Client, authorization: str) -> None:
+    """Client case 37: never 500; case 40: a password with `:` or beyond ASCII."""
+    assert_challenged(anonymous.showing(authorization).locks())
+
+
+def test_a_revoked_token_opens_nothing_any_more(anonymous: Client, operator: Administration) -> None:
+    """design: tokens are revocable; protocol: Authentication 3."""
+    secret = operator.add_token("alice", "short-lived")
+    client = anonymous.showing(f"Bearer {secret}")
+    assert client.locks().status_code == 200
+    operator.revoke_token("alice", "short-lived")
+    assert_challenged(client.locks())
+
+
+def test_wrong_credentials_open_no_public_repository_either(public: Client) -> None:
+    """design: bad credentials are 401, so that a mistyped token is noticed and not taken for nobody."""
+    assert public.showing(None).locks().status_code == 200
+    assert_challenged(public.showing("Bearer wrong").locks())
+
+
+def test_anybody_reads_a_public_repository_and_logs_in_to_write(public: Client, dialect: Dialect) -> None:
+    """design: publicly readable repositories; protocol: Authentication 3 and 5."""
+    nobody = public.showing(None).speaking(dialect)
+    blob = public.upload(new_blob())
+    assert nobody.get(nobody.action("download", blob)).content == blob.content
+    assert nobody.locks().status_code == 200
+    for endpoint in ("batch-upload", "lock", "verify", "unlock"):
+        assert_challenged(ask(nobody, endpoint))
+
+
+def test_a_known_user_without_a_grant_reads_a_public_repository_only(public: Client, carol: Client) -> None:
+    """protocol: Authentication 5; 403 is for who may read and not write."""
+    carol = carol.at(public.base_url)
+    assert ask(carol, "batch-download").status_code == 200
+    assert ask(carol, "locks").status_code == 200
+    for endpoint in ("batch-upload", "lock", "verify", "unlock"):
+        assert ask(carol, endpoint).status_code == 403
+
+
+def test_the_credential_never_comes_back(alice: Client, stack: Stack) -> None:
+    """Trap 25: the user's own password comes back in the action headers."""
+    blob = new_blob()
+    secret = stack.tokens["alice"]
+    for client in (alice, alice.showing(basic("alice", secret))):
+        answer = client.batch("upload", blob.entry)
+        assert secret not in answer.text
+        assert secret not in str(answer.headers)
+        assert base64.b64encode(f"alice:{secret}".encode()).decode() not in answer.text
+    logged = [line for line in stack.log().splitlines() if line.startswith("{")]
+    assert not [line for line in logged if secret in line]
+
+
+def test_no_secret_is_one_that_ships_with_the_product(anonymous: Client) -> None:
+    """Trap 29: a working default secret."""
+    for secret in ("change-me", "changeme", "secret", "password", "admin", "local", "towpath", "alice"):
+        assert_challenged(anonymous.showing(basic("admin", secret)).locks())
+        assert_challenged(anonymous.showing(f"Bearer {secret}").locks())

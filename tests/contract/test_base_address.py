@@ -1,0 +1,146 @@
+"""Base addresses (protocol: What the service does, 5; design: Base address)."""
+
+import json
+
+import pytest
+
+from tests.contract import raw
+from tests.contract.administration import Administration
+from tests.contract.answers import check
+from tests.contract.blobs import new_blob
+from tests.contract.client import Client
+from tests.contract.conftest import NewRepository
+from tests.contract.dialects import NEUTRAL
+from tests.support.stack import Stack
+
+
+def batch_at(client: Client, origin: str, prefix: str) -> int:
+    """Send a batch to a base address whose path goes on the wire as it is; return the status."""
+    body = json.dumps({"operation": "download", "objects": []}).encode()
+    answer = raw.exchange(origin, "POST", f"{prefix}/objects/batch", client.headers(body=True), body)
+    return check(answer, NEUTRAL).status_code
+
+
+def test_the_alias_names_the_same_repository(alice: Client) -> None:
+    """design: `{origin}/{repository}.git/info/lfs` is an alias of the base address; client section 2.1."""
+    alias = alice.at(f"{alice.base_url}.git/info/lfs")
+    blob = alias.upload(new_blob())
+    assert alice.holds(blob)
+    lock = alias.lock(f"alias/{blob.oid}").json()["lock"]
+    assert alice.locks(id=lock["id"]).json()["locks"] == [lock]
+    assert alice.verify_locks().status_code == alias.verify_locks().status_code == 200
+    assert alias.unlock(lock["id"]).json() == {"lock": lock}
+
+
+def test_action_urls_are_those_of_the_plain_base_address(alice: Client) -> None:
+    """design: action URLs are `{origin}/{repository}/objects/{oid}`; client row 21: no `=` before the oid."""
+    blob = new_blob()
+    for client in (alice, alice.at(f"{alice.base_url}.git/info/lfs")):
+        actions = client.entry("upload", blob)["actions"]
+        assert {action["href"] for action in actions.values()} == {f"{alice.base_url}/objects/{blob.oid}"}
+
+
+@pytest.mark.parametrize("host", ["goods.example.org", "goods.example.org:8443", "127.0.0.1:1", "[::1]:8080"])
+def test_action_urls_name_the_host_that_the_client_knows(alice: Client, host: str) -> None:
+    """Trap 33: hrefs with the wrong host; client section 1.2: an href is absolute."""
+    blob = new_blob()
+    body = json.dumps({"operation": "upload", "objects": [blob.entry]}).encode()
+    headers = [("Host", host), *alice.headers(body=True)]
+    answer = alice.send("POST", f"{alice.base_url}/objects/batch", headers=headers, content=body)
+    hrefs = {action["href"] for action in answer.json()["objects"][0]["actions"].values()}
+    assert hrefs == {f"http://{host}/demo/assets/objects/{blob.oid}"}
+
+
+def test_a_repository_may_lie_at_any_depth(new_repository: NewRepository) -> None:
+    """design: a repository name has one or more segments; client case 11."""
+    for name in ("single", "one/two/three/four/five", "Dots.and-dashes_/v1.0"):
+        client = new_repository(name)
+        blob = client.upload(new_blob())
+        assert client.holds(blob)
+        assert client.at(f"{client.base_url}.git/info/lfs").holds(blob)
+
+
+def test_a_repository_may_be_named_like_an_endpoint(new_repository: NewRepository) -> None:
+    """design: a segment is any of [A-Za-z0-9._-], `locks` and `objects` too; nothing is taken for another."""
+    outer, inner = new_repository("studio"), new_repository("studio/locks")
+    objects = new_repository("studio/objects")
+    outer_lock = outer.lock("a").json()["lock"]
+    inner_lock = inner.lock("b").json()["lock"]
+    assert outer.locks().json()["locks"] == [outer_lock]
+    assert inner.locks().json()["locks"] == [inner_lock]
+    assert objects.locks().json()["locks"] == []
+    assert objects.holds(objects.upload(new_blob()))
+
+
+@pytest.mark.parametrize(
+    "prefix", ["/demo/%61ssets", "/demo/assets/", "/demo/assets.git/info/lfs/", "/demo/assets%2egit/info/%6cfs"]
+)
+def test_spellings_of_an_address_name_the_same_repository(alice: Client, stack: Stack, prefix: str) -> None:
+    """Client case 11: a trailing slash of the base address and percent-encoded characters change nothing."""
+    assert batch_at(alice, stack.origin, prefix) == 200
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "/contract/../demo/assets",
+        "/contract/%2e%2e/demo/assets",
+        "/contract/%2E./demo/assets",
+        "/demo/./assets",
+        "/demo/assets/..",
+        "/../demo/assets",
+        "/demo//assets",
+        "/demo/assets%00",
+        "/demo/assets%20",
+        "/demo/ass%ffets",
+        "/demo/assets=x",
+        "/Demo/Assets",
+        "/demo/assets.git",
+        "/demo/assets/info/lfs",
+    ],
+)
+def test_no_other_address_leads_into_a_repository(alice: Client, stack: Stack, prefix: str) -> None:
+    """design: no segment is `.` or `..`, and no `=`; client case 11: no bypass by `..` or `%2e%2e`."""
+    assert batch_at(alice, stack.origin, prefix) == 404
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    ["/demo/assets", "/demo%2fassets", "/demo%2Fassets", "/carol/..%2fdemo/assets", "/carol/%2e%2e%2fdemo/assets"],
+)
+def test_no_spelling_of_an_address_gives_access(carol: Client, anonymous: Client, stack: Stack, prefix: str) -> None:
+    """Client case 11: no bypass by `%2f`; a repository that the user may not read is 404, and 401 for nobody."""
+    assert batch_at(carol, stack.origin, prefix) == 404
+    assert batch_at(anonymous, stack.origin, prefix) in (401, 404)
+
+
+def test_a_repository_made_again_never_sees_the_objects_of_its_forerunner(
+    operator: Administration, new_repository: NewRepository
+) -> None:
+    """design: storage is told a repository's id; a token of the forerunner opens nothing of the new one."""
+    old = new_repository("contract/again")
+    blob, lost = old.upload(new_blob()), new_blob()
+    download, upload = old.action("download", blob), old.action("upload", lost)
+    old.lock("again.bin")
+    operator.remove_repository("contract/again")
+    assert old.batch("download", blob.entry).status_code == 404
+    new = new_repository("contract/again")
+    assert not new.holds(blob)
+    assert new.locks().json() == {"locks": []}
+    assert new.get(download).status_code in (403, 404)
+    new.put(upload, lost.content)
+    assert not new.holds(lost)
+
+
+def test_a_renamed_repository_keeps_what_it_holds(
+    stack: Stack, operator: Administration, new_repository: NewRepository
+) -> None:
+    """design: a repository is its id; under its old name there is nothing any more."""
+    old = new_repository("contract/before")
+    blob, lock = old.upload(new_blob()), old.lock("kept.bin").json()["lock"]
+    operator.rename_repository("contract/before", "contract/after")
+    new = old.at(f"{stack.origin}/contract/after")
+    assert new.get(new.action("download", blob)).content == blob.content
+    assert new.locks().json()["locks"] == [lock]
+    assert old.batch("download", blob.entry).status_code == 404
+    assert old.locks().status_code == 403

@@ -1,0 +1,117 @@
+"""Batches for download (protocol: Batch, rule 2; Actions object; Action object)."""
+
+import time
+
+import pytest
+
+from tests.contract.administration import Administration
+from tests.contract.answers import TIMESTAMP
+from tests.contract.blobs import new_blob
+from tests.contract.client import Client
+from tests.contract.conftest import NewRepository
+from tests.contract.dialects import Dialect
+from tests.support.stack import Stack
+
+
+def test_a_held_object_has_a_download_action(alice: Client, dialect: Dialect) -> None:
+    """protocol: Batch, rule 2; Actions object; Batch response object entry; client case 12."""
+    alice = alice.speaking(dialect)
+    blob = alice.upload(new_blob())
+    entry = alice.entry("download", blob)
+    assert entry.keys() == {"oid", "size", "authenticated", "actions"}
+    assert entry["oid"] == blob.oid
+    assert entry["size"] == blob.size
+    assert entry["authenticated"] is True
+    assert entry["actions"].keys() == {"download"}
+
+
+@pytest.mark.parametrize("name", ["download", "upload", "verify"])
+def test_an_action_has_an_address_headers_and_an_expiry(
+    alice: Client, stack: Stack, dialect: Dialect, name: str
+) -> None:
+    """protocol: Action object: href, header, expires_in, expires_at; Limits, expires_in; client rows 14 and 23."""
+    alice = alice.speaking(dialect)
+    blob = new_blob()
+    if name == "download":
+        alice.upload(blob)
+    before = int(time.time())
+    action = alice.action(name, blob)
+    after = int(time.time())
+    assert action.keys() == {"href", "header", "expires_in", "expires_at"}
+    assert action["href"] == f"{stack.base_url}/objects/{blob.oid}"
+    assert all(isinstance(value, str) for value in action["header"].values())
+    assert action["header"].keys() == {"Authorization"}
+    assert type(action["expires_in"]) is int
+    assert 60 <= action["expires_in"] <= 2147483647
+    assert TIMESTAMP.fullmatch(action["expires_at"])
+    moments = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(t + action["expires_in"])) for t in (before, after)]
+    assert moments[0] <= action["expires_at"] <= moments[1]
+
+
+def test_an_unknown_object_is_404_and_has_no_action(alice: Client, dialect: Dialect) -> None:
+    """protocol: Per-object error codes, 404; Batch, rules 1 and 2; client row 16 and case 13."""
+    blob = new_blob()
+    entry = alice.speaking(dialect).entry("download", blob)
+    assert entry.keys() == {"oid", "size", "error"}
+    assert entry["error"]["code"] == 404
+
+
+@pytest.mark.parametrize("difference", [-1, 1, 2**32])
+def test_a_size_other_than_the_held_one_is_422(alice: Client, dialect: Dialect, difference: int) -> None:
+    """protocol: Per-object error codes, 422; design: a size other than the held one; client case 17."""
+    blob = alice.upload(new_blob())
+    asked = {"oid": blob.oid, "size": blob.size + difference}
+    (entry,) = alice.speaking(dialect).batch("download", asked).json()["objects"]
+    assert entry.keys() == {"oid", "size", "error"}
+    assert {"oid": entry["oid"], "size": entry["size"]} == asked
+    assert entry["error"]["code"] == 422
+
+
+@pytest.mark.parametrize("operation", ["download", "upload"])
+def test_a_removed_object_is_410_with_the_reason(
+    alice: Client, operator: Administration, dialect: Dialect, operation: str
+) -> None:
+    """protocol: Per-object error codes, 410; client case 18."""
+    blob = alice.upload(new_blob())
+    operator.remove_object("demo/assets", blob.oid, "licence withdrawn")
+    answer = alice.speaking(dialect).batch(operation, blob.entry)
+    assert answer.status_code == 200, "a removed object is a valid one"
+    (entry,) = answer.json()["objects"]
+    assert entry.keys() == {"oid", "size", "error"}
+    assert entry["error"]["code"] == 410
+    assert "licence withdrawn" in entry["error"]["message"]
+
+
+def test_a_removed_object_that_is_restored_may_be_uploaded_again(alice: Client, operator: Administration) -> None:
+    """protocol: Per-object error codes, 410 holds until the owner thinks better of it."""
+    blob = alice.upload(new_blob())
+    operator.remove_object("demo/assets", blob.oid, "a mistake")
+    operator.restore_object("demo/assets", blob.oid)
+    assert alice.entry("download", blob)["error"]["code"] == 404
+    assert alice.holds(alice.upload(blob))
+
+
+def test_an_object_of_another_repository_is_not_there(alice: Client, new_repository: NewRepository) -> None:
+    """design: no existence oracle across repositories: one gets an object only by sending its bytes."""
+    other = new_repository()
+    blob = alice.upload(new_blob())
+    assert other.entry("download", blob)["error"]["code"] == 404
+    assert set(other.entry("upload", blob)["actions"]) == {"upload", "verify"}
+    other.upload(blob)
+    assert other.get(other.action("download", blob)).content == blob.content
+
+
+def test_who_may_only_read_downloads(alice: Client, bob: Client) -> None:
+    """protocol: Authentication 5, download needs read access; client case 38."""
+    blob = alice.upload(new_blob())
+    assert bob.get(bob.action("download", blob)).content == blob.content
+
+
+def test_the_answer_is_right_at_once_after_an_upload(alice: Client) -> None:
+    """Client section 1.5: read-your-writes; case 51: visible to the next batch at once."""
+    blob = new_blob()
+    action = alice.action("upload", blob)
+    assert not alice.holds(blob)
+    assert alice.put(action, blob.content).status_code == 200
+    assert alice.holds(blob)
+    assert "actions" not in alice.entry("upload", blob)

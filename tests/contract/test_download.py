@@ -1,0 +1,176 @@
+"""The download action (protocol: Basic transfer: download action; design: ranges, HEAD, ETag)."""
+
+import pytest
+
+from tests.contract.administration import Administration
+from tests.contract.blobs import Blob, corrupted, new_blob
+from tests.contract.client import Action, Client
+from tests.contract.dialects import Dialect
+from tests.support.stack import Stack
+
+SIZE = 3 * 1024 * 1024 + 7
+"""More than two messages of the stream between the services."""
+
+
+@pytest.fixture(scope="module")
+def blob(alice: Client) -> Blob:
+    """An object that is held."""
+    return alice.upload(new_blob(SIZE))
+
+
+@pytest.fixture(scope="module")
+def action(alice: Client, blob: Blob) -> Action:
+    """Its download action."""
+    return alice.action("download", blob)
+
+
+def test_get_answers_the_raw_bytes(alice: Client, blob: Blob, dialect: Dialect) -> None:
+    """protocol: download action: trigger, request, response: status, body, Content-Type, Content-Length."""
+    alice = alice.speaking(dialect)
+    answer = alice.get(alice.action("download", blob))
+    assert answer.status_code == 200
+    assert answer.content == blob.content
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-length"] == str(blob.size)
+    assert "content-encoding" not in answer.headers
+    assert "transfer-encoding" not in answer.headers
+
+
+def test_get_never_encodes_the_bytes(alice: Client, action: Action, blob: Blob) -> None:
+    """protocol: download action, Content-Length equal to the size; client section 1.3: it offers gzip and zstd."""
+    answer = alice.get(action, ("Accept-Encoding", "gzip, zstd"))
+    assert answer.content == blob.content
+    assert answer.headers["content-length"] == str(blob.size)
+
+
+@pytest.mark.parametrize("size", [1, 65535, 65536, 65537, 1024 * 1024, 1024 * 1024 + 1])
+def test_every_size_comes_back_whole(alice: Client, size: int) -> None:
+    """protocol: download action; client case 59."""
+    blob = alice.upload(new_blob(size))
+    answer = alice.get(alice.action("download", blob))
+    assert answer.content == blob.content
+    assert answer.headers["content-length"] == str(size)
+
+
+def test_head_tells_the_same_without_the_bytes(alice: Client, action: Action, blob: Blob) -> None:
+    """design: GET answers HEAD, ETag and Content-Length."""
+    whole, head = alice.get(action), alice.get(action, method="HEAD")
+    assert head.status_code == 200
+    for name in ("content-type", "content-length", "etag", "accept-ranges"):
+        assert head.headers[name] == whole.headers[name]
+    assert whole.headers["etag"] == f'"{blob.oid}"'
+    assert whole.headers["accept-ranges"] == "bytes"
+
+
+@pytest.mark.parametrize(
+    ("value", "first", "last"),
+    [
+        ("bytes=0-0", 0, 0),
+        ("bytes=1-2", 1, 2),
+        ("bytes=0-", 0, SIZE - 1),
+        ("bytes=5-", 5, SIZE - 1),
+        (f"bytes={SIZE - 1}-", SIZE - 1, SIZE - 1),
+        (f"bytes=100-{SIZE - 1}", 100, SIZE - 1),
+        (f"bytes=100-{SIZE}", 100, SIZE - 1),
+        ("bytes=7-99999999999999999999999", 7, SIZE - 1),
+        (f"bytes={1024 * 1024 - 1}-{1024 * 1024}", 1024 * 1024 - 1, 1024 * 1024),
+        ("bytes=-5", SIZE - 5, SIZE - 1),
+        ("bytes=-99999999999999999999999", 0, SIZE - 1),
+    ],
+)
+def test_a_range_is_exactly_those_bytes(
+    alice: Client, action: Action, blob: Blob, value: str, first: int, last: int
+) -> None:
+    """design: ranges (206); client case 63; trap 8: the rest of the file, or the wrong total."""
+    answer = alice.get(action, ("Range", value))
+    assert answer.status_code == 206
+    assert answer.headers["content-range"] == f"bytes {first}-{last}/{SIZE}"
+    assert answer.headers["content-length"] == str(last - first + 1)
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.content == blob.content[first : last + 1]
+
+
+@pytest.mark.parametrize(
+    "value", [f"bytes={SIZE}-", f"bytes={SIZE}-{SIZE}", f"bytes={2**32}-", "bytes=99999999999999999999999-", "bytes=-0"]
+)
+def test_a_range_past_the_end_is_416(alice: Client, action: Action, value: str) -> None:
+    """design: ranges (416); client case 63; trap 7: 32-bit Range parsing."""
+    answer = alice.get(action, ("Range", value))
+    assert answer.status_code == 416
+    assert answer.headers["content-range"] == f"bytes */{SIZE}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "garbage",
+        "bytes",
+        "bytes=",
+        "bytes=-",
+        "bytes=a-b",
+        "bytes=2-1",
+        "bytes=1",
+        "bytes=+1-2",
+        "bytes=1.0-2",
+        "bytes=1-\xb2",
+        "bytes=0x1-2",
+        "items=1-2",
+        "bytes=0-1,5-6",
+        "bytes 1-2",
+    ],
+)
+def test_a_range_that_is_not_understood_is_answered_with_the_whole(
+    alice: Client, action: Action, blob: Blob, value: str
+) -> None:
+    """Client case 63: garbage is answered 200 with the whole, several ranges never with wrong bytes."""
+    answer = alice.get(action, ("Range", value))
+    assert answer.status_code == 200
+    assert answer.content == blob.content
+
+
+@pytest.mark.parametrize(("value", "status"), [("bytes=0-", 416), ("bytes=0-0", 416), ("bytes=-1", 200)])
+def test_nothing_has_no_first_byte(alice: Client, value: str, status: int) -> None:
+    """design: ranges (416); client case 63: n >= size; the last bytes of nothing are the whole of it."""
+    answer = alice.get(alice.action("download", alice.upload(Blob(b""))), ("Range", value))
+    assert answer.status_code == status
+    assert answer.headers.get("content-range") == ("bytes */0" if status == 416 else None)
+    assert (answer.content == b"") is (status == 200)
+
+
+def test_an_object_removed_meanwhile_is_410(alice: Client, operator: Administration, dialect: Dialect) -> None:
+    """protocol: Per-object error codes, 410: the same where the action is performed."""
+    alice = alice.speaking(dialect)
+    blob = alice.upload(new_blob())
+    action = alice.action("download", blob)
+    operator.remove_object("demo/assets", blob.oid, "licence withdrawn")
+    answer = alice.get(action, ("Accept", dialect.media_type))
+    assert answer.status_code == 410
+    assert "licence withdrawn" in answer.json()["message"]
+    assert alice.get(action, method="HEAD").status_code == 410
+
+
+@pytest.mark.parametrize("oid", ["0" * 64, "A" * 64, "x", "../objects", "%2e%2e", "batch2", "a" * 5000])
+def test_a_guessed_address_is_403(alice: Client, stack: Stack, oid: str) -> None:
+    """Client case 65: an unknown oid with a URL that looks right; without a token for it the answer is 403 or 404."""
+    answer = alice.get({"href": f"{stack.base_url}/objects/{oid}"})
+    assert answer.status_code in (403, 404)
+
+
+def test_a_corrupt_object_is_not_deleted_by_reading_it(alice: Client, stack: Stack) -> None:
+    """Trap 6: a corrupt object found on read is deleted, though it was the only copy."""
+    blob = alice.upload(new_blob())
+    (path,) = stack.data.rglob(blob.oid)
+    path.chmod(0o600)
+    path.write_bytes(corrupted(blob.content))
+    action = alice.action("download", blob)
+    for _ in range(2):
+        alice.http.get(action["href"], headers=action["header"])
+    assert path.read_bytes() == corrupted(blob.content)
+
+
+def test_the_bytes_of_a_download_are_those_of_the_repository_and_oid(alice: Client) -> None:
+    """Trap 1: wrong bytes under a right-looking oid: what comes back hashes to its name."""
+    blobs = [alice.upload(new_blob(1000 + n)) for n in range(5)]
+    for blob in blobs:
+        assert Blob(alice.get(alice.action("download", blob)).content).oid == blob.oid

@@ -1,0 +1,93 @@
+"""Health, and a description that is true (issue: OpenAPI that is true; health; trap 34)."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.contract.inner import running_facade
+from tests.support.stack import Stack
+
+ENDPOINTS = {
+    ("post", "/{repository}/objects/batch"): {200, 400, 401, 403, 404, 406, 413, 415, 422, 429, 501, 507, 509},
+    ("get", "/{repository}/objects/{oid}"): {200, 206, 403, 404, 410, 416, 429, 509},
+    ("head", "/{repository}/objects/{oid}"): {200, 403, 404, 410},
+    ("put", "/{repository}/objects/{oid}"): {200, 400, 403, 410, 429, 507, 509},
+    ("post", "/{repository}/objects/{oid}"): {200, 400, 403, 404, 410, 413},
+    ("post", "/{repository}/locks"): {201, 400, 401, 403, 406, 409, 413, 415, 422, 429},
+    ("get", "/{repository}/locks"): {200, 401, 403, 406, 422, 429},
+    ("post", "/{repository}/locks/verify"): {200, 400, 401, 403, 406, 413, 415, 422, 429},
+    ("post", "/{repository}/locks/{lock_id}/unlock"): {200, 400, 401, 403, 404, 406, 413, 415, 422, 429},
+}
+ANYWHERE = {500, 502, 503, 504}
+
+
+@pytest.fixture(scope="module")
+def description(stack: Stack, http: httpx.Client) -> dict[str, Any]:
+    """What the facade says of itself."""
+    answer = http.get(f"{stack.origin}/openapi.json")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    described: dict[str, Any] = answer.json()
+    return described
+
+
+def test_healthz_answers_as_long_as_the_facade_lives(stack: Stack, http: httpx.Client) -> None:
+    """issue: health."""
+    answer = http.get(f"{stack.origin}/healthz")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == {"status": "alive"}
+
+
+def test_readyz_looks_at_the_inner_services(stack: Stack, http: httpx.Client) -> None:
+    """Trap 34: no health that looks at its dependencies."""
+    answer = http.get(f"{stack.origin}/readyz")
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "ready", "services": {"storage": "serving", "locks": "serving"}}
+
+
+def test_readyz_is_503_where_an_inner_service_does_not_serve(http: httpx.Client) -> None:
+    """Trap 34: no health that looks at its dependencies: these here have no health at all."""
+    with running_facade() as (origin, _):
+        answer = http.get(f"{origin}/readyz")
+        assert answer.status_code == 503
+        assert answer.json()["status"] == "not ready"
+        assert http.get(f"{origin}/healthz").status_code == 200
+
+
+@pytest.mark.parametrize(("method", "path"), ENDPOINTS, ids=lambda value: value)
+def test_every_endpoint_is_described_with_its_statuses(description: dict[str, Any], method: str, path: str) -> None:
+    """issue: OpenAPI that is true; protocol: Endpoints."""
+    statuses = {int(status) for status in description["paths"][path][method]["responses"]}
+    assert statuses >= ENDPOINTS[method, path] | ANYWHERE
+
+
+def test_nothing_else_is_described(description: dict[str, Any]) -> None:
+    """issue: OpenAPI that is true: every operation is one of the protocol's, or health."""
+    operations = {(method, path) for path, methods in description["paths"].items() for method in methods}
+    assert operations == ENDPOINTS.keys() | {("get", "/healthz"), ("get", "/readyz")}
+
+
+def test_every_body_is_described_in_both_media_types(description: dict[str, Any]) -> None:
+    """design: two dialects of one interface."""
+    both = {"application/vnd.blob+json", "application/vnd.git-lfs+json"}
+    for method, path in ENDPOINTS:
+        operation = description["paths"][path][method]
+        for status, response in operation["responses"].items():
+            if int(status) >= 400 and method != "head":
+                assert response["content"].keys() == both, (method, path, status)
+        if method == "post":
+            assert operation["requestBody"]["content"].keys() == both
+
+
+def test_the_schemas_allow_no_null_in_an_answer(description: dict[str, Any]) -> None:
+    """design: JSON sent out has no nulls; absent is absent."""
+    schemas = description["components"]["schemas"]
+    for name in ("BatchAnswer", "ObjectAnswer", "Action", "Actions", "Lock", "LockPage", "LockVerification", "Error"):
+        assert "null" not in str(schemas[name]), name
+
+
+def test_an_entry_of_the_answer_always_has_its_oid_and_size(description: dict[str, Any]) -> None:
+    """protocol: Batch response object entry: oid and size are required."""
+    assert {"oid", "size"} <= set(description["components"]["schemas"]["ObjectAnswer"].get("required", []))

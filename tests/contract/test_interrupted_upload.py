@@ -1,0 +1,155 @@
+"""Uploads that are cut, stalled, refused early, or several at once (design: PUT; client cases 54, 57 and 60)."""
+
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+import pytest
+
+from tests.contract.answers import check
+from tests.contract.blobs import Blob, corrupted, new_blob
+from tests.contract.client import Action, Client
+from tests.contract.dialects import NEUTRAL
+from tests.contract.raw import Connection
+from tests.support.stack import Stack
+
+SIZE = 4 * 1024 * 1024
+BIG = 12 * 1024 * 1024
+
+
+def begin(connection: Connection, action: Action, *headers: tuple[str, str]) -> None:
+    """Send the head of a PUT."""
+    target = httpx.URL(action["href"]).raw_path
+    connection.begin("PUT", target, [*action.get("header", {}).items(), ("Accept", NEUTRAL.media_type), *headers])
+
+
+def wait_for_no_file(stack: Stack, blob: Blob) -> None:
+    """Wait until no file bears the oid."""
+    deadline = time.monotonic() + 30
+    while list(stack.data.rglob(f"{blob.oid}*")):
+        assert time.monotonic() < deadline, "the left-over file of a cut upload stays"
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("framing", ["length", "chunks"])
+@pytest.mark.parametrize("end", ["close", "reset"])
+def test_a_cut_upload_leaves_nothing(alice: Client, stack: Stack, framing: str, end: str) -> None:
+    """Client case 54; trap 2: a cut upload leaves a short file that counts as present; trap 3: a left-over file."""
+    blob = new_blob(SIZE)
+    action = alice.action("upload", blob)
+    half = blob.content[: SIZE // 2]
+    with Connection(stack.origin) as connection:
+        if framing == "length":
+            begin(connection, action, ("Content-Length", str(SIZE)))
+            connection.send(half)
+        else:
+            begin(connection, action, ("Transfer-Encoding", "chunked"))
+            connection.send_chunk(half)
+        if end == "reset":
+            connection.reset()
+    wait_for_no_file(stack, blob)
+    assert not alice.holds(blob)
+    assert alice.put(action, blob.content).status_code == 200
+    assert alice.get(alice.action("download", blob)).content == blob.content
+
+
+def test_nothing_is_visible_before_it_is_verified(alice: Client, stack: Stack) -> None:
+    """design: bytes are never visible before they are verified; client case 57: no GET sees partial data."""
+    blob = new_blob(SIZE)
+    actions = alice.entry("upload", blob)["actions"]
+    with Connection(stack.origin) as connection:
+        begin(connection, actions["upload"], ("Content-Length", str(SIZE)))
+        connection.send(blob.content[:-1])
+        assert not alice.holds(blob)
+        assert alice.verify(actions["verify"], blob.entry).status_code == 404
+        connection.send(blob.content[-1:])
+        assert connection.answer().status_code == 200
+    assert alice.holds(blob)
+
+
+def test_a_stalled_upload_hinders_no_other_of_the_same_object(alice: Client, stack: Stack) -> None:
+    """Client row 19 and case 57; trap 4: two clients upload one oid at once and one gets an error."""
+    blob = new_blob(SIZE)
+    action = alice.action("upload", blob)
+    with Connection(stack.origin) as stalled:
+        begin(stalled, action, ("Content-Length", str(SIZE)))
+        stalled.send(blob.content[: SIZE // 2])
+        assert alice.put(action, blob.content).status_code == 200
+        assert alice.get(alice.action("download", blob)).content == blob.content
+        stalled.send(blob.content[SIZE // 2 :])
+        assert stalled.answer().status_code == 200
+    assert alice.get(alice.action("download", blob)).content == blob.content
+
+
+def test_all_right_uploads_of_one_object_at_once_succeed(alice: Client, stack: Stack) -> None:
+    """Client case 57; trap 4: two clients upload one oid at once; trap 13: concurrent first uploads fail."""
+    for _ in range(3):
+        blob = new_blob(SIZE)
+        action = alice.action("upload", blob)
+        bodies = [blob.content] * 7 + [corrupted(blob.content)]
+        with ThreadPoolExecutor(len(bodies)) as pool:
+            answers = list(pool.map(alice.put, [action] * len(bodies), bodies))
+        assert [answer.status_code for answer in answers] == [200] * 7 + [400]
+        assert alice.get(alice.action("download", blob)).content == blob.content
+        assert len(list(stack.data.rglob(f"{blob.oid}*"))) == 1
+
+
+def test_many_objects_at_once_are_all_stored(alice: Client) -> None:
+    """Trap 13: concurrent first uploads fail: a folder made by check-then-create."""
+    blobs = [new_blob() for _ in range(40)]
+    entries = alice.batch("upload", *(blob.entry for blob in blobs)).json()["objects"]
+    with ThreadPoolExecutor(8) as pool:
+        answers = pool.map(
+            lambda pair: alice.put(pair[0]["actions"]["upload"], pair[1].content), zip(entries, blobs, strict=True)
+        )
+        assert {answer.status_code for answer in answers} == {200}
+    assert all("actions" in entry for entry in alice.batch("download", *(b.entry for b in blobs)).json()["objects"])
+
+
+def send_all(connection: Connection, content: bytes) -> None:
+    """Send a whole body as a client does that does not look for an answer meanwhile."""
+    for start in range(0, len(content), 65_536):
+        connection.send(content[start : start + 65_536])
+
+
+def early_refusals(action: Action) -> Iterable[tuple[int, Action, list[tuple[str, str]]]]:
+    """Return PUTs of BIG bytes that can be refused by their heads alone."""
+    length = [("Content-Length", str(BIG))]
+    yield 403, {"href": action["href"]}, length
+    yield 403, {**action, "header": {"Authorization": "Bearer wrong"}}, length
+    yield 400, action, length
+
+
+@pytest.mark.parametrize("which", range(3), ids=["no token", "bad token", "wrong length"])
+def test_an_upload_refused_by_its_head_is_answered_readably(alice: Client, stack: Stack, which: int) -> None:
+    """Client case 60: the message is readable although the body was not read: answer, then drain within a bound."""
+    action = alice.action("upload", new_blob(SIZE))
+    status, refused, headers = list(early_refusals(action))[which]
+    with Connection(stack.origin) as connection:
+        begin(connection, refused, *headers)
+        send_all(connection, bytes(BIG))
+        answer = check(connection.answer(), NEUTRAL)
+    assert answer.status_code == status
+
+
+@pytest.mark.parametrize("which", range(3), ids=["no token", "bad token", "wrong length"])
+def test_an_upload_refused_by_its_head_is_answered_before_its_body(alice: Client, stack: Stack, which: int) -> None:
+    """Client row 17: rejection is cheap: the answer does not wait for the body; design: enforced before the work."""
+    action = alice.action("upload", new_blob(SIZE))
+    status, refused, headers = list(early_refusals(action))[which]
+    with Connection(stack.origin) as connection:
+        begin(connection, refused, *headers)
+        assert check(connection.answer(), NEUTRAL).status_code == status
+
+
+def test_chunks_are_refused_as_soon_as_they_are_too_many(alice: Client, stack: Stack) -> None:
+    """Client case 55: too long; the answer does not wait for an end that may never come."""
+    blob = new_blob(SIZE)
+    action = alice.action("upload", blob)
+    with Connection(stack.origin) as connection:
+        begin(connection, action, ("Transfer-Encoding", "chunked"))
+        connection.send_chunk(blob.content)
+        connection.send_chunk(bytes(SIZE))
+        assert check(connection.answer(), NEUTRAL).status_code == 400
+    assert not alice.holds(blob)

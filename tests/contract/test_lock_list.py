@@ -1,0 +1,184 @@
+"""List locks (protocol: List locks; Locking errors)."""
+
+from typing import Any
+
+import pytest
+
+from tests.contract.client import Client
+from tests.contract.conftest import NewRepository
+from tests.contract.dialects import Dialect
+from tests.support.stack import Stack
+
+
+@pytest.fixture(scope="module")
+def there(new_repository: NewRepository) -> Client:
+    """Alice at a repository in which five paths are locked."""
+    client = new_repository("contract/list")
+    for name in ("a", "a/b", "A", "b c", "ab"):
+        assert client.lock(name).status_code == 201
+    return client
+
+
+@pytest.fixture(scope="module")
+def locks(there: Client) -> list[dict[str, Any]]:
+    """These five locks, as they are listed."""
+    return list(there.locks().json()["locks"])
+
+
+def pages(client: Client, query: str) -> list[list[dict[str, Any]]]:
+    """Follow next_cursor to the end."""
+    found: list[list[dict[str, Any]]] = []
+    cursor = ""
+    while True:
+        body = client.locks(f"{query}&cursor={cursor}").json()
+        found.append(body["locks"])
+        assert len(found) < 100, "client section 5: a cursor that never ends is an endless loop"
+        if "next_cursor" not in body:
+            return found
+        assert isinstance(body["next_cursor"], str)
+        assert body["next_cursor"]
+        cursor = body["next_cursor"]
+
+
+def test_all_locks_are_listed(there: Client, dialect: Dialect) -> None:
+    """protocol: List locks, 200: locks; Lock object."""
+    answer = there.speaking(dialect).locks()
+    assert answer.status_code == 200
+    assert answer.json().keys() == {"locks"}
+    locks = answer.json()["locks"]
+    assert {lock["path"] for lock in locks} == {"a", "a/b", "A", "b c", "ab"}
+    assert all(lock.keys() == {"id", "path", "locked_at", "owner"} for lock in locks)
+    assert all(lock["owner"] == {"name": "alice"} for lock in locks)
+
+
+def test_no_locks_are_an_empty_list(new_repository: NewRepository, dialect: Dialect) -> None:
+    """protocol: List locks, 200: an empty array; client case 73; trap 18: an empty list is null."""
+    assert new_repository().speaking(dialect).locks().json() == {"locks": []}
+
+
+@pytest.mark.parametrize("path", ["a", "a/b", "A", "b c", "ab"])
+def test_path_matches_exactly(there: Client, locks: list[dict[str, Any]], path: str) -> None:
+    """protocol: List locks, path; client case 73: exact, no prefix."""
+    assert there.locks(path=path).json() == {"locks": [lock for lock in locks if lock["path"] == path]}
+
+
+@pytest.mark.parametrize(
+    "path", ["b", "a/", "/a", "B C", "a*", "%", "a/b/c", "..", "\x00", "x" * 5000, "'; DROP TABLE"]
+)
+def test_a_path_that_is_not_locked_is_an_empty_list(there: Client, path: str) -> None:
+    """protocol: List locks, path; trap 20: 404 instead of an empty list."""
+    answer = there.locks(path=path)
+    assert answer.status_code == 200
+    assert answer.json() == {"locks": []}
+
+
+def test_id_matches_exactly(there: Client, locks: list[dict[str, Any]]) -> None:
+    """protocol: List locks, id; client case 73."""
+    for lock in locks:
+        assert there.locks(id=lock["id"]).json() == {"locks": [lock]}
+        assert there.locks(id=lock["id"], path=lock["path"]).json() == {"locks": [lock]}
+    assert there.locks(id=locks[0]["id"], path=locks[1]["path"]).json() == {"locks": []}
+
+
+@pytest.mark.parametrize("lock_id", ["0", "-1", "x", "99999999999999999999", "1.0", "\u0661", " 1", "../1", "\x00"])
+def test_an_id_that_is_none_is_an_empty_list(there: Client, lock_id: str) -> None:
+    """protocol: List locks, id: match a lock by id; nothing matches."""
+    assert there.locks(id=lock_id).json() == {"locks": []}
+
+
+def test_the_id_of_another_repository_matches_nothing(alice: Client, locks: list[dict[str, Any]]) -> None:
+    """Trap 19: locks of other repositories are seen."""
+    assert alice.locks(id=locks[0]["id"]).json() == {"locks": []}
+
+
+def test_empty_values_are_absent(there: Client, locks: list[dict[str, Any]]) -> None:
+    """design: empty query values are absent; client case 73."""
+    assert there.locks("path=&id=&cursor=&limit=&refspec=").json() == {"locks": locks}
+    assert there.locks("path&id&cursor&limit&refspec").json() == {"locks": locks}
+
+
+def test_unknown_parameters_are_ignored(there: Client, locks: list[dict[str, Any]]) -> None:
+    """Client case 8: unknown extra fields in every request."""
+    assert there.locks("x=1&Path=a&ref=refs/heads/x").json() == {"locks": locks}
+
+
+@pytest.mark.parametrize("refspec", ["refs/heads/main", "refs/heads/other", "HEAD", "", "x" * 3000, "\x00", "%"])
+def test_refspec_does_not_filter(there: Client, locks: list[dict[str, Any]], refspec: str) -> None:
+    """protocol: List locks, refspec; design: it only decides permission; client case 78."""
+    assert there.locks(refspec=refspec).json() == {"locks": locks}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
+def test_pages_follow_each_other_without_loss_or_repeat(there: Client, locks: list[dict[str, Any]], limit: int) -> None:
+    """protocol: List locks, limit, cursor, next_cursor; client case 74; trap 16: the last lock of a page is lost."""
+    found = pages(there, f"limit={limit}")
+    assert [lock for page in found for lock in page] == locks
+    assert [len(page) for page in found[:-1]] == [limit] * (len(found) - 1)
+    assert len(found) == -(-5 // limit)
+
+
+def test_a_filter_holds_on_every_page(there: Client, locks: list[dict[str, Any]]) -> None:
+    """protocol: List locks: next_cursor is present when more matching locks exist."""
+    body = there.locks(path="a", limit=1).json()
+    assert body == {"locks": [lock for lock in locks if lock["path"] == "a"]}
+
+
+@pytest.mark.parametrize("limit", ["0", "-1", "-99999999999999999999", "1000", "1000000000", "9" * 5000, "+5", "007"])
+def test_a_limit_out_of_bounds_is_coerced(there: Client, locks: list[dict[str, Any]], limit: str) -> None:
+    """protocol: List locks, limit; Limits: the server applies its own bounds; client case 74."""
+    assert there.locks(limit=limit).json() == {"locks": locks}
+
+
+@pytest.mark.parametrize("limit", ["abc", "1.5", "0x5", "1e3", "\u0665", "5 5", "null", "\x00"])
+def test_a_limit_that_is_no_number_is_422(there: Client, limit: str) -> None:
+    """protocol: List locks, limit is an integer; client case 74."""
+    answer = there.locks(limit=limit)
+    assert answer.status_code == 422
+    assert "limit" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("cursor", ["abc", "-1", "1.5", "99999999999999999999999", "\u0661", "'", "\x00", "x" * 5000])
+def test_a_cursor_that_no_page_gave_is_422(there: Client, cursor: str) -> None:
+    """protocol: List locks, cursor; design: a bad cursor is 422; client case 74."""
+    answer = there.locks(cursor=cursor)
+    assert answer.status_code == 422
+    assert "cursor" in answer.json()["message"]
+
+
+def test_a_cursor_of_another_repository_shows_nothing_of_it(there: Client, new_repository: NewRepository) -> None:
+    """Client case 74: no leak; trap 19."""
+    other = new_repository()
+    mine = [other.lock(f"mine/{number}").json()["lock"] for number in range(2)]
+    cursor = there.locks(limit=1).json()["next_cursor"]
+    assert there.locks(limit=1).json()["locks"][0] not in mine
+    answer = other.locks(cursor=cursor)
+    assert answer.status_code == 200
+    assert [lock for lock in answer.json()["locks"] if lock not in mine] == []
+
+
+def test_locks_made_and_deleted_meanwhile_shift_no_page(new_repository: NewRepository) -> None:
+    """Client case 74; trap 16: paging by OFFSET shifts while locks change."""
+    client = new_repository()
+    locks = [client.lock(f"shift/{number}").json()["lock"] for number in range(6)]
+    first = client.locks(limit=2).json()
+    for lock in first["locks"]:
+        assert client.unlock(lock["id"]).status_code == 200
+    late = client.lock("shift/late").json()["lock"]
+    rest = client.locks(limit=100, cursor=first["next_cursor"]).json()
+    assert rest == {"locks": [*locks[2:], late]}
+    assert client.unlock(locks[4]["id"]).status_code == 200
+    # The lock that a cursor was made of may be gone.
+    assert client.locks(cursor=first["next_cursor"]).json()["locks"] == [*locks[2:4], locks[5], late]
+
+
+def test_who_may_read_lists(bob: Client, alice: Client, dialect: Dialect) -> None:
+    """protocol: List locks: at least pull access; Authentication 5."""
+    lock = alice.lock("list/for-bob").json()["lock"]
+    assert bob.speaking(dialect).locks(id=lock["id"]).json() == {"locks": [lock]}
+    assert alice.unlock(lock["id"]).status_code == 200
+
+
+def test_without_pull_access_it_is_403(carol: Client, bob: Client, stack: Stack, dialect: Dialect) -> None:
+    """protocol: List locks, 403; Locking errors, list locks 403; client case 72; design: unknown is 403 too."""
+    assert carol.speaking(dialect).locks().status_code == 403
+    assert bob.speaking(dialect).at(f"{stack.origin}/no/such").locks().status_code == 403

@@ -1,0 +1,141 @@
+"""List locks for verification (protocol: List locks for verification; Locking errors)."""
+
+from typing import Any
+
+import pytest
+
+from tests.contract.administration import Administration
+from tests.contract.client import Client
+from tests.contract.conftest import NewRepository
+from tests.contract.dialects import Dialect
+from tests.support.stack import Stack
+
+REF = {"name": "refs/heads/bob"}
+
+
+@pytest.fixture(scope="module")
+def there(new_repository: NewRepository) -> Client:
+    """Alice at a repository in which she and bob hold locks, turn by turn."""
+    return new_repository("contract/verify")
+
+
+@pytest.fixture(scope="module")
+def bob_there(bob: Client, there: Client, operator: Administration) -> Client:
+    """Bob there, who may write on refs/heads/bob."""
+    operator.grant("bob", "contract/verify", "write", [REF["name"]])
+    return bob.at(there.base_url)
+
+
+@pytest.fixture(scope="module")
+def locks(there: Client, bob_there: Client) -> list[dict[str, Any]]:
+    """Alice's three locks and bob's two, oldest first."""
+    answers = [(bob_there if number % 2 else there).lock(f"file{number}", ref=REF) for number in range(5)]
+    assert [answer.status_code for answer in answers] == [201] * 5
+    return [answer.json()["lock"] for answer in answers]
+
+
+def of(locks: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
+    """Return the locks of an owner."""
+    return [lock for lock in locks if lock["owner"]["name"] == name]
+
+
+def test_locks_are_split_by_owner(
+    there: Client, bob_there: Client, locks: list[dict[str, Any]], dialect: Dialect
+) -> None:
+    """protocol: verification, 200: ours and theirs; What the service does, 4; client row 4 and case 75."""
+    mine, his = of(locks, "alice"), of(locks, "bob")
+    answer = there.speaking(dialect).verify_locks()
+    assert answer.status_code == 200
+    assert answer.json() == {"ours": mine, "theirs": his}
+    assert bob_there.speaking(dialect).verify_locks(ref=REF).json() == {"ours": his, "theirs": mine}
+
+
+def test_no_locks_are_two_empty_lists(new_repository: NewRepository, dialect: Dialect) -> None:
+    """protocol: verification, 200: empty arrays; client case 75; trap 18: an empty list is null."""
+    assert new_repository().speaking(dialect).verify_locks().json() == {"ours": [], "theirs": []}
+
+
+def test_a_list_without_locks_is_there_all_the_same(new_repository: NewRepository) -> None:
+    """Client case 75: both arrays are always present; trap 18."""
+    client = new_repository()
+    lock = client.lock("mine").json()["lock"]
+    assert client.verify_locks().json() == {"ours": [lock], "theirs": []}
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"ref": None, "cursor": "", "limit": 0},
+        {"ref": None, "cursor": None, "limit": None},
+        {"ref": {}, "x": [1]},
+        {"ref": {"name": "refs/tags/v1"}},
+        {"path": "file1", "id": "1", "refspec": "refs/heads/main"},
+        {"limit": -1},
+        {"limit": 10**9},
+        {"limit": 10**30},
+    ],
+)
+def test_every_field_may_be_missing_null_or_empty(
+    there: Client, locks: list[dict[str, Any]], fields: dict[str, object]
+) -> None:
+    """protocol: verification, request body: all optional; ref does not filter; client cases 8, 75 and 78."""
+    assert there.verify_locks(**fields).json() == {"ours": of(locks, "alice"), "theirs": of(locks, "bob")}
+
+
+@pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
+def test_pages_are_split_and_follow_each_other(there: Client, locks: list[dict[str, Any]], limit: int) -> None:
+    """protocol: verification, limit, cursor, next_cursor; trap 16: limit and cursor in the body are ignored."""
+    ours: list[dict[str, Any]] = []
+    theirs: list[dict[str, Any]] = []
+    fields: dict[str, object] = {"limit": limit}
+    for page in range(-(-5 // limit)):
+        body = there.verify_locks(**fields).json()
+        assert len(body["ours"]) + len(body["theirs"]) == min(limit, 5 - page * limit)
+        ours += body["ours"]
+        theirs += body["theirs"]
+        fields["cursor"] = body.get("next_cursor")
+    assert fields["cursor"] is None
+    assert ours == of(locks, "alice")
+    assert theirs == of(locks, "bob")
+
+
+@pytest.mark.parametrize("cursor", ["abc", "-1", "99999999999999999999999", "\x00"])
+def test_a_cursor_that_no_page_gave_is_422(there: Client, cursor: str) -> None:
+    """protocol: verification, cursor; design: a bad cursor is 422."""
+    answer = there.verify_locks(cursor=cursor)
+    assert answer.status_code == 422
+    assert "cursor" in answer.json()["message"]
+
+
+@pytest.mark.parametrize("fields", [{"cursor": 5}, {"cursor": []}, {"limit": "5"}, {"limit": 1.5}, {"limit": True}])
+def test_a_field_of_the_wrong_type_is_422(there: Client, fields: dict[str, object]) -> None:
+    """protocol: verification, request body: cursor is a string, limit an integer."""
+    answer = there.verify_locks(**fields)
+    assert answer.status_code == 422
+    assert next(iter(fields)) in answer.json()["message"]
+
+
+@pytest.mark.parametrize("body", [b"{", b"nul", b"\xff"])
+def test_a_body_that_is_not_json_is_400(there: Client, body: bytes) -> None:
+    """design: 400, body is not JSON."""
+    assert there.post("/locks/verify", body).status_code == 400
+
+
+@pytest.mark.parametrize("body", [b"[]", b'"x"', b"5", b"null"])
+def test_json_of_another_shape_is_422(there: Client, body: bytes) -> None:
+    """design: 422, JSON of the wrong shape."""
+    assert there.post("/locks/verify", body).status_code == 422
+
+
+def test_without_push_access_it_is_403(bob: Client, bob_there: Client, carol: Client, dialect: Dialect) -> None:
+    """protocol: verification, 403; Locking errors, verify locks 403; client case 72."""
+    for client in (bob, bob_there, carol, carol.at(bob_there.base_url)):
+        assert client.speaking(dialect).verify_locks().status_code == 403
+
+
+@pytest.mark.parametrize(
+    "name", ["no/such", "demo", "demo/assets/x", "demo/%2e%2e/x", "demo/%2e", "a" * 300, "%00", "demo/assets=x"]
+)
+def test_locking_is_implemented_so_that_it_is_never_404(bob: Client, stack: Stack, name: str) -> None:
+    """protocol: verification, 404 is for servers without locking; Locking errors, verify locks 404; client row 8."""
+    assert bob.at(f"{stack.origin}/{name}").verify_locks().status_code == 403

@@ -1,0 +1,31 @@
+"""Too many requests at once (protocol: Status codes of batch responses, 429; Limits, rate limits)."""
+
+from concurrent.futures import ThreadPoolExecutor
+
+import httpx
+
+from tests.contract.blobs import Blob
+from tests.contract.client import Client
+from tests.contract.inner import running_facade
+
+
+def test_more_requests_than_can_be_served_are_429_with_retry_after(http: httpx.Client) -> None:
+    """protocol: Status codes of batch responses, 429; client rows 7 and 18: 429 with Retry-After, and no 503."""
+    blob = Blob(b"x")
+    with running_facade(TOWPATH_REQUESTS_IN_FLIGHT="1") as (origin, inner), ThreadPoolExecutor(1) as pool:
+        zoe = Client(http, f"{origin}/a", "Bearer x")
+        actions = zoe.entry("upload", blob)["actions"]
+        inner.held = "BatchStatObjects"
+        waiting = pool.submit(zoe.batch, "download", blob.entry)
+        assert inner.reached.wait(30)
+        refused = [
+            zoe.batch("download", blob.entry),
+            zoe.locks(),
+            zoe.put(actions["upload"], blob.content),
+            zoe.get(actions["upload"]),
+        ]
+        assert [answer.status_code for answer in refused] == [429] * 4
+        assert http.get(f"{origin}/healthz").status_code == 200, "what watches over it must be answered above all"
+        inner.release.set()
+        assert waiting.result(30).status_code == 200
+        assert zoe.locks().status_code == 200

@@ -1,0 +1,104 @@
+"""The verify action (protocol: Basic transfer: verify action)."""
+
+import pytest
+
+from tests.contract.blobs import new_blob
+from tests.contract.client import Client
+from tests.contract.dialects import Dialect
+
+
+def test_a_stored_object_is_verified(alice: Client, dialect: Dialect) -> None:
+    """protocol: verify action: trigger, request, body, response; States: upload then verify; client case 62."""
+    alice, blob = alice.speaking(dialect), new_blob()
+    actions = alice.entry("upload", blob)["actions"]
+    assert alice.put(actions["upload"], blob.content).status_code == 200
+    for _ in range(2):
+        assert alice.verify(actions["verify"], blob.entry).status_code == 200
+
+
+def test_an_object_that_is_not_stored_is_404(alice: Client, dialect: Dialect) -> None:
+    """design: verify of what is not held is 404, never 422; client row 1 and case 62; trap 27: the process lives on."""
+    alice, blob = alice.speaking(dialect), new_blob()
+    action = alice.action("verify", blob)
+    assert alice.verify(action, blob.entry).status_code == 404
+    assert alice.verify(action, blob.entry).status_code == 404
+
+
+@pytest.mark.parametrize("difference", [-1, 1, 2**32])
+def test_an_object_of_another_size_is_404(alice: Client, difference: int) -> None:
+    """protocol: verify action, request body, size; design: not held in that size is 404; client case 62."""
+    blob = new_blob()
+    actions = alice.entry("upload", blob)["actions"]
+    assert alice.put(actions["upload"], blob.content).status_code == 200
+    answer = alice.verify(actions["verify"], {"oid": blob.oid, "size": blob.size + difference})
+    assert answer.status_code == 404
+
+
+def test_an_object_other_than_that_of_the_address_is_404(alice: Client) -> None:
+    """protocol: verify action, request body, oid; an action is good for one object, whatever else is held."""
+    stored, other = alice.upload(new_blob()), new_blob()
+    assert alice.verify(alice.action("verify", other), stored.entry).status_code == 404
+
+
+@pytest.mark.parametrize("body", [b"", b"{", b"nul", b"\xff", b'{"oid": "x", "size": NaN}', b"[" * 100_000])
+def test_a_body_that_is_not_json_is_400(alice: Client, dialect: Dialect, body: bytes) -> None:
+    """design: 400, unparsable JSON; client case 62."""
+    alice = alice.speaking(dialect)
+    assert alice.verify(alice.action("verify", new_blob()), body).status_code == 400
+
+
+@pytest.mark.parametrize("body", [[], "x", 5, None, {}, {"oid": 5}, {"size": 5}])
+def test_json_of_another_shape_is_400(alice: Client, body: object) -> None:
+    """design: INVALID_ARGUMENT on verify is 400, never 422; client row 1."""
+    assert alice.verify(alice.action("verify", new_blob()), body).status_code == 400
+
+
+@pytest.mark.parametrize(
+    ("size", "status"), [(None, 400), ("64", 400), (1.5, 400), (True, 400), ([], 400), (-1, 404), (2**63, 404)]
+)
+def test_a_size_of_another_type_is_400_and_no_size_at_all_404(alice: Client, size: object, status: int) -> None:
+    """protocol: verify action, request body, size is an integer; design: never 422 here."""
+    blob = new_blob()
+    actions = alice.entry("upload", blob)["actions"]
+    assert alice.put(actions["upload"], blob.content).status_code == 200
+    assert alice.verify(actions["verify"], {"oid": blob.oid, "size": size}).status_code == status
+
+
+@pytest.mark.parametrize(
+    ("oid", "status"), [(None, 400), (5, 400), ("", 404), ("x", 404), ("A" * 64, 404), ("../x", 404)]
+)
+def test_an_oid_of_another_type_is_400_and_no_oid_at_all_404(alice: Client, oid: object, status: int) -> None:
+    """protocol: verify action, request body, oid is a string; design: never 422 here; trap 28."""
+    assert alice.verify(alice.action("verify", new_blob()), {"oid": oid, "size": 64}).status_code == status
+
+
+def test_unknown_fields_are_ignored(alice: Client) -> None:
+    """Client case 8: unknown extra fields in every request."""
+    blob = new_blob()
+    actions = alice.entry("upload", blob)["actions"]
+    assert alice.put(actions["upload"], blob.content).status_code == 200
+    assert alice.verify(actions["verify"], {**blob.entry, "x": None, "transfer": "basic"}).status_code == 200
+
+
+@pytest.mark.parametrize("charset", ["", "; charset=utf-8", ";charset=UTF-8"])
+def test_content_type_may_name_the_charset(alice: Client, dialect: Dialect, charset: str) -> None:
+    """protocol: verify action, request, the charset parameter may be added."""
+    alice, blob = alice.speaking(dialect), new_blob()
+    actions = alice.entry("upload", blob)["actions"]
+    assert alice.put(actions["upload"], blob.content).status_code == 200
+    action = actions["verify"]
+    headers = [
+        *action["header"].items(),
+        ("Accept", dialect.media_type),
+        ("Content-Type", dialect.media_type + charset),
+    ]
+    content = f'{{"oid": "{blob.oid}", "size": {blob.size}}}'.encode()
+    assert alice.send("POST", action["href"], headers=headers, content=content).status_code == 200
+
+
+def test_verify_tells_the_truth_after_a_refused_upload(alice: Client) -> None:
+    """protocol: States: 200 means the object exists on the server; trap 1."""
+    blob = new_blob()
+    actions = alice.entry("upload", blob)["actions"]
+    assert alice.put(actions["upload"], blob.content + b"x").status_code == 400
+    assert alice.verify(actions["verify"], blob.entry).status_code == 404

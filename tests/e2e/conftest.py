@@ -1,0 +1,59 @@
+"""What the end-to-end tests share: one `towpath up --demo`, users at their computers, a git repository."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.git import Clone, Workspace, shared_repository
+from tests.support.stack import Stack, running_stack
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[Stack]:
+    """A running `towpath up --demo`, for all tests that neither stop it nor fill it."""
+    with running_stack() as running:
+        yield running
+
+
+@pytest.fixture
+def computer(tmp_path: Path, stack: Stack) -> Callable[[str], Workspace]:
+    """Make the computer of alice or bob, with their token in git's credential store."""
+
+    def make(user: str) -> Workspace:
+        return Workspace(tmp_path / user, user, stack.tokens[user], origin=stack.origin)
+
+    return make
+
+
+@pytest.fixture
+def alice(computer: Callable[[str], Workspace]) -> Workspace:
+    """Alice's computer."""
+    return computer("alice")
+
+
+@pytest.fixture
+def bob(computer: Callable[[str], Workspace]) -> Workspace:
+    """Bob's computer."""
+    return computer("bob")
+
+
+@pytest.fixture
+def remote(tmp_path: Path) -> Path:
+    """Where the git repository lies that the users share."""
+    return tmp_path / "remote.git"
+
+
+@pytest.fixture
+def alices(alice: Workspace, remote: Path, stack: Stack) -> Clone:
+    """Alice's clone of the shared repository, which tracks `*.dat`."""
+    return shared_repository(alice, remote, lfs_url=stack.base_url)
+
+
+@pytest.fixture
+def bobs(bob: Workspace, remote: Path, stack: Stack, alices: Clone) -> Clone:
+    """Bob's clone of it, on a branch of the only name that he may write to."""
+    assert alices.path.exists()
+    clone = bob.clone(remote, lfs_url=stack.base_url)
+    clone.git("checkout", "--quiet", "-b", "bob")
+    return clone

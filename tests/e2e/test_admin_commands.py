@@ -1,0 +1,220 @@
+"""The administration commands, as an operator runs them against a running stack."""
+
+import os
+import re
+import subprocess
+from typing import Any
+
+import pytest
+
+from tests.support.http import Client, content, oid_of
+from tests.support.stack import TOWPATH, Stack
+
+MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
+
+
+def text(stack: Stack, *arguments: str) -> list[str]:
+    """Run a command without --json and return the lines that it prints."""
+    result = run(*arguments, "--data", str(stack.data))
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+def failure(stack: Stack, *arguments: str) -> str:
+    """Run a command that is refused, and return the message: one line, in lower case."""
+    result = run(*arguments, "--data", str(stack.data))
+    assert (result.returncode, result.stdout) == (1, "")
+    [line] = result.stderr.splitlines()
+    assert line.startswith("towpath: ")
+    return line.removeprefix("towpath: ")
+
+
+def run(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
+    """Run a command."""
+    return subprocess.run(
+        [*TOWPATH, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **(environment or {})},
+    )
+
+
+def timeless(record: dict[str, Any]) -> dict[str, Any]:
+    """Check that the ids and times of a record are of their form, and return the rest of it."""
+    rest = dict(record)
+    for name in [name for name in rest if name.endswith("_at")]:
+        assert MOMENT.fullmatch(rest.pop(name))
+    assert rest.pop("id", 1)
+    return rest
+
+
+def test_users(stack: Stack) -> None:
+    """`user add|list|remove`."""
+    added = stack.towpath("user", "add", "ursula")
+    assert timeless(added) == {"name": "ursula", "administrator": False}
+    assert stack.towpath("user", "add", "upton", "--administrator")["administrator"] is True
+    assert "ursula" in failure(stack, "user", "add", "ursula")
+    assert added in stack.towpath("user", "list")
+    title, *rows = text(stack, "user", "list")
+    assert title.split() == ["NAME", "ADMINISTRATOR", "CREATED", "AT"]
+    assert [row.split()[:2] for row in rows if row.startswith("u")] == [["upton", "yes"], ["ursula", "no"]]
+    assert stack.towpath("user", "remove", "ursula") == added
+    stack.towpath("user", "remove", "upton")
+    assert "ursula" in failure(stack, "user", "remove", "ursula")
+    assert "admin" in failure(stack, "user", "remove", "admin")
+
+
+async def test_tokens(stack: Stack) -> None:
+    """`token add|list|revoke`: the secret is shown once, works, and works no more when it is revoked."""
+    stack.towpath("user", "add", "tom")
+    stack.towpath("grant", "tom", "demo/assets", "--role", "read")
+    added = stack.towpath("token", "add", "tom", "--name", "laptop", "--expires", "2099-12-31")
+    secret = added.pop("secret")
+    assert added["expires_at"] == "2099-12-31T00:00:00Z"
+    assert timeless(added) == {"user": "tom", "name": "laptop"}
+    assert "expires_at" not in stack.towpath("token", "add", "tom")
+    lines = text(stack, "token", "add", "tom", "other", "--expires", "90d")
+    assert lines[-1].startswith("secret")
+    assert [token["name"] for token in stack.towpath("token", "list", "tom")] == ["default", "laptop", "other"]
+    assert secret not in "".join(text(stack, "token", "list", "tom"))
+    async with Client(stack.base_url, "tom", secret) as client:
+        assert (await client.locks()).status_code == 200
+        assert stack.towpath("token", "revoke", "tom", "laptop") == added
+        assert (await client.locks()).status_code == 401
+    assert "laptop" in failure(stack, "token", "revoke", "tom", "laptop")
+    stack.towpath("user", "remove", "tom")
+
+
+def test_repositories(stack: Stack) -> None:
+    """`repo add|list|rename|update|remove`."""
+    private = stack.towpath("repo", "add", "studio/film/one")
+    assert timeless(private) == {"name": "studio/film/one", "public": False, "forced_unlock": "writers"}
+    public = stack.towpath("repo", "add", "studio/film/two", "--public", "--forced-unlock", "admins")
+    assert timeless(public) == {"name": "studio/film/two", "public": True, "forced_unlock": "admins"}
+    assert [entry for entry in stack.towpath("repo", "list") if entry["name"].startswith("studio/")] == [
+        private,
+        public,
+    ]
+    row = next(line for line in text(stack, "repo", "list") if line.startswith("studio/film/two"))
+    assert row.split()[:3] == ["studio/film/two", "yes", "admins"]
+    assert stack.towpath("repo", "rename", "studio/film/one", "studio/three") == {**private, "name": "studio/three"}
+    changed = stack.towpath("repo", "update", "studio/three", "--public", "--forced-unlock", "admins")
+    assert changed == {**private, "name": "studio/three", "public": True, "forced_unlock": "admins"}
+    assert stack.towpath("repo", "update", "studio/three", "--private")["public"] is False
+    assert "studio/three" in failure(stack, "repo", "rename", "studio/film/two", "studio/three")
+    assert failure(stack, "repo", "add", "a/../b")
+    assert stack.towpath("repo", "remove", "studio/film/two") == public
+    assert text(stack, "repo", "remove", "studio/three")[1].split() == ["name", "studio/three"]
+
+
+def test_access(stack: Stack) -> None:
+    """`grant`, `revoke`, `access`, and `check` with the grant that decides."""
+    stack.towpath("user", "add", "gina")
+    stack.towpath("repo", "add", "access/tests", "--public")
+    grant = stack.towpath(
+        "grant", "gina", "access/tests", "--role", "write", "--ref", "refs/heads/rel/*", "--ref", "refs/heads/gina"
+    )
+    assert timeless(grant) == {
+        "user": "gina",
+        "repository": "access/tests",
+        "role": "write",
+        "ref_patterns": ["refs/heads/rel/*", "refs/heads/gina"],
+    }
+    assert stack.towpath("access", "access/tests") == [grant]
+    first, title, row = text(stack, "access", "access/tests")
+    assert first == "Anybody may read this repository."
+    assert title.split()[:2] == ["USER", "ROLE"]
+    assert "refs/heads/rel/*, refs/heads/gina" in row
+    asked = ("check", "gina", "access/tests", "--operation")
+    yes = stack.towpath(*asked, "upload", "--ref", "refs/heads/rel/1")
+    assert (yes["allowed"], yes["grant"], yes["operation"], yes["ref"]) == (True, grant, "upload", "refs/heads/rel/1")
+    no = stack.towpath(*asked, "lock", "--ref", "refs/heads/main")
+    assert no["allowed"] is False
+    assert no["explanation"]
+    anybody = stack.towpath("check", "", "access/tests", "--operation", "download")
+    assert anybody["allowed"] is True
+    assert "grant" not in anybody
+    assert "user" not in anybody
+    lines = text(stack, *asked, "upload", "--ref", "refs/heads/gina")
+    assert lines[0].startswith("yes: ")
+    assert "role write" in lines[1]
+    assert text(stack, *asked, "upload")[0].startswith("no: ")
+    assert failure(stack, "grant", "gina", "access/tests", "--role", "read", "--ref", "refs/heads/x")
+    assert "nobody" in failure(stack, "grant", "nobody", "access/tests", "--role", "read")
+    assert stack.towpath("revoke", "gina", "access/tests") == [grant]
+    assert failure(stack, "revoke", "gina", "access/tests")
+    assert stack.towpath("access", "access/tests") == []
+    stack.towpath("repo", "remove", "access/tests")
+    stack.towpath("user", "remove", "gina")
+
+
+async def test_locks(stack: Stack) -> None:
+    """`lock list|history|remove`: who holds a path, who held it, who forced it off (trap 37)."""
+    stack.towpath("repo", "add", "locks/tests")
+    stack.towpath("grant", "alice", "locks/tests", "--role", "write")
+    assert stack.towpath("lock", "list", "locks/tests") == []
+    async with Client(f"{stack.origin}/locks/tests", "alice", stack.tokens["alice"]) as alice:
+        for path in ("one\n\x1b[31m.bin", "two.bin"):
+            assert (await alice.lock(path)).status_code == 201
+    one, two = stack.towpath("lock", "list", "locks/tests")
+    assert timeless(one) == {"path": "one\n\x1b[31m.bin", "owner": "alice"}
+    assert stack.towpath("lock", "list", "locks/tests", "--path", "two.bin") == [two]
+    title, row, _ = text(stack, "lock", "list", "locks/tests")
+    assert title.split() == ["ID", "OWNER", "LOCKED", "AT", "PATH"]
+    assert row.endswith(r"one\n\x1b[31m.bin")
+    assert stack.towpath("lock", "remove", "locks/tests", one["id"]) == one
+    assert "lock" in failure(stack, "lock", "remove", "locks/tests", one["id"])
+    [released] = stack.towpath("lock", "history", "locks/tests")
+    assert MOMENT.fullmatch(released.pop("released_at"))
+    assert released == {**one, "released_by": "admin", "forced": True}
+    assert text(stack, "lock", "history", "locks/tests", "--path", "two.bin") == ["(none)"]
+    assert failure(stack, "repo", "remove", "locks/tests")
+    stack.towpath("repo", "remove", "locks/tests", "--force")
+
+
+async def test_objects_and_usage(stack: Stack) -> None:
+    """`object list|remove|restore` and `usage`."""
+    stack.towpath("repo", "add", "objects/tests")
+    stack.towpath("grant", "alice", "objects/tests", "--role", "write")
+    data = content("administered", 12_345)
+    oid = oid_of(data)
+    async with Client(f"{stack.origin}/objects/tests", "alice", stack.tokens["alice"]) as alice:
+        assert (await alice.upload(data)).status_code == 200
+        [held] = stack.towpath("object", "list", "objects/tests")
+        assert timeless(held) == {"oid": oid, "size": 12_345}
+        usage = stack.towpath("usage", "objects/tests")
+        assert usage["available_bytes"] > 0
+        assert usage["repositories"] == [
+            {
+                "repository": "objects/tests",
+                "object_count": 1,
+                "object_bytes": 12_345,
+                "removed_count": 0,
+                "bytes_in_today": 12_345,
+                "bytes_out_today": 0,
+                "locks": 0,
+            }
+        ]
+        assert {"objects/tests", "demo/assets"} <= {line.split()[0] for line in text(stack, "usage")}
+        removed = stack.towpath("object", "remove", "objects/tests", oid, "--reason", "not ours")
+        assert timeless(removed) == {"oid": oid, "size": 12_345, "removal_reason": "not ours", "removed_by": "admin"}
+        assert text(stack, "object", "list", "objects/tests")[1].endswith("not ours")
+        assert stack.towpath("object", "restore", "objects/tests", oid) == {"repository": "objects/tests", "oid": oid}
+        assert (await alice.upload(data)).status_code == 200
+    assert oid in failure(stack, "object", "restore", "objects/tests", oid)
+    assert failure(stack, "object", "remove", "objects/tests", "0" * 63, "--reason", "x")
+    assert "objects/none" in failure(stack, "usage", "objects/none")
+    stack.towpath("repo", "remove", "objects/tests", "--force")
+
+
+@pytest.mark.parametrize("user", ["admin", "alice"])
+def test_remote_stack(stack: Stack, user: str) -> None:
+    """--server takes the token from TOWPATH_TOKEN; only an administrator's opens the door."""
+    token = (stack.data / "admin-token").read_text().strip() if user == "admin" else stack.tokens[user]
+    address = f"unix:{stack.data.resolve()}/run/locks.sock"
+    result = run("user", "list", "--server", address, environment={"TOWPATH_TOKEN": token})
+    assert result.returncode == (0 if user == "admin" else 1), result.stderr
+    wrong = run("user", "list", "--server", address, environment={"TOWPATH_TOKEN": "wrong"})
+    assert (wrong.returncode, wrong.stderr) == (1, "towpath: the token in TOWPATH_TOKEN is not valid\n")

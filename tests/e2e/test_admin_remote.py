@@ -1,0 +1,82 @@
+"""The administration commands against a locks service of another host, over TCP."""
+
+import json
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from pydantic import SecretStr
+from towpath.locks.v1 import lock_service_pb2 as pb
+from towpath.locks.v1.lock_service_pb2_grpc import LockServiceStub
+
+from services.common.rpc.client import Peer
+from tests.support.stack import TOWPATH
+
+SECRET = "the secret between the services of this test"
+LOCKS = [sys.executable, "-m", "services.locks"]
+
+
+@dataclass
+class Remote:
+    """A locks service, and the token of its administrator."""
+
+    address: str
+    token: str
+
+    def towpath(self, *arguments: str) -> Any:  # noqa: ANN401 - whatever JSON the command prints
+        """Run a command against it, and return what it prints, parsed."""
+        result = subprocess.run(
+            [*TOWPATH, *arguments, "--json", "--server", self.address],
+            env={**os.environ, "TOWPATH_TOKEN": self.token},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+        assert result.returncode == 0, result.stderr
+        return json.loads(result.stdout)
+
+
+@pytest.fixture
+def remote(database_url: SecretStr) -> Iterator[Remote]:
+    """A locks service that listens on a port, wants the secret of the services, and gives pages of two locks."""
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    environment = {
+        **os.environ,
+        "TOWPATH_LOCKS_LISTEN": address,
+        "TOWPATH_LOCKS_DATABASE_URL": database_url.get_secret_value(),
+        "TOWPATH_STORAGE_ADDRESS": "127.0.0.1:1",
+        "TOWPATH_SERVICE_SECRET": SECRET,
+        "TOWPATH_LOCK_PAGE_DEFAULT": "2",
+        "TOWPATH_LOCK_PAGE_MAX": "2",
+    }
+    subprocess.run([*LOCKS, "migrate"], env=environment, check=True, timeout=60, stdout=subprocess.DEVNULL)
+    made = subprocess.run([*LOCKS, "bootstrap"], env=environment, check=True, timeout=60, stdout=subprocess.PIPE)
+    service = subprocess.Popen(LOCKS, env=environment, stdout=subprocess.DEVNULL)
+    try:
+        yield Remote(address, made.stdout.decode().strip())
+    finally:
+        service.terminate()
+        service.wait(20)
+
+
+async def test_locks_of_all_pages(remote: Remote) -> None:
+    """The administrator's token suffices; lists follow the cursor to the end and have each lock once."""
+    repository = remote.towpath("repo", "add", "locks/many")["id"]
+    holder = remote.towpath("user", "add", "holder")["id"]
+    paths = [f"{number}.bin" for number in range(5)]
+    peer = Peer(remote.address, deadline=20, secret=SecretStr(SECRET))
+    for path in paths:
+        request = pb.CreateLockRequest(repository_id=repository, user_id=holder, path=path)
+        await peer.call(LockServiceStub(peer.channel).CreateLock, request)
+    await peer.close()
+    assert [lock["path"] for lock in remote.towpath("lock", "list", "locks/many")] == paths
+    remote.towpath("user", "remove", "holder", "--release-locks")
+    assert remote.towpath("lock", "list", "locks/many") == []
+    assert sorted(lock["path"] for lock in remote.towpath("lock", "history", "locks/many")) == paths

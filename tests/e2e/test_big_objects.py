@@ -1,0 +1,147 @@
+"""An object far larger than what a process may take of memory, up and down (the issue's sixth condition, trap 9)."""
+
+import asyncio
+import hashlib
+import http.client
+import threading
+from collections.abc import Iterator
+from urllib.parse import urlsplit
+
+import psutil
+import pytest
+
+from tests.e2e.bytes_at_rest import file_of, incoming
+from tests.support.http import Action, Client, content
+from tests.support.stack import Stack, running_stack
+
+BLOCK = 1024 * 1024
+BLOCKS = 3 * 1024 + 1
+SIZE = BLOCKS * BLOCK
+GROWTH = 64 * 1024 * 1024
+_SAMPLE_SECONDS = 0.1
+
+_pattern = memoryview(content("a big object", BLOCK - 8))
+
+
+@pytest.fixture(scope="module")
+def roomy() -> Iterator[Stack]:
+    """A stack of its own, whose data folder goes with its big object."""
+    with running_stack() as stack:
+        yield stack
+
+
+def _block(number: int) -> bytes:
+    """Return one block of the object; no two are alike."""
+    return number.to_bytes(8, "big") + _pattern
+
+
+def _body() -> Iterator[bytes]:
+    return (_block(number) for number in range(BLOCKS))
+
+
+class MemoryWatch:
+    """Samples the resident memory of every Python process of a stack, from its creation to `stop`."""
+
+    def __init__(self, stack: Stack) -> None:
+        assert stack.process is not None
+        services = [stack.service(name) for name in ("facade", "storage", "locks")]
+        self._processes = {" ".join(p.cmdline()[1:4]): p for p in (psutil.Process(stack.process.pid), *services)}
+        self.before = self._sample()
+        self.most = dict(self.before)
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+        self._thread.start()
+
+    def _sample(self) -> dict[str, int]:
+        return {name: process.memory_info().rss for name, process in self._processes.items()}
+
+    def _watch(self) -> None:
+        while not self._ended.wait(_SAMPLE_SECONDS):
+            for name, resident in self._sample().items():
+                self.most[name] = max(self.most[name], resident)
+
+    def stop(self) -> dict[str, int]:
+        """Stop, and return by how many bytes each process had grown at most."""
+        self._ended.set()
+        self._thread.join()
+        return {name: self.most[name] - self.before[name] for name in self.before}
+
+
+def _connect(action: Action) -> http.client.HTTPConnection:
+    return http.client.HTTPConnection(urlsplit(action.href).netloc, timeout=120)
+
+
+def _send(action: Action) -> int:
+    connection = _connect(action)
+    headers = {**action.header, "Content-Length": str(SIZE)}
+    connection.request("PUT", urlsplit(action.href).path, body=_body(), headers=headers)
+    status = connection.getresponse().status
+    connection.close()
+    return status
+
+
+def _receive(action: Action) -> str:
+    connection = _connect(action)
+    connection.request("GET", urlsplit(action.href).path, headers=action.header)
+    response = connection.getresponse()
+    assert response.status == 200
+    assert response.headers["Content-Length"] == str(SIZE)
+    digest = hashlib.sha256()
+    buffer = bytearray(BLOCK)
+    while count := response.readinto(buffer):
+        digest.update(memoryview(buffer)[:count])
+    connection.close()
+    return digest.hexdigest()
+
+
+@pytest.mark.timeout(280)
+async def test_three_gibibytes_pass_without_growth(roomy: Stack) -> None:
+    """3 GiB go up and down, and no process of Towpath grows by more than 64 MiB; ranges past 2 GiB are right."""
+    digest = hashlib.sha256()
+    for block in _body():
+        digest.update(block)
+    oid = digest.hexdigest()
+    async with Client(roomy.base_url, "alice", roomy.tokens["alice"]) as client:
+        watch = MemoryWatch(roomy)
+        try:
+            upload = await client.action("upload", oid, SIZE)
+            assert upload is not None
+            assert await asyncio.to_thread(_send, upload) == 200
+            download = await client.action("download", oid, SIZE)
+            assert download is not None
+            assert await asyncio.to_thread(_receive, download) == oid
+        finally:
+            growth = watch.stop()
+        assert len(growth) == 4
+        assert {name: bytes_ for name, bytes_ in growth.items() if bytes_ >= GROWTH} == {}
+        assert file_of(roomy, oid).stat().st_size == SIZE
+        assert incoming(roomy) == []
+        for number in (2048, BLOCKS - 1):
+            wanted = {**download.header, "Range": f"bytes={number * BLOCK}-{number * BLOCK + 99}"}
+            part = await client.http.get(download.href, headers=wanted)
+            assert part.status_code == 206
+            assert part.headers["Content-Range"] == f"bytes {number * BLOCK}-{number * BLOCK + 99}/{SIZE}"
+            assert part.content == _block(number)[:100]
+
+
+@pytest.mark.timeout(60)
+async def test_readers_that_stand_still_take_no_memory(roomy: Stack) -> None:
+    """Slow downloads hold back the service instead of filling its memory (trap 9)."""
+    data = content("slowly read", 64 * BLOCK)
+    async with Client(roomy.base_url, "alice", roomy.tokens["alice"]) as client:
+        assert (await client.upload(data)).status_code == 200
+        digest = hashlib.sha256(data).hexdigest()
+        action = await client.action("download", digest, len(data))
+        assert action is not None
+        watch = MemoryWatch(roomy)
+        connections = [_connect(action) for _ in range(8)]
+        for connection in connections:
+            connection.request("GET", urlsplit(action.href).path, headers=action.header)
+        responses = [await asyncio.to_thread(connection.getresponse) for connection in connections]
+        # Nothing tells that no more bytes come; two seconds would bring them all.
+        await asyncio.sleep(2)
+        growth = watch.stop()
+        assert [hashlib.sha256(response.read()).hexdigest() for response in responses] == [digest] * 8
+        for connection in connections:
+            connection.close()
+        assert {name: bytes_ for name, bytes_ in growth.items() if bytes_ >= GROWTH} == {}

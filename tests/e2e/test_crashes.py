@@ -1,0 +1,154 @@
+"""SIGKILL at 25 points: what was acknowledged stands, and nothing is left behind (the issue's fifth condition)."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator
+from contextlib import suppress
+
+import httpx
+import psutil
+import pytest
+
+from tests.e2e.activity import Activity, Ledger, Moment
+from tests.e2e.bytes_at_rest import incoming, stored
+from tests.e2e.waiting import until
+from tests.support.http import Client, content, oid_of
+from tests.support.stack import Stack, running_stack
+
+EVERYTHING = "everything"
+VICTIMS = {
+    "facade": set(Moment),
+    "storage": {Moment.EARLY, Moment.MIDDLE, Moment.LATE, Moment.UPLOADED},
+    "locks": {Moment.LATE, Moment.UPLOADED, Moment.LOCKED, Moment.UNLOCKED},
+    "postgres": {Moment.EARLY, Moment.LATE, Moment.UPLOADED, Moment.LOCKED, Moment.UNLOCKED},
+    EVERYTHING: set(Moment),
+}
+# Victims take turns: a service that died six times within a minute would be given up.
+POINTS = [(victim, moment) for moment in Moment for victim, moments in VICTIMS.items() if moment in moments]
+
+
+@pytest.fixture(scope="module")
+def crashing() -> Iterator[Stack]:
+    """One stack that lives through all the points."""
+    with running_stack() as stack:
+        yield stack
+
+
+@pytest.fixture(scope="module")
+def total() -> Ledger:
+    """What was acknowledged at all the points so far."""
+    return Ledger()
+
+
+@pytest.fixture
+async def client(crashing: Stack) -> AsyncIterator[Client]:
+    """Alice over HTTP."""
+    async with Client(crashing.base_url, "alice", crashing.tokens["alice"], seconds=40) as client:
+        yield client
+
+
+def _processes(stack: Stack, victim: str) -> list[psutil.Process]:
+    if victim != EVERYTHING:
+        return [stack.service(victim)]
+    assert stack.process is not None
+    up = psutil.Process(stack.process.pid)
+    return [up, *up.children(recursive=True)]
+
+
+def _kill(processes: list[psutil.Process]) -> None:
+    for process in processes:
+        # A connection's process of Postgres may have ended since.
+        with suppress(psutil.NoSuchProcess):
+            process.kill()
+
+
+async def _bring_back(stack: Stack, victim: str, killed: list[psutil.Process]) -> None:
+    """Start everything again, or wait until `towpath up` has started the one that was killed."""
+    if victim == EVERYTHING:
+        await asyncio.to_thread(stack.kill)
+        await asyncio.to_thread(stack.start)
+        return
+
+    def back() -> bool:
+        try:
+            return stack.service(victim) not in killed
+        except AssertionError:
+            return False
+
+    await until(back, f"{victim} is started again")
+
+
+async def _answers(client: Client, name: str) -> None:
+    """Wait until all the services answer: an upload, a lock and an unlock succeed."""
+    data = content(f"{name}/after", 1000)
+    for _ in range(20):
+        try:
+            held = await client.action("upload", oid_of(data), len(data))
+            locks = await client.locks(path=f"{name}/after.dat")
+            locks.raise_for_status()
+        except httpx.HTTPError:
+            await asyncio.sleep(0.1)
+            continue
+        assert held is not None
+        assert (await client.put(held, data, len(data))).status_code == 200
+        made = await client.lock(f"{name}/after.dat")
+        assert made.status_code == 201
+        assert (await client.unlock(made.json()["lock"]["id"])).status_code == 200
+        return
+    raise AssertionError("the services do not come back")
+
+
+async def _assert_kept(client: Client, ledger: Ledger) -> None:
+    """Check that every acknowledged object, lock and unlock is as it was acknowledged."""
+    for objects in batched(ledger.objects.items(), 500):
+        batch = (await client.batch("download", *objects)).json()
+        for entry in batch["objects"]:
+            action = entry["actions"]["download"]
+            answer = await client.http.get(action["href"], headers=action["header"])
+            assert answer.status_code == 200
+            assert oid_of(answer.content) == entry["oid"]
+    standing = {lock["id"]: lock["path"] for lock in await client.all_locks(limit=1000)}
+    assert {lock_id: standing.get(lock_id) for lock_id in ledger.locks} == ledger.locks
+    assert not ledger.unlocked & standing.keys()
+    assert len(set(standing.values())) == len(standing)
+
+
+def _indexed(stack: Stack) -> set[str]:
+    return {entry["oid"] for entry in stack.towpath("object", "list", "demo/assets")}
+
+
+@pytest.mark.timeout(120)
+@pytest.mark.parametrize(("victim", "moment"), POINTS, ids=[f"{victim}-{moment.name}" for victim, moment in POINTS])
+async def test_crash(victim: str, moment: Moment, crashing: Stack, client: Client, total: Ledger) -> None:
+    """The victim dies at the moment, in the midst of uploads, locks and unlocks (traps 2 and 3)."""
+    name = f"{victim}-{moment.name}"
+    processes = _processes(crashing, victim)
+    activity = Activity(client, name, moment)
+    running = asyncio.create_task(activity.run())
+    try:
+        await asyncio.wait_for(activity.reached.wait(), 30)
+        _kill(processes)
+        activity.struck.set()
+        await _bring_back(crashing, victim, processes)
+        await _answers(client, name)
+    finally:
+        activity.struck.set()
+        activity.stop.set()
+        await asyncio.wait_for(running, 60)
+    ledger = activity.ledger
+    await _assert_kept(client, ledger)
+    total.objects |= ledger.objects
+    total.locks |= ledger.locks
+    total.unlocked |= ledger.unlocked
+    await until(lambda: not incoming(crashing), "nothing is left among what comes in")
+    await until(lambda: stored(crashing) <= _indexed(crashing), "no file is stored that no repository holds")
+
+
+async def test_nothing_of_all_that_is_lost(crashing: Stack, client: Client, total: Ledger) -> None:
+    """After the last point, everything that was acknowledged at any of them is as it was, and no file is missing."""
+    await _assert_kept(client, total)
+    assert stored(crashing) == _indexed(crashing)
+
+
+def test_there_are_twenty_five_points() -> None:
+    """The issue asks for 25 crash points, all different."""
+    assert len(set(POINTS)) == 25

@@ -1,0 +1,37 @@
+"""The real git-lfs lives through the death of any service in the midst of a push (client case 82)."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.bytes_at_rest import stored
+from tests.e2e.waiting import until
+from tests.support.git import Workspace, shared_repository
+from tests.support.http import content, oid_of
+from tests.support.stack import Stack
+
+FILES = 40
+SIZE = 4 * 1024 * 1024
+
+
+@pytest.mark.timeout(240)
+@pytest.mark.parametrize("victim", ["facade", "storage", "locks", "postgres"])
+async def test_push_survives_the_death_of_a_service(
+    victim: str, alice: Workspace, bob: Workspace, remote: Path, stack: Stack
+) -> None:
+    """The push succeeds by itself, and `git lfs fsck` is clean in a fresh clone."""
+    clone = shared_repository(alice, remote, lfs_url=stack.base_url)
+    files = {f"{n}.dat": content(f"push and {victim} {n}", SIZE) for n in range(FILES)}
+    clone.commit(files)
+    clone.git("config", "lfs.transfer.batchSize", "10")
+    ours = {oid_of(data) for data in files.values()}
+    pushing = asyncio.create_task(asyncio.to_thread(clone.git, "push", "origin", "main", seconds=200))
+    await until(lambda: len(ours & stored(stack)) > FILES // 4, "a quarter of the objects is stored", seconds=60)
+    stack.service(victim).kill()
+    assert not pushing.done()
+    await pushing
+    assert ours <= stored(stack)
+    fresh = bob.clone(remote, lfs_url=stack.base_url)
+    fresh.fsck()
+    assert {name: (fresh.path / name).read_bytes() for name in files} == files

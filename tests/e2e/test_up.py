@@ -1,0 +1,223 @@
+"""`towpath up`: how it starts, what it makes, what it says, and what it refuses."""
+
+import asyncio
+import os
+import re
+import socket
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import psutil
+import pytest
+
+from tests.e2e.waiting import until
+from tests.support.git import Workspace
+from tests.support.http import Client, content
+from tests.support.postgres import TestPostgres
+from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
+
+NOBODY = 65534
+
+
+@pytest.fixture(scope="module")
+def own() -> Iterator[Stack]:
+    """A `towpath up --demo` for this module, which its tests leave running."""
+    with running_stack() as stack:
+        yield stack
+
+
+def refused(*arguments: str, environment: dict[str, str] | None = None) -> str:
+    """Run a `towpath up` that does not come up, and return the message that it ends with."""
+    result = subprocess.run(
+        [*TOWPATH, "up", *arguments],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, **(environment or {})},
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    message = result.stderr.splitlines()[-1]
+    assert message.startswith("towpath: ")
+    return message.removeprefix("towpath: ")
+
+
+def mode(path: Path) -> int:
+    """Return who may do what with a file."""
+    return path.stat().st_mode & 0o777
+
+
+def test_says_one_line_when_it_answers(own: Stack) -> None:
+    """The ready line is all that standard output gets, and holds when it is printed."""
+    assert own.lines == [f"Towpath is ready: {own.origin}\n"]
+    assert re.fullmatch(r"http://127\.0\.0\.1:[1-9]\d*", own.origin)
+    assert httpx.get(f"{own.origin}/readyz", trust_env=False).status_code == 200
+
+
+def test_data_folder_is_its_owners(own: Stack) -> None:
+    """The folder and its secrets are for their owner alone, and the token is the administrator's."""
+    assert {mode(own.data), mode(own.data / "run"), mode(own.data / "storage")} == {0o700}
+    assert {mode(own.data / name) for name in ("admin-token", "signing-key", "demo.json")} == {0o600}
+    [administrator] = [user for user in own.towpath("user", "list") if user["administrator"]]
+    assert administrator["name"] == "admin"
+
+
+def test_every_service_is_a_process_on_unix_sockets(own: Stack) -> None:
+    """Postgres, storage, locks and facade are processes of their own; only the facade's port is open."""
+    services = {name: own.service(name) for name in ("postgres", "storage", "locks", "facade")}
+    assert len({process.pid for process in services.values()}) == 4
+    ports = {
+        connection.laddr.port
+        for process in services.values()
+        for connection in process.net_connections(kind="inet")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert ports == {urlsplit(own.origin).port}
+
+
+def test_demo(own: Stack) -> None:
+    """The demo is private: alice may write, bob may read, and write on his branch only."""
+    assert own.demo["base_url"] == f"{own.origin}/demo/assets"
+    assert set(own.demo["users"]) == {"alice", "bob"}
+    grants = {(grant["user"], grant["role"], *grant["ref_patterns"]) for grant in own.towpath("access", "demo/assets")}
+    assert grants == {("alice", "write"), ("bob", "read"), ("bob", "write", "refs/heads/bob")}
+    [repository] = [entry for entry in own.towpath("repo", "list") if entry["name"] == "demo/assets"]
+    assert repository["public"] is False
+
+
+def test_demo_lines(own: Stack, tmp_path: Path) -> None:
+    """The lines that it prints work as they stand, with the real git-lfs in an empty folder."""
+    lines = [line.removeprefix("    ") for line in own.log().splitlines() if line.startswith("    git lfs lock")]
+    assert len(lines) == 1
+    text = own.log().partition("Try it with git")[2].partition("alice may write")[0]
+    script = [line.removeprefix("    ") for line in text.splitlines() if line.startswith("    ")]
+    computer = Workspace(tmp_path / "home", "somebody", None, origin=own.origin)
+    result = subprocess.run(
+        ["sh", "-e", "-c", "\n".join(script)],
+        cwd=computer.home,
+        env=computer.environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert result.returncode == 0, result.stderr
+    [stored] = [entry for entry in own.towpath("object", "list", "demo/assets") if entry["size"] == 1_000_000]
+    assert "big.bin" in result.stdout.splitlines()[-1]
+    [lock] = own.towpath("lock", "list", "demo/assets")
+    assert (lock["path"], lock["owner"]) == ("big.bin", "alice")
+    assert (own.data / "storage" / "objects" / stored["oid"][:2]).is_dir()
+
+
+def test_second_one_is_refused(own: Stack) -> None:
+    """A second `up` on the same data is told who has it, and the first is left in peace."""
+    assert own.process is not None
+    message = refused("--data", str(own.data), "--listen", "127.0.0.1:0")
+    assert message == f"{own.data.resolve()}: another `towpath up` works on it (process {own.process.pid})"
+    assert httpx.get(f"{own.origin}/readyz", trust_env=False).status_code == 200
+
+
+def test_port_in_use(own: Stack, tmp_path: Path) -> None:
+    """A port that is taken is told."""
+    host = urlsplit(own.origin).netloc
+    message = refused("--data", str(tmp_path / "var"), "--listen", host)
+    assert message == f"cannot listen on {host}: address already in use"
+
+
+def test_setting_that_cannot_be(tmp_path: Path) -> None:
+    """A service that cannot start is given up after some attempts, and everything ends with it."""
+    message = refused(
+        "--data", str(tmp_path / "var"), "--listen", "127.0.0.1:0", environment={"TOWPATH_BATCH_OBJECTS": "many"}
+    )
+    assert message.startswith("facade died 6 times within 60 s, the last time with exit status ")
+    assert not processes_of(tmp_path / "var")
+
+
+async def test_ipv6_and_public_url(tmp_path: Path) -> None:
+    """It listens on IPv6, and the actions and the demo name the public address."""
+    if not socket.has_ipv6:
+        pytest.skip("this host has no IPv6")
+    stack = Stack(tmp_path / "v6", ("--demo", "--public-url", "https://lfs.example.org/files/"), listen="[::1]:0")
+    try:
+        stack.start()
+        assert re.fullmatch(r"http://\[::1\]:\d+", stack.origin)
+        assert stack.demo["base_url"] == "https://lfs.example.org/files/demo/assets"
+        async with Client(stack.base_url, "alice", stack.tokens["alice"]) as client:
+            action = await client.action("upload", "0" * 64, 1)
+            assert action is not None
+            assert action.href.startswith("https://lfs.example.org/files/demo/assets/")
+    finally:
+        stack.stop()
+
+
+async def test_any_data_path(tmp_path: Path) -> None:
+    """A path too long for sockets, with spaces and signs that mean something in URLs, does as well as any."""
+    data = tmp_path / "a long, strange path 100% &?#=ü" / ("x" * 90)
+    stack = Stack(data)
+    data.parent.mkdir()
+    stack.start()
+    try:
+        async with Client(stack.base_url, "alice", stack.tokens["alice"]) as client:
+            assert (await client.upload(content("strange", 1000))).status_code == 200
+        assert len(stack.towpath("object", "list", "demo/assets")) == 1
+        assert not (data / "run").exists()
+    finally:
+        stack.stop()
+
+
+def migrate(url: str) -> list[str]:
+    """Run `towpath migrate`, and return the lines that it prints."""
+    result = subprocess.run(
+        [*TOWPATH, "migrate", "--database-url", url], capture_output=True, text=True, timeout=120, check=False
+    )
+    assert result.returncode == 0, result.stderr
+    return result.stdout.splitlines()
+
+
+async def test_database_of_the_operators_own(postgres: TestPostgres, tmp_path: Path) -> None:
+    """With --database-url no Postgres is started, and the tables lie there; `towpath migrate` had made them."""
+    url = (await postgres.create_database()).get_secret_value()
+    lines = await asyncio.to_thread(migrate, url)
+    assert lines == [f"{name}: the tables are at their newest version" for name in ("storage", "locks")]
+    stack = Stack(tmp_path / "var", ("--demo",), {"TOWPATH_DATABASE_URL": url})
+    stack.start()
+    try:
+        assert not (stack.data / "postgres").exists()
+        async with Client(stack.base_url, "alice", stack.tokens["alice"]) as client:
+            assert (await client.lock("a.bin")).status_code == 201
+    finally:
+        stack.stop()
+    database = url.partition("@/")[2].partition("?")[0]
+    assert await postgres.execute("SELECT path FROM locks.locks", database=database) == "a.bin"
+
+
+def test_database_that_is_not_there(tmp_path: Path) -> None:
+    """A database that does not answer is told."""
+    url = f"postgresql://towpath@/towpath?host={tmp_path}"
+    message = refused("--data", str(tmp_path / "var"), "--listen", "127.0.0.1:0", "--database-url", url)
+    assert message.startswith("the migration of ")
+
+
+async def test_ordinary_user() -> None:
+    """It works as an ordinary user as it does as root."""
+    if os.geteuid() != 0:
+        pytest.skip("all the other tests run as an ordinary user already")
+    with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
+        os.chown(folder, NOBODY, NOBODY)
+        # The capability lets it read a Python that is installed below root's home folder.
+        user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
+        capability = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
+        stack = Stack(Path(folder) / "var", command=(*user, *capability, *TOWPATH), environment={"HOME": folder})
+        stack.start()
+        try:
+            assert {stack.service(name).uids().effective for name in ("postgres", "storage", "facade")} == {NOBODY}
+            async with Client(stack.base_url, "alice", stack.tokens["alice"]) as client:
+                assert (await client.upload(content("ordinary", 1000))).status_code == 200
+            assert stack.data.stat().st_uid == NOBODY
+        finally:
+            assert stack.stop() == 0
+        await until(lambda: not (stack.data / "postgres" / "postmaster.pid").exists(), "Postgres has ended")

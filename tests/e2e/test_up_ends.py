@@ -1,0 +1,168 @@
+"""`towpath up`: how it is stopped, what it does when something dies, and what is left after a crash."""
+
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import httpx
+import psutil
+import pytest
+
+from tests.e2e.waiting import until
+from tests.support.http import Client, content, oid_of
+from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
+
+SERVICES = ("postgres", "storage", "locks", "facade")
+STOP_SECONDS = 10
+BIG = 32 * 1024 * 1024
+
+
+@pytest.fixture
+def stack() -> Iterator[Stack]:
+    """A `towpath up --demo` for one test, which may stop it."""
+    with running_stack() as own:
+        yield own
+
+
+def alice(stack: Stack) -> Client:
+    """Alice over HTTP."""
+    return Client(stack.base_url, "alice", stack.tokens["alice"])
+
+
+def everything(stack: Stack) -> list[psutil.Process]:
+    """Return all processes of a stack but the supervisor."""
+    assert stack.process is not None
+    return psutil.Process(stack.process.pid).children(recursive=True)
+
+
+def stop(stack: Stack, signal_number: int) -> None:
+    """Stop it as a terminal or an init system does, and check that all of it ends in time with exit status 0."""
+    assert stack.process is not None
+    processes = everything(stack)
+    began = time.monotonic()
+    os.killpg(stack.process.pid, signal_number)
+    assert stack.process.wait(STOP_SECONDS + 5) == 0
+    assert time.monotonic() - began < STOP_SECONDS
+    _, alive = psutil.wait_procs(processes, timeout=1)
+    assert not alive
+
+
+async def test_stopped_with_a_download_in_progress(stack: Stack) -> None:
+    """SIGTERM ends it within 10 s also while a client reads slowly; new clients are refused from then on."""
+    data = content("slow", BIG)
+    async with alice(stack) as client:
+        assert (await client.upload(data)).status_code == 200
+        action = await client.action("download", oid_of(data), len(data))
+    assert action is not None
+    url = urlsplit(action.href)
+    assert url.hostname is not None
+    assert url.port is not None
+    with socket.create_connection((url.hostname, url.port), timeout=10) as connection:
+        head = [f"GET {url.path} HTTP/1.1", f"Host: {url.netloc}"]
+        head += [f"{name}: {value}" for name, value in action.header.items()]
+        connection.sendall("\r\n".join([*head, "", ""]).encode())
+        assert connection.recv(1024).startswith(b"HTTP/1.1 200 ")
+        stop(stack, signal.SIGTERM)
+    with pytest.raises(ConnectionRefusedError):
+        socket.create_connection((url.hostname, url.port), timeout=10)
+
+
+def test_stopped_and_started(stack: Stack) -> None:
+    """Ctrl-C ends it cleanly; the next start makes no second demo and keeps the tokens."""
+    before = stack.demo
+    stop(stack, signal.SIGINT)
+    assert len(stack.lines) == 1
+    stack.start()
+    assert stack.demo == before
+    assert len(stack.towpath("token", "list", "alice")) == 1
+    stack.towpath("token", "revoke", "alice", "demo")
+    stop(stack, signal.SIGINT)
+    stack.start()
+    assert stack.tokens["bob"] == before["users"]["bob"]
+    assert stack.tokens["alice"] != before["users"]["alice"], "a token that does not work is made anew"
+    headers = {"Authorization": f"Bearer {stack.tokens['alice']}", "Accept": "application/vnd.blob+json"}
+    assert httpx.get(f"{stack.base_url}/locks", headers=headers, trust_env=False).status_code == 200
+
+
+@pytest.mark.parametrize("seconds", [0.5, 1.5, 3.0])
+def test_stopped_while_it_starts(tmp_path: Path, seconds: float) -> None:
+    """A stop during the first start is heeded, whatever it was doing; the next start does the rest."""
+    data = tmp_path / "var"
+    process = subprocess.Popen(
+        [*TOWPATH, "up", "--data", str(data), "--listen", "127.0.0.1:0"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        start_new_session=True,
+    )
+    time.sleep(seconds)
+    process.send_signal(signal.SIGTERM)
+    began = time.monotonic()
+    output, _ = process.communicate(timeout=STOP_SECONDS + 5)
+    assert time.monotonic() - began < STOP_SECONDS
+    # Before it has taken charge of the signal, Python ends by it.
+    assert process.returncode == 0 or (process.returncode == -signal.SIGTERM and not data.exists())
+    assert output == b""
+    assert not processes_of(data)
+
+
+async def test_each_child_is_started_again(stack: Stack) -> None:
+    """A child that is killed is reported and comes back, with all that was acknowledged."""
+    async with alice(stack) as client:
+        for name in SERVICES:
+            data = content(f"before {name} dies", 10_000)
+            assert (await client.upload(data)).status_code == 200
+            assert (await client.lock(f"{name}.bin")).status_code == 201
+            old = stack.service(name)
+            old.kill()
+
+            def is_back(name: str = name, old: psutil.Process = old) -> bool:
+                try:
+                    return stack.service(name).pid != old.pid
+                except AssertionError:
+                    return False
+
+            await until(is_back, f"{name} is started again")
+            assert (await client.download(oid_of(data), len(data))).content == data
+            assert f"{name} died and is started again" in stack.log()
+        paths = {lock["path"] for lock in await client.all_locks()}
+    assert paths == {f"{name}.bin" for name in SERVICES}
+
+
+async def test_killed_supervisor(stack: Stack) -> None:
+    """When only `towpath up` itself is killed, its services end, and the next start waits for that."""
+    assert stack.process is not None
+    data = content("before the supervisor dies", 10_000)
+    async with alice(stack) as client:
+        assert (await client.upload(data)).status_code == 200
+    orphans = everything(stack)
+    stack.process.kill()
+    stack.process.wait(10)
+    stack.start()
+    _, alive = psutil.wait_procs(orphans, timeout=1)
+    assert not alive
+    async with alice(stack) as client:
+        assert (await client.download(oid_of(data), len(data))).content == data
+    assert stack.stop() == 0
+
+
+async def test_killed_altogether(stack: Stack) -> None:
+    """After a kill of everything at once, the next start needs no help, also when the process id is another's now."""
+    data = content("before everything dies", 10_000)
+    async with alice(stack) as client:
+        assert (await client.upload(data)).status_code == 200
+        assert (await client.lock("kept.bin")).status_code == 201
+    stack.kill()
+    pid_file = stack.data / "postgres" / "postmaster.pid"
+    first, rest = pid_file.read_text().split("\n", 1)
+    assert first.isdigit()
+    # As in a container that starts anew: what was Postgres' id is now this test's.
+    pid_file.write_text(f"{os.getpid()}\n{rest}")
+    stack.start()
+    async with alice(stack) as client:
+        assert (await client.download(oid_of(data), len(data))).content == data
+        assert [lock["path"] for lock in await client.all_locks()] == ["kept.bin"]

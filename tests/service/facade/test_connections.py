@@ -1,0 +1,217 @@
+"""Clients that send too much, too little, or nothing that is HTTP."""
+
+import asyncio
+import json
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+import httpx
+import pytest
+
+from tests.service.facade.conftest import Place
+from tests.support.facade import RunningFacade, running_facade, wait_until
+from tests.support.http import Action, content, oid_of
+
+MIB = 1024**2
+
+
+@asynccontextmanager
+async def _connected(facade: RunningFacade) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    reader, writer = await asyncio.open_connection(*facade.address, limit=4 * MIB)
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+def _head(action: Action, method: str, **headers: str) -> bytes:
+    path = "/" + action.href.partition("://")[2].partition("/")[2]
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        "Host: localhost",
+        *(f"{name}: {text}" for name, text in action.header.items()),
+    ]
+    lines += [f"{name.replace('_', '-')}: {text}" for name, text in headers.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+async def _answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+    async with asyncio.timeout(20):
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): text for name, _, text in (line.partition(": ") for line in lines[1:])}
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return int(lines[0].split()[1]), headers, body
+
+
+async def _upload_action(place: Place, data: bytes) -> Action:
+    async with place.client() as alice:
+        action = await alice.action("upload", oid_of(data), len(data))
+    assert action is not None
+    return action
+
+
+async def test_a_refused_upload_can_be_read_by_a_client_that_sends_on(place: Place) -> None:
+    """Answered at once, drained, then closed: no reset (client.md 3.4, case 60)."""
+    action = await _upload_action(place, content("refused", 100))
+    bad = Action(action.href, {"Authorization": "Bearer x"})
+    async with _connected(place.facade) as (reader, writer):
+        writer.write(_head(bad, "PUT", Content_Length=str(20 * MIB)) + b"x" * MIB)
+        await writer.drain()
+        status, headers, body = await _answer(reader)
+        assert (status, headers["connection"]) == (403, "close")
+        assert json.loads(body)["message"]
+        for _ in range(19):
+            writer.write(b"x" * MIB)
+            await writer.drain()
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+
+
+async def test_a_wrong_length_is_refused_before_the_body(place: Place) -> None:
+    """The size is that of the token."""
+    action = await _upload_action(place, content("length", 100))
+    async with _connected(place.facade) as (reader, writer):
+        writer.write(_head(action, "PUT", Content_Length=str(20 * MIB)))
+        status, _, body = await _answer(reader)
+    assert status == 400
+    assert "content-length" in json.loads(body)["message"]
+
+
+async def test_a_client_that_asks_before_it_sends_is_told_either_way(place: Place) -> None:
+    """100 Continue, or the refusal at once, and then the end."""
+    data = content("expect", 100_000)
+    action = await _upload_action(place, data)
+    async with _connected(place.facade) as (reader, writer):
+        writer.write(_head(action, "PUT", Content_Length="100000", Expect="100-continue"))
+        assert (await _answer(reader))[0] == 100
+        writer.write(data)
+        assert (await _answer(reader))[0] == 200
+    async with _connected(place.facade) as (reader, writer):
+        started = time.monotonic()
+        writer.write(_head(Action(action.href, {}), "PUT", Content_Length="100000", Expect="100-continue"))
+        assert (await _answer(reader))[0] == 403
+        async with asyncio.timeout(5):
+            assert await reader.read() == b""
+    assert time.monotonic() - started < 3
+
+
+async def test_a_silent_client_is_told_408(place: Place) -> None:
+    """Nothing is kept of its upload."""
+    inner = place.inner
+    data = content("silent", 100_000)
+    before = inner.storage.files()
+    async with running_facade(inner.storage.address, inner.locks.address, body_idle_seconds=0.3) as facade:
+        action = await _upload_action(place, data)
+        async with _connected(facade) as (reader, writer):
+            writer.write(_head(action, "PUT", Content_Length="100000") + data[:50_000])
+            status, headers, body = await _answer(reader)
+        assert (status, headers["connection"]) == (408, "close")
+        assert json.loads(body)["message"].startswith("body: ")
+    await wait_until(lambda: inner.storage.files() == before)
+
+
+async def test_a_client_that_reads_nothing_is_cut_off(place: Place) -> None:
+    """It gets no more than fits on the way, and never something that looks whole."""
+    inner = place.inner
+    data = content("unread", 40 * MIB)
+    oid = await inner.storage.write(place.repository_id, data)
+    async with running_facade(inner.storage.address, inner.locks.address, body_idle_seconds=0.5) as facade:
+        async with place.client() as alice:
+            action = await alice.action("download", oid, len(data))
+        assert action is not None
+        async with _connected(facade) as (reader, writer):
+            writer.write(_head(action, "GET"))
+            await reader.readuntil(b"\r\n\r\n")
+            await asyncio.sleep(2)
+            with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
+                await reader.readexactly(len(data))
+
+
+async def test_a_client_that_goes_away_ends_its_download(place: Place) -> None:
+    """Storage is not read for nobody."""
+    inner = place.inner
+    data = content("left", 40 * MIB)
+    oid = await inner.storage.write(place.repository_id, data)
+    async with (
+        running_facade(inner.storage.address, inner.locks.address, requests_in_flight=1) as facade,
+        place.client() as alice,
+    ):
+        action = await alice.action("download", oid, len(data))
+        assert action is not None
+        async with _connected(facade) as (reader, writer):
+            writer.write(_head(action, "GET"))
+            await reader.readuntil(b"\r\n\r\n")
+
+        async def is_idle() -> bool:
+            return (await alice.http.get(f"{facade.origin}/x")).status_code != 429
+
+        await wait_until(is_idle)
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"nonsense\r\n\r\n",
+        b"GET / HTTP/9.9\r\n\r\n",
+        b"PUT /x HTTP/1.1\r\nContent-Length: many\r\n\r\n",
+        b"POST /x HTTP/1.1\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
+        b"GET /" + b"x" * 100_000 + b" HTTP/1.1\r\n\r\n",
+        b"GET / HTTP/1.1\r\n" + b"X-Header: " + b"x" * 100_000 + b"\r\n\r\n",
+        b"GET /\xff HTTP/1.1\r\n\r\n",
+    ],
+    ids=range(7),
+)
+async def test_what_is_no_http_has_an_error_body_too(place: Place, sent: bytes) -> None:
+    """And never ends the process (trap 27)."""
+    async with _connected(place.facade) as (reader, writer):
+        writer.write(sent)
+        status, headers, body = await _answer(reader)
+    assert (status, headers["content-type"]) == (400, "application/vnd.blob+json")
+    assert json.loads(body)["message"]
+
+
+async def test_the_connection_of_a_small_refusal_stays(place: Place) -> None:
+    """The first batch of every client is anonymous; the next one comes on the same connection."""
+    request = (
+        f"POST /{place.name}/objects/batch HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.blob+json\r\n"
+        "Content-Length: 2\r\n\r\n{}"
+    ).encode()
+    async with _connected(place.facade) as (reader, writer):
+        for _ in range(3):
+            writer.write(request.replace(b"{}", b"[]"))
+            status, headers, _ = await _answer(reader)
+            assert "connection" not in headers
+            assert status == 422
+
+
+async def test_a_stop_lets_what_runs_end(place: Place) -> None:
+    """An upload that is under way is finished; then nobody listens."""
+    inner = place.inner
+    data = content("drained", 1_000_000)
+    async with running_facade(inner.storage.address, inner.locks.address, drain_seconds=5) as facade:
+        action = await _upload_action(place, data)
+        async with _connected(facade) as (reader, writer):
+            writer.write(_head(action, "PUT", Content_Length=str(len(data))) + data[:500_000])
+            await asyncio.sleep(0.2)
+            facade.stop.set()
+            await asyncio.sleep(0.3)
+            writer.write(data[500_000:])
+            assert (await _answer(reader))[0] == 200
+        await asyncio.wait_for(facade.served, 10)
+        async with httpx.AsyncClient(trust_env=False) as http:
+            with pytest.raises(httpx.ConnectError):
+                await http.get(f"{facade.origin}/healthz")
+
+
+async def test_a_stop_is_bounded(place: Place) -> None:
+    """A client that sends nothing does not hold it up."""
+    inner = place.inner
+    data = content("cut off", 1_000_000)
+    async with running_facade(inner.storage.address, inner.locks.address, drain_seconds=1) as facade:
+        action = await _upload_action(place, data)
+        async with _connected(facade) as (_, writer):
+            writer.write(_head(action, "PUT", Content_Length=str(len(data))) + data[:500_000])
+            await asyncio.sleep(0.2)
+            facade.stop.set()
+            await asyncio.wait_for(facade.served, 5)

@@ -1,0 +1,50 @@
+"""The environments of the services."""
+
+from pathlib import Path
+
+from pydantic import SecretStr
+
+from services.cli.up.environment import Environments
+
+DECIDED = {"TOWPATH_LISTEN": "127.0.0.1:80", "TOWPATH_SIGNING_KEY": "the operator's"}
+INHERITED = {
+    **DECIDED,
+    "TOWPATH_BATCH_OBJECTS": "5",
+    "TOWPATH_TOKEN": "an administrator's",
+    "TOWPATH_DATABASE_URL": "x",
+    "PATH": "/bin",
+}
+
+
+def environments() -> Environments:
+    """Those of a stack whose sockets lie in /run/t."""
+    return Environments(INHERITED, Path("/run/t"), SecretStr("postgresql://u:p@h/d"), 7, "json")
+
+
+def test_operators_settings_are_passed_on() -> None:
+    """What the operator set reaches the services, but for what `up` decides and what is for the command alone."""
+    facade = environments().facade(9, signing_key="ours", public_url=None, drain_seconds=4)
+    assert facade["TOWPATH_BATCH_OBJECTS"] == "5"
+    assert facade["PATH"] == "/bin"
+    assert (facade["TOWPATH_LISTEN"], facade["TOWPATH_SIGNING_KEY"]) == ("fd:9", "ours")
+    assert facade["TOWPATH_LIFELINE_FD"] == "7"
+    assert facade.keys().isdisjoint({"TOWPATH_TOKEN", "TOWPATH_DATABASE_URL", "TOWPATH_PUBLIC_URL"})
+
+
+def test_each_gets_its_own() -> None:
+    """Only storage and locks are told of the database, and all agree on where the others listen."""
+    made = environments()
+    storage = made.storage(Path("/a b/storage"), drain_seconds=1)
+    locks = made.locks(drain_seconds=1)
+    facade = made.facade(9, signing_key="ours", public_url="https://x", drain_seconds=4)
+    assert storage["TOWPATH_STORAGE_URL"] == "file:///a%20b/storage"
+    assert storage["TOWPATH_STORAGE_LISTEN"] == locks["TOWPATH_STORAGE_ADDRESS"] == facade["TOWPATH_STORAGE_ADDRESS"]
+    assert locks["TOWPATH_LOCKS_LISTEN"] == facade["TOWPATH_LOCKS_ADDRESS"] == "unix:/run/t/locks.sock"
+    assert "postgresql://" not in "".join(facade.values())
+    assert facade["TOWPATH_PUBLIC_URL"] == "https://x"
+
+
+def test_secrets_are_not_shown() -> None:
+    """What prints the environments prints no secret."""
+    assert "an administrator's" not in repr(environments())
+    assert "u:p@" not in repr(environments())
