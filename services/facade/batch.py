@@ -118,8 +118,8 @@ def _is_integer(value: object) -> bool:
 def _refuse(entry: ObjectEntry, error: ObjectError) -> ObjectAnswer:
     """Return the answer with an error; it echoes what the entry has of the right type."""
     return ObjectAnswer(
-        oid=entry.oid if isinstance(entry.oid, str) else None,
-        size=entry.size if _is_integer(entry.size) else None,
+        oid=entry.oid if isinstance(entry.oid, str) else "",
+        size=entry.size if _is_integer(entry.size) else 0,
         error=error,
     )
 

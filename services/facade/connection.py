@@ -2,15 +2,19 @@
 
 import asyncio
 import json
+import uuid
 from collections.abc import Callable
 
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from services.common.logs import get_logger
 from services.facade.dialect import NEUTRAL
 
 _ABORT = "towpath.abort"
 _MOST_HEAD_BYTES = 64 * 1024
+
+_log = get_logger(__name__)
 
 
 async def abort(scope: Scope) -> None:
@@ -56,7 +60,15 @@ class Connection(HttpToolsProtocol):
         if cycle and cycle.response_started and not cycle.response_complete:
             self.transport.abort()
             return
-        body = json.dumps({"message": msg}).encode()
-        head = f"HTTP/1.1 400 Bad Request\r\nContent-Type: {NEUTRAL.media_type}\r\nContent-Length: {len(body)}\r\n"
-        self.transport.write(head.encode() + b"Connection: close\r\n\r\n" + body)
+        request_id = uuid.uuid4().hex
+        _log.info("request", status=400, message=msg, request_id=request_id)
+        body = json.dumps({"message": msg, "request_id": request_id}).encode()
+        head = [
+            "HTTP/1.1 400 Bad Request",
+            f"Content-Type: {NEUTRAL.media_type}",
+            f"Content-Length: {len(body)}",
+            f"X-Request-Id: {request_id}",
+            "Connection: close",
+        ]
+        self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
         self.transport.close()

@@ -83,10 +83,10 @@ class ObjectError(Body):
 
 
 class ObjectAnswer(Body):
-    """The answer for one entry of a batch; oid and size are absent only where the entry had none of their type."""
+    """The answer for one entry of a batch; oid is empty and size is 0 where the entry had none of their type."""
 
-    oid: str | None = None
-    size: int | None = None
+    oid: str
+    size: int
     authenticated: bool | None = None
     actions: Actions | None = None
     error: ObjectError | None = None

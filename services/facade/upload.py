@@ -10,7 +10,6 @@ from starlette.types import Receive
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason, ServiceError
-from services.common.rpc.options import CHUNK_BYTES
 from services.facade.action_tokens import Permit
 from services.facade.body import chunks
 from services.facade.outages import PAUSE_SECONDS, is_interruption, overdue
@@ -18,6 +17,8 @@ from services.facade.outgoing import Outgoing
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
 
+# Half of what a message may have: few enough messages, and little memory for many uploads at once.
+_PIECE_BYTES = 512 * 1024
 # Storage takes a client that sends little, but regularly, for one that is gone.
 _LONGEST_HOLD_SECONDS = 5.0
 # Many bytes may have to reach the disk; the client hears nothing meanwhile, and gives up after 30 s (client row 19).
@@ -53,14 +54,14 @@ async def upload(
 
 
 async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the body in pieces of the size that a message may have, smaller ones where the client is slow."""
+    """Yield the body in pieces for one message each, smaller ones where the client is slow."""
     held = bytearray()
     since = time.monotonic()
     async for data in body:
         held += data
-        while len(held) >= CHUNK_BYTES:
-            yield bytes(held[:CHUNK_BYTES])
-            del held[:CHUNK_BYTES]
+        while len(held) >= _PIECE_BYTES:
+            yield bytes(held[:_PIECE_BYTES])
+            del held[:_PIECE_BYTES]
             since = time.monotonic()
         if held and time.monotonic() - since > _LONGEST_HOLD_SECONDS:
             yield bytes(held)

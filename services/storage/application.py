@@ -1,7 +1,6 @@
 """The storage service put together."""
 
 import asyncio
-from contextlib import suppress
 
 from towpath.storage.v1.storage_service_pb2_grpc import add_StorageServiceServicer_to_server
 
@@ -56,16 +55,30 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         await store.backend.check()
 
     add_StorageServiceServicer_to_server(StorageService(store), server.grpc)
-    tasks = [asyncio.create_task(traffic.run()), asyncio.create_task(sweeper.run())]
+    background = [asyncio.create_task(traffic.run()), asyncio.create_task(sweeper.run())]
+    stop_serving = asyncio.Event()
+    stopper = asyncio.create_task(_stop_in_order(stop, background, stop_serving))
     try:
-        await serve_when_ready(server, database, SCHEMA, stop, check=check, first=sweeper.want)
+        await serve_when_ready(server, database, SCHEMA, stop_serving, check=check, first=sweeper.want)
     finally:
-        for task in tasks:
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await _end([stopper, *background])
         await _flush(traffic)
         await database.close()
+
+
+async def _stop_in_order(
+    stop: asyncio.Event, background: list[asyncio.Task[None]], stop_serving: asyncio.Event
+) -> None:
+    """End what runs in the background before the connections that it uses are closed."""
+    await stop.wait()
+    await _end(background)
+    stop_serving.set()
+
+
+async def _end(tasks: list[asyncio.Task[None]]) -> None:
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
 
 
 async def _flush(traffic: TrafficMeter) -> None:

@@ -23,7 +23,10 @@ class Upload(Protocol):
         """Return when all bytes are durable, though not yet in place."""
 
     async def publish(self) -> None:
-        """Put the bytes in place at once, durably, over any that are there. May be repeated."""
+        """Put the bytes in place at once, durably, over any that are there. May be repeated.
+
+        Cancelled, it ends first what it has begun: the oid's lock is held as long.
+        """
 
     async def settle(self) -> None:
         """Note that the index holds what was published."""
@@ -56,7 +59,7 @@ class Backend(Protocol):
         """Return the sizes of those of `oids` whose bytes are here."""
 
     async def delete(self, oid: str) -> None:
-        """Delete an object's bytes, if they are here."""
+        """Delete an object's bytes, if they are here. Cancelled, it ends first what it has begun."""
 
     async def sweep(self, settle: Callable[[str], Awaitable[None]]) -> int:
         """Remove what uploads left whose writer is dead, and return how many there were.

@@ -7,7 +7,6 @@ from services.storage import index
 from services.storage.models import Object
 from services.storage.refusals import object_not_found
 from services.storage.store import Store
-from services.storage.undivided import undivided
 
 _BATCH = 1000
 
@@ -28,7 +27,11 @@ async def delete_object(store: Store, repository_id: int, oid: str, *, reason: s
         return record
 
     tombstone = await store.database.run(work)
-    await settle(store, oid)
+    try:
+        await settle(store, oid)
+    except BaseException:
+        store.sweep_wanted.set()
+        raise
     return tombstone
 
 
@@ -63,10 +66,7 @@ async def delete_repository(store: Store, repository_id: int) -> int:
 
 async def settle(store: Store, oid: str) -> None:
     """Delete the bytes of `oid` unless a repository holds it."""
-    await undivided(_settle(store, oid))
 
-
-async def _settle(store: Store, oid: str) -> None:
     async def work(connection: AsyncConnection) -> None:
         await index.lock(connection, oid)
         if not await index.is_held(connection, oid):

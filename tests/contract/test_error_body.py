@@ -9,6 +9,7 @@ from tests.contract.blobs import new_blob
 from tests.contract.client import Client
 from tests.contract.dialects import NEUTRAL, Dialect
 from tests.support.stack import Stack
+from tests.support.waiting import until
 
 
 def test_an_error_has_a_message_and_the_request_id(alice: Client, stack: Stack, dialect: Dialect) -> None:
@@ -99,15 +100,20 @@ def services_that_log(stack: Stack, request_id: str) -> set[str]:
     return {json.loads(line)["service"] for line in lines if line.startswith("{")}
 
 
-def test_the_request_id_is_in_the_log_of_every_service_passed(alice: Client, stack: Stack) -> None:
+async def logged_by(stack: Stack, request_id: str, services: set[str]) -> None:
+    """Wait for the lines: the facade writes its own after the answer."""
+    await until(lambda: services_that_log(stack, request_id) == services, f"{services} log {request_id}")
+
+
+async def test_the_request_id_is_in_the_log_of_every_service_passed(alice: Client, stack: Stack) -> None:
     """Trap 34: no request id that ties a client's error to a log line; issue: of every service it passed."""
     batch = alice.batch("download", new_blob().entry)
-    assert services_that_log(stack, batch.headers["x-request-id"]) == {"facade", "locks", "storage"}
+    await logged_by(stack, batch.headers["x-request-id"], {"facade", "locks", "storage"})
     lock = alice.unlock("0")
-    assert services_that_log(stack, lock.json()["request_id"]) == {"facade", "locks"}
+    await logged_by(stack, lock.json()["request_id"], {"facade", "locks"})
     blob = new_blob()
     put = alice.put(alice.action("upload", blob), blob.content)
-    assert services_that_log(stack, put.headers["x-request-id"]) == {"facade", "storage"}
+    await logged_by(stack, put.headers["x-request-id"], {"facade", "storage"})
 
 
 def test_answers_to_actions_carry_the_request_id_too(alice: Client) -> None:

@@ -10,9 +10,9 @@ import pytest
 
 from tests.e2e.activity import Activity, Ledger, Moment
 from tests.e2e.bytes_at_rest import incoming, stored
-from tests.e2e.waiting import until
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import Stack, running_stack
+from tests.support.waiting import until
 
 EVERYTHING = "everything"
 VICTIMS = {
@@ -99,7 +99,9 @@ async def _answers(client: Client, name: str) -> None:
 
 async def _assert_kept(client: Client, ledger: Ledger) -> None:
     """Check that every acknowledged object, lock and unlock is as it was acknowledged."""
-    for objects in batched(ledger.objects.items(), 500):
+    held = list(ledger.objects.items())
+    for start in range(0, len(held), 500):
+        objects = held[start : start + 500]
         batch = (await client.batch("download", *objects)).json()
         for entry in batch["objects"]:
             action = entry["actions"]["download"]

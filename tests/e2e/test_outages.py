@@ -8,9 +8,9 @@ import psutil
 import pytest
 
 from tests.e2e.load import Load, Request
-from tests.e2e.waiting import until
 from tests.support.http import Client
 from tests.support.stack import Stack, running_stack
+from tests.support.waiting import until
 
 KINDS = {
     "upload batch",

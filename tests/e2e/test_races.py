@@ -8,9 +8,9 @@ import httpx
 import pytest
 
 from tests.e2e.bytes_at_rest import file_of, incoming, stored
-from tests.e2e.waiting import until
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import Stack
+from tests.support.waiting import until
 
 ROUNDS = 20
 CREATORS = 50

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.bytes_at_rest import stored
-from tests.e2e.waiting import until
 from tests.support.git import Workspace, shared_repository
 from tests.support.http import content, oid_of
 from tests.support.stack import Stack
+from tests.support.waiting import until
 
 FILES = 40
 SIZE = 4 * 1024 * 1024

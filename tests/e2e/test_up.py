@@ -14,11 +14,11 @@ import httpx
 import psutil
 import pytest
 
-from tests.e2e.waiting import until
 from tests.support.git import Workspace
 from tests.support.http import Client, content
 from tests.support.postgres import TestPostgres
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
+from tests.support.waiting import until
 
 NOBODY = 65534
 

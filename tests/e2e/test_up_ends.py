@@ -13,9 +13,9 @@ import httpx
 import psutil
 import pytest
 
-from tests.e2e.waiting import until
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
+from tests.support.waiting import until
 
 SERVICES = ("postgres", "storage", "locks", "facade")
 STOP_SECONDS = 10

@@ -9,6 +9,9 @@ CHUNK_BYTES = 1024 * 1024
 SHARED_OPTIONS: list[tuple[str, int]] = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # A stream holds no more unread bytes than this; what gRPC measures for itself grows to many MiB for each.
+    ("grpc.http2.bdp_probe", 0),
+    ("grpc.http2.lookahead_bytes", CHUNK_BYTES),
 ]
 
 

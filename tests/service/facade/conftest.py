@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from towpath.access.v1 import admin_service_pb2 as admin
 
+from tests.service.facade.inner_failures import Scripted, running_scripted
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import Client
 from tests.support.locks import RunningLocks, running_locks
@@ -82,3 +83,13 @@ async def new_place(facade: RunningFacade, inner: Inner, *, public: bool = False
 async def place(facade: RunningFacade, inner: Inner) -> Place:
     """A repository, for one test."""
     return await new_place(facade, inner)
+
+
+@pytest.fixture
+async def scripted(tmp_path: Path) -> AsyncIterator[tuple[Scripted, RunningFacade]]:
+    """Services that do what the test says, and a facade in front of them that does not wait long for them."""
+    async with (
+        running_scripted(tmp_path) as (inner, address),
+        running_facade(address, address, rpc_seconds=2.5) as facade,
+    ):
+        yield inner, facade

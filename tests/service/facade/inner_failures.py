@@ -1,11 +1,14 @@
 """Inner services that do what a test says: real gRPC servers, one for all three services."""
 
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpx
 from google.protobuf.message import Message
+from pydantic import SecretStr
 from towpath.access.v1 import access_service_pb2, access_service_pb2_grpc
 from towpath.locks.v1 import lock_service_pb2_grpc
 from towpath.storage.v1 import storage_service_pb2 as storage
@@ -13,7 +16,38 @@ from towpath.storage.v1 import storage_service_pb2_grpc
 
 from services.common.errors import Reason, Unimplemented
 from services.common.rpc.server import Server
+from services.facade.action_tokens import ActionTokens, Operation, Permit
 from services.facade.peers import ACCESS_SERVICE, LOCK_SERVICE, STORAGE_SERVICE
+from tests.support.facade import SIGNING_KEY, RunningFacade
+from tests.support.http import Client, content, oid_of
+
+DATA = content("data", 100)
+OID = oid_of(DATA)
+
+
+def client_of(facade: RunningFacade) -> Client:
+    """Return a client whom the services let in."""
+    return Client(f"{facade.origin}/demo/assets", "alice", "token")
+
+
+def action_of(facade: RunningFacade, operation: Operation, size: int = len(DATA)) -> tuple[str, dict[str, str]]:
+    """Return the href and the header of an action on the object DATA."""
+    permit = Permit(operation, "demo/assets", 1, OID, size, "alice")
+    token = ActionTokens(SecretStr(SIGNING_KEY)).issue(permit, int(time.time()) + 60)
+    return f"{facade.origin}/demo/assets/objects/{OID}", {"Authorization": f"Bearer {token}"}
+
+
+def check_error(response: httpx.Response, status: int) -> None:
+    """Check that a response is this error, as the protocol writes it."""
+    assert response.status_code == status, response.text
+    body: dict[str, Any] = response.json()
+    assert body["message"]
+    assert body["request_id"] == response.headers["x-request-id"]
+    assert "objects" not in body
+    if status >= 500:
+        assert body["request_id"] in body["message"]
+        assert "secret words" not in body["message"] or status in (507, 509)
+    assert ("retry-after" in response.headers) == (status in (429, 503))
 
 
 class Scripted:

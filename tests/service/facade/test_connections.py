@@ -169,6 +169,7 @@ async def test_what_is_no_http_has_an_error_body_too(place: Place, sent: bytes) 
         status, headers, body = await _answer(reader)
     assert (status, headers["content-type"]) == (400, "application/vnd.blob+json")
     assert json.loads(body)["message"]
+    assert json.loads(body)["request_id"] == headers["x-request-id"]
 
 
 async def test_the_connection_of_a_small_refusal_stays(place: Place) -> None:

@@ -1,0 +1,31 @@
+"""The served description is true: schemathesis finds no 5xx, and no answer off the schema."""
+
+import asyncio
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.service.facade.conftest import Place
+
+CHECKS = (
+    "not_a_server_error",
+    "status_code_conformance",
+    "content_type_conformance",
+    "response_headers_conformance",
+    "response_schema_conformance",
+    "unsupported_method",
+)
+
+
+async def test_schemathesis_finds_nothing(place: Place, tmp_path: Path) -> None:
+    """A short run, as somebody who may write, and on a repository that exists."""
+    (tmp_path / "schemathesis.toml").write_text(f'[parameters]\nrepository = "{place.name}"\n')
+    command = [
+        *(sys.executable, "-m", "schemathesis.cli", "run", f"{place.facade.origin}/openapi.json"),
+        *("--header", f"Authorization: Bearer {place.inner.tokens['alice']}"),
+        *("--max-examples", "5", "--checks", ",".join(CHECKS), "--phases", "examples,coverage,fuzzing"),
+    ]
+    result = await asyncio.to_thread(
+        subprocess.run, command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+    )
+    assert result.returncode == 0, result.stdout[-5_000:] + result.stderr[-2_000:]
