@@ -12,8 +12,10 @@ from services.facade.access import Access, Caller, Permission
 from services.facade.action_tokens import Operation, Permit
 from services.facade.actions import ActionMaker
 from services.facade.models import Actions, BatchAnswer, BatchRequest, ObjectAnswer, ObjectEntry, ObjectError
-from services.facade.object_stats import ObjectStat, removed_message, stat
 from services.facade.peers import Peers
+from services.facade.reasons import invalid_reply
+
+ObjectStat = pb.BatchStatObjectsResponse.ObjectStat
 
 TRANSFER = "basic"
 HASH_ALGORITHM = "sha256"
@@ -45,7 +47,7 @@ async def negotiate(
 ) -> BatchAnswer:
     """Answer a batch request; what is wrong with one object is told in its entry.
 
-    Raises `ServiceError` for what is wrong with the request: see `check_request`, `Access.check`, `object_stats.stat`,
+    Raises `ServiceError` for what is wrong with the request: see `check_request`, `Access.check`, `stat`,
     and `InvalidArgument` where no object of an upload is valid.
     """
     check_request(request, limits)
@@ -70,6 +72,23 @@ async def negotiate(
     if request.operation == "upload":
         _check_any_valid(answered.objects)
     return answered
+
+
+async def stat(
+    peers: Peers, repository_id: int, objects: Sequence[tuple[str, int]], intent: pb.Intent.ValueType
+) -> Sequence[ObjectStat]:
+    """Return what is held of `objects` (oid and size in bytes each), in their order.
+
+    Raises what StorageService.BatchStatObjects says.
+    """
+    keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid, size=size) for oid, size in objects]
+    request = pb.BatchStatObjectsRequest(repository_id=repository_id, objects=keys, intent=intent)
+    reply = await peers.storage.call(peers.storage_stub.BatchStatObjects, request)
+    if len(reply.objects) != len(objects) or any(
+        found.status == pb.OBJECT_STATUS_UNSPECIFIED for found in reply.objects
+    ):
+        raise invalid_reply("BatchStatObjects", "the reply lacks an object")
+    return reply.objects
 
 
 def check_request(request: BatchRequest, limits: Limits) -> None:
@@ -109,6 +128,11 @@ def answer_entry(entry: ObjectEntry, found: ObjectStat, permit: Permit, maker: A
         verify = Permit(**{**vars(permit), "operation": Operation.VERIFY})
         actions = Actions(upload=maker.make(permit), verify=maker.make(verify))
     return ObjectAnswer(oid=entry.oid, size=entry.size, authenticated=True, actions=actions)
+
+
+def removed_message(reason: str) -> str:
+    """Return what is told of an object that was removed."""
+    return f"the object was removed: {reason}" if reason else "the object was removed"
 
 
 def _is_integer(value: object) -> bool:

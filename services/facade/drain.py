@@ -1,4 +1,4 @@
-"""How a request is answered whose body was not read to its end: the client can read the answer (client.md 3.4)."""
+"""How a request is answered whose body was not read to its end: the client can read the answer (client 3.4)."""
 
 import asyncio
 from contextlib import suppress

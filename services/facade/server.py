@@ -11,7 +11,7 @@ from starlette.types import ASGIApp
 
 from services.facade.connection import Connection
 
-# Longer than the widespread client keeps a silent connection (client.md 3.2), so that the client closes it first.
+# Longer than the widespread client keeps a silent connection (client 3.2), so that the client closes it first.
 _KEEP_ALIVE_SECONDS = 60
 _BACKLOG = 2048
 

@@ -58,9 +58,11 @@ async def delete_repository(store: Store, repository_id: int) -> int:
         await index.note_unclaimed(connection, [record.oid for record in forgotten if record.removed_at is None])
         return forgotten
 
-    while forgotten := await store.database.run(work):
-        held += sum(record.removed_at is None for record in forgotten)
-    store.sweep_wanted.set()
+    try:
+        while forgotten := await store.database.run(work):
+            held += sum(record.removed_at is None for record in forgotten)
+    finally:
+        store.sweep_wanted.set()
     return held
 
 

@@ -66,24 +66,23 @@ def missing_bytes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> i
 
 
 async def _find(store: Store, repository_id: int, oids: set[str]) -> dict[str, ObjectStat]:
-    records = await _records(store, repository_id, oids)
-    held = [record for record in records if record.removed_at is None]
-    there = await store.backend.sizes(record.oid for record in held)
-    lost = [record for record in held if there.get(record.oid) != record.size]
+    records = {record.oid: record for record in await _records(store, repository_id, oids)}
+    there = await store.backend.sizes(oid for oid, record in records.items() if record.removed_at is None)
+    lost = {oid for oid, record in records.items() if record.removed_at is None and there.get(oid) != record.size}
     if lost:
         # Some may have been removed between the two looks; what the index still holds is lost.
-        again = {record.oid: record for record in await _records(store, repository_id, {r.oid for r in lost})}
-        records = [*(record for record in records if record not in lost), *again.values()]
-        for record in lost:
-            if record.oid in again and again[record.oid].removed_at is None:
+        again = {record.oid: record for record in await _records(store, repository_id, lost)}
+        records = {oid: record for oid, record in records.items() if oid not in lost} | again
+        for oid, record in again.items():
+            if record.removed_at is None:
                 _log.error(
                     "bytes of an object are lost",
                     repository_id=repository_id,
-                    oid=record.oid,
+                    oid=oid,
                     expected=record.size,
-                    found=there.get(record.oid),
+                    found=there.get(oid),
                 )
-    return {record.oid: _answer(record, there) for record in records}
+    return {oid: _answer(record, there) for oid, record in records.items()}
 
 
 def _answer(record: Object, there: dict[str, int]) -> ObjectStat:

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Request, Response
 
 from services.common.errors import NotFound, Reason
-from services.facade import object_stats, ranges
+from services.facade import held, ranges
 from services.facade.action_tokens import Operation, Permit
 from services.facade.download import read
 from services.facade.errors import Area
@@ -28,7 +28,7 @@ async def download(request: Request, permit: Annotated[Permit, Depends(permitted
     headers = request.headers
     etag = f'"{permit.oid}"'
     if ranges.is_known(headers.getlist("if-none-match"), etag):
-        await object_stats.require(facade.peers, permit.repository_id, permit.oid, permit.size)
+        await held.require(facade.peers, permit.repository_id, permit.oid, permit.size)
         return Response(status_code=304, headers={"ETag": etag})
     asked = headers.getlist("range") if ranges.is_current(headers.get("if-range"), etag) else []
     part = ranges.requested(asked, permit.size)
@@ -46,7 +46,7 @@ async def download(request: Request, permit: Annotated[Permit, Depends(permitted
 @router.head(_PATH, operation_id="head", summary="Ask for an object's headers", responses=bytes_answers(head=True))
 async def head(request: Request, permit: Annotated[Permit, Depends(permitted(Operation.DOWNLOAD))]) -> Response:
     """Answer as to GET of the whole object, without the object."""
-    await object_stats.require(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
+    await held.require(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
     whole = ranges.Slice(0, permit.size)
     return Response(headers=ranges.headers(whole, permit.size, f'"{permit.oid}"', partial=False))
 
@@ -84,5 +84,5 @@ async def verify(request: Request, permit: Annotated[Permit, Depends(permitted(O
     asked = await read_json(request, VerifyObjectRequest)
     if (asked.oid, asked.size) != (permit.oid, permit.size):
         raise NotFound(Reason.OBJECT_NOT_FOUND, "oid: this is the address of another object")
-    await object_stats.require(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
+    await held.require(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
     return Response()

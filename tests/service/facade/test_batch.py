@@ -30,7 +30,7 @@ async def _batch(
 
 
 async def test_one_answer_for_each_entry_in_order_repeats_included(place: Place) -> None:
-    """Oid and size as asked (client rows 2 and 15; traps 31; client.md cases 14, 16 and 25)."""
+    """Oid and size as asked (client rows 2 and 15; traps 31; client cases 14, 16 and 25)."""
     held = await place.inner.storage.write(place.repository_id, b"held")
     entries: list[dict[str, Any]] = [
         {"oid": held, "size": 4},
@@ -60,7 +60,7 @@ async def test_one_answer_for_each_entry_in_order_repeats_included(place: Place)
 
 
 async def test_an_upload_of_what_is_held_has_no_actions(place: Place) -> None:
-    """The key is absent, and the rest of the batch is as it should be (client.md cases 19 and 20)."""
+    """The key is absent, and the rest of the batch is as it should be (client cases 19 and 20)."""
     held = await place.inner.storage.write(place.repository_id, b"held already")
     async with place.client() as alice:
         body = [{"oid": held, "size": 12}, {"oid": OID, "size": 0}, {"oid": "x", "size": 0}]
@@ -71,7 +71,7 @@ async def test_an_upload_of_what_is_held_has_no_actions(place: Place) -> None:
 
 
 async def test_an_upload_without_a_valid_object_is_refused_whole(place: Place) -> None:
-    """A download is not; nor is an empty list (client.md cases 15 and 27)."""
+    """A download is not; nor is an empty list (client cases 15 and 27)."""
     bad = [{"oid": "x", "size": 1}, {"oid": OID}]
     async with place.client() as alice:
         refused = await alice.post("objects/batch", operation="upload", objects=bad)
@@ -174,7 +174,7 @@ async def test_limits_hold_before_any_work(place: Place) -> None:
 
 
 async def test_a_thousand_objects_are_answered_quickly(place: Place) -> None:
-    """With one call of storage (trap 10; client.md case 29)."""
+    """With one call of storage (trap 10; client case 29)."""
     objects = [(oid_of(content(str(number), 8)), 8) for number in range(1_000)]
     async with place.client() as alice:
         started = time.monotonic()
@@ -217,7 +217,7 @@ async def test_a_public_repository_is_read_by_anybody(facade: RunningFacade, inn
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.media_type)
 async def test_bad_names_of_repositories_are_repositories_that_do_not_exist(place: Place, dialect: Dialect) -> None:
-    """404 for who is known, 401 for who is not, whatever the address holds (client.md case 11, trap 28)."""
+    """404 for who is known, 401 for who is not, whatever the address holds (client case 11, trap 28)."""
     names = ["%00", "..%2f..", f"{place.name}/..", f"{place.name}.git", "a=b", "x" * 300, "%ff", "a%0Ab", "", "a//b"]
     async with place.client("alice") as alice:
         for name in names:

@@ -52,7 +52,7 @@ async def _upload_action(place: Place, data: bytes) -> Action:
 
 
 async def test_a_refused_upload_can_be_read_by_a_client_that_sends_on(place: Place) -> None:
-    """Answered at once, drained, then closed: no reset (client.md 3.4, case 60)."""
+    """Answered at once, drained, then closed: no reset (client 3.4, case 60)."""
     action = await _upload_action(place, content("refused", 100))
     bad = Action(action.href, {"Authorization": "Bearer x"})
     async with _connected(place.facade) as (reader, writer):

@@ -25,7 +25,7 @@ async def _held(client: Client, oid: str, size: int) -> bool:
 
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 1024**2, 1024**2 + 1, 5_000_000])
 async def test_an_object_goes_up_and_comes_down(place: Place, size: int) -> None:
-    """Byte for byte, with its exact length; the upload's answer is empty (client.md cases 12, 51 and 59)."""
+    """Byte for byte, with its exact length; the upload's answer is empty (client cases 12, 51 and 59)."""
     data = content(f"object of {size}", size)
     async with place.client() as alice:
         uploaded = await alice.upload(data)
@@ -43,7 +43,7 @@ async def test_an_object_goes_up_and_comes_down(place: Place, size: int) -> None
 async def test_an_upload_may_have_any_type_and_no_length(
     place: Place, content_type: str | None, *, chunked: bool
 ) -> None:
-    """The widespread client sniffs the type (client row 10); the bytes are stored verbatim (client.md cases 55, 56)."""
+    """The widespread client sniffs the type (client row 10); the bytes are stored verbatim (client cases 55, 56)."""
     data = content(f"{content_type} {chunked}", 200_000)
     async with place.client() as alice:
         action = await alice.action("upload", oid_of(data), len(data))
@@ -75,7 +75,7 @@ async def test_wrong_bytes_are_answered_400_and_nothing_is_kept(
 
 
 async def test_an_interrupted_upload_leaves_nothing(place: Place) -> None:
-    """And the next one succeeds (traps 2 and 3; client.md case 54)."""
+    """And the next one succeeds (traps 2 and 3; client case 54)."""
     data = content("interrupted", 4_000_000)
 
     async def half() -> AsyncIterator[bytes]:
@@ -95,7 +95,7 @@ async def test_an_interrupted_upload_leaves_nothing(place: Place) -> None:
 
 
 async def test_concurrent_uploads_of_one_object_all_succeed(place: Place) -> None:
-    """Whoever comes first (trap 4); a repeated one too (client.md cases 57 and 58)."""
+    """Whoever comes first (trap 4); a repeated one too (client cases 57 and 58)."""
     data = content("concurrent", 2_000_000)
     async with place.client() as alice:
         action = await alice.action("upload", oid_of(data), len(data))
@@ -117,7 +117,7 @@ async def test_concurrent_uploads_of_one_object_all_succeed(place: Place) -> Non
     ],
 )
 async def test_a_range_is_answered_206(place: Place, asked: str, start: int, end: int | None) -> None:
-    """With those bytes and no others (trap 8; client.md case 63)."""
+    """With those bytes and no others (trap 8; client case 63)."""
     data = content("ranges", 2_000_000)
     async with place.client() as alice:
         await alice.upload(data)

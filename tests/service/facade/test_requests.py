@@ -28,7 +28,7 @@ def _token(place: Place, user: str = "alice") -> str:
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.media_type)
 @pytest.mark.parametrize("by", ["accept", "content type"])
 async def test_success_and_error_are_in_the_callers_dialect(place: Place, dialect: Dialect, by: str) -> None:
-    """As Accept says, else as Content-Type does (client row 13; client.md cases 1 and 9)."""
+    """As Accept says, else as Content-Type does (client row 13; client cases 1 and 9)."""
     headers = {"Authorization": _token(place), "Content-Type": f"{dialect.media_type}; charset=utf-8"}
     if by == "accept":
         headers |= {"Content-Type": NEUTRAL.media_type, "Accept": dialect.media_type}
@@ -60,7 +60,7 @@ async def test_the_checks_have_one_order(place: Place, path: str) -> None:
     ["", "Basic", "Basic !!!", "Basic YWxpY2U=", "Bearer", "Bearer nonsense", "Digest x", basic("alice", "wrong")],
 )
 async def test_bad_credentials_are_401_everywhere(place: Place, authorization: str) -> None:
-    """Whatever the repository, with both challenges and no WWW-Authenticate (client.md cases 35 to 37)."""
+    """Whatever the repository, with both challenges and no WWW-Authenticate (client cases 35 to 37)."""
     for name in (place.name, "studio/unknown"):
         place.name = name
         response = await _post(place, {"Authorization": authorization, "Content-Type": NEUTRAL.media_type})
@@ -71,7 +71,7 @@ async def test_bad_credentials_are_401_everywhere(place: Place, authorization: s
 
 
 async def test_a_token_is_taken_in_every_form(place: Place) -> None:
-    """Bearer, or Basic under any user name, also beside a bad header (client.md cases 41 and 42)."""
+    """Bearer, or Basic under any user name, also beside a bad header (client cases 41 and 42)."""
     token = place.inner.tokens["alice"]
     for headers in (
         [("Authorization", f"Bearer {token}")],

@@ -35,13 +35,13 @@ def _refused(*headers: str, operation: Operation = Operation.UPLOAD, name: str =
 
 
 def test_a_token_opens_what_it_was_made_for() -> None:
-    """And can be used again: retries need that (client.md case 48)."""
+    """And can be used again: retries need that (client case 48)."""
     header = f"Bearer {TOKENS.issue(PERMIT, _later())}"
     assert _check(header) == _check(header) == PERMIT
 
 
 def test_a_token_opens_nothing_else() -> None:
-    """Not another operation, repository or object (client.md cases 44 to 46)."""
+    """Not another operation, repository or object (client cases 44 to 46)."""
     header = f"Bearer {TOKENS.issue(PERMIT, _later())}"
     assert "another action" in _refused(header, operation=Operation.DOWNLOAD)
     assert "another action" in _refused(header, operation=Operation.VERIFY)
@@ -50,13 +50,13 @@ def test_a_token_opens_nothing_else() -> None:
 
 
 def test_an_expired_token_says_so() -> None:
-    """The client asks for a new batch (client.md case 43)."""
+    """The client asks for a new batch (client case 43)."""
     assert "expired" in _refused(f"Bearer {TOKENS.issue(PERMIT, _later(-1))}")
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer x", "Basic YTpi", "Bearer a.b.c", "Bearer " + "x" * 10_000])
 def test_what_is_no_token_is_refused(header: str) -> None:
-    """With 403, never with an error of the service (client.md case 47)."""
+    """With 403, never with an error of the service (client case 47)."""
     assert _refused(header)
 
 

@@ -11,10 +11,9 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.errors import InvalidArgument, ResourceExhausted
 from services.facade.action_tokens import ActionTokens, Operation, Permit
 from services.facade.actions import ActionMaker
-from services.facade.batch import Limits, answer_entry, check_entry, check_request
+from services.facade.batch import Limits, ObjectStat, answer_entry, check_entry, check_request
 from services.facade.body import shaped
 from services.facade.models import BatchRequest, ObjectAnswer, ObjectEntry
-from services.facade.object_stats import ObjectStat
 
 LIMITS = Limits(objects=3, object_bytes=1_000)
 OID = "a" * 64
@@ -67,7 +66,7 @@ def test_a_bad_oid_is_that_objects_422(oid: object) -> None:
 
 @pytest.mark.parametrize("size", [-1, -125, 2**63, 10**30, 1.5, 5.0, "5", True, None])
 def test_a_bad_size_is_that_objects_422(size: object) -> None:
-    """A missing one too (client.md cases 22, 24 and 28)."""
+    """A missing one too (client cases 22, 24 and 28)."""
     assert _fault({"oid": OID, "size": size}, operation="download") == 422
     assert _fault({"oid": OID}) == 422
 

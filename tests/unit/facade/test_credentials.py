@@ -26,7 +26,7 @@ def _basic(text: str) -> str:
     ],
 )
 def test_a_token_is_bearer_or_the_password_of_basic(header: str, token: str) -> None:
-    """Any user name will do; the password is UTF-8 and may have colons (client.md cases 40 and 41)."""
+    """Any user name will do; the password is UTF-8 and may have colons (client cases 40 and 41)."""
     assert parse(header) == token
 
 
@@ -49,7 +49,7 @@ def test_a_token_is_bearer_or_the_password_of_basic(header: str, token: str) -> 
     ],
 )
 def test_a_malformed_header_shows_nothing(header: str) -> None:
-    """It is as bad as a wrong password, no failure of the service (client.md case 37)."""
+    """It is as bad as a wrong password, no failure of the service (client case 37)."""
     assert parse(header) is None
 
 

@@ -20,5 +20,5 @@ from services.facade.repository import name_of
     ],
 )
 def test_an_alias_and_one_slash_are_taken_away(base: str, name: str) -> None:
-    """Nothing else is: any other text is a repository that does not exist (client.md case 11)."""
+    """Nothing else is: any other text is a repository that does not exist (client case 11)."""
     assert name_of(base) == name
