@@ -16,6 +16,7 @@ async def postgres() -> AsyncIterator[TestPostgres]:
 
 
 @pytest.fixture
-async def database_url(postgres: TestPostgres) -> SecretStr:
+async def database_url(postgres: TestPostgres) -> AsyncIterator[SecretStr]:
     """The URL of an empty database, for one test."""
-    return await postgres.create_database()
+    async with postgres.database() as url:
+        yield url

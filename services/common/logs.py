@@ -43,7 +43,9 @@ def configure(service: str, *, level: str, log_format: LogFormat) -> None:
     renderer: list[structlog.typing.Processor] = (
         [_tracebacks, structlog.processors.JSONRenderer()]
         if log_format is LogFormat.JSON
-        else [structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty())]
+        else [
+            structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback)
+        ]
     )
     structlog.configure(
         processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],

@@ -23,7 +23,7 @@ Result = TypeVar("Result")
 OUTAGE_SECONDS = 10.0
 """How long a transaction is repeated while Postgres does not answer."""
 
-_TRANSIENT_SQLSTATES = ("08", "40", "53300", "55P03", "57P", "25P03")
+_TRANSIENT_SQLSTATES = ("08", "40", "53300", "55P03", "57014", "57P", "25P03")
 
 _log = get_logger(__name__)
 

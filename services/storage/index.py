@@ -2,22 +2,52 @@
 
 from collections.abc import Sequence
 
-from sqlalchemy import ARRAY, String, any_, cast, delete, exists, func, literal, select, update
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    ColumnElement,
+    String,
+    any_,
+    cast,
+    delete,
+    exists,
+    func,
+    literal,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.storage.models import Object, UnclaimedObject
+from services.storage.models import DeletedRepository, Object, UnclaimedObject
 
 
 def _any_of(oids: Sequence[str]) -> object:
     return any_(cast(list(oids), ARRAY(String)))
 
 
-async def lock(connection: AsyncConnection, oid: str) -> None:
-    """Keep all others from publishing or deleting the bytes of `oid` until the transaction ends."""
-    key = func.hashtextextended(f"towpath storage {oid}", literal(0))
-    await connection.execute(select(func.pg_advisory_xact_lock(key)))
+def _key(name: object) -> ColumnElement[int]:
+    return func.hashtextextended(f"towpath storage {name}", literal(0))
+
+
+async def lock(connection: AsyncConnection, oid: str, *, into: int | None = None) -> None:
+    """Keep all others from publishing or deleting the bytes of `oid` until the transaction ends.
+
+    With `into`, the id of a repository, that one is not deleted meanwhile either.
+    """
+    locks = [func.pg_advisory_xact_lock(_key(oid))]
+    if into is not None:
+        locks.append(func.pg_advisory_xact_lock_shared(_key(into)))
+    await connection.execute(select(*locks))
+
+
+async def close_repository(connection: AsyncConnection, repository_id: int) -> None:
+    """Let nothing be added to the repository any more; what is being added at this moment is waited for."""
+    await connection.execute(select(func.pg_advisory_xact_lock(_key(repository_id))))
+    await connection.execute(
+        postgresql.insert(DeletedRepository).values(repository_id=repository_id).on_conflict_do_nothing()
+    )
 
 
 async def find(connection: AsyncConnection, repository_id: int, oid: str) -> Object | None:
@@ -44,11 +74,13 @@ async def page(connection: AsyncConnection, repository_id: int, *, after: str, l
 
 
 async def add(connection: AsyncConnection, repository_id: int, oid: str, size: int) -> Object | None:
-    """Record that the repository holds the object and return the record; None where it was removed.
+    """Record that the repository holds the object and return the record; None where one of the two was removed.
 
     The record cannot change until the transaction ends.
     """
-    new = postgresql.insert(Object).values(repository_id=repository_id, oid=oid, size=size)
+    deleted = exists().where(col(DeletedRepository.repository_id) == repository_id)
+    values = select(literal(repository_id, BigInteger), literal(oid), literal(size, BigInteger)).where(~deleted)
+    new = postgresql.insert(Object).from_select(["repository_id", "oid", "size"], values)
     statement = new.on_conflict_do_update(
         index_elements=["repository_id", "oid"],
         set_={"size": new.excluded.size},

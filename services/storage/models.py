@@ -58,6 +58,14 @@ class UnclaimedObject(StorageModel, table=True):
     oid: str = _oid(primary_key=True)
 
 
+class DeletedRepository(StorageModel, table=True):
+    """A repository that was deleted: nothing is written into it any more, by whatever token. Ids are not used again."""
+
+    __tablename__ = "deleted_repositories"
+
+    repository_id: int = Field(primary_key=True, sa_type=BigInteger, sa_column_kwargs={"autoincrement": False})
+
+
 class Traffic(StorageModel, table=True):
     """The bytes that a repository moved on one UTC day."""
 

@@ -17,6 +17,11 @@ def object_removed(oid: str, reason: str) -> FailedPrecondition:
     return FailedPrecondition(Reason.OBJECT_REMOVED, f"object {oid} was removed: {shortened}", removal_reason=shortened)
 
 
+def repository_deleted() -> NotFound:
+    """Say that nothing is added to the repository any more."""
+    return NotFound(Reason.REPOSITORY_NOT_FOUND, "the repository was deleted")
+
+
 def storage_full() -> ResourceExhausted:
     """Say that there is no room for the bytes."""
     return ResourceExhausted(Reason.STORAGE_FULL, "no room is left for these bytes")

@@ -50,14 +50,21 @@ async def restore_object(store: Store, repository_id: int, oid: str) -> None:
 
 
 async def delete_repository(store: Store, repository_id: int) -> int:
-    """Forget all records of a repository, and return how many objects it held. The sweeper deletes their bytes."""
+    """Forget all records of a repository, and return how many objects it held. The sweeper deletes their bytes.
+
+    From then on nothing can be written into it.
+    """
     held = 0
+
+    async def close(connection: AsyncConnection) -> None:
+        await index.close_repository(connection, repository_id)
 
     async def work(connection: AsyncConnection) -> list[Object]:
         forgotten = await index.forget(connection, repository_id, limit=_BATCH)
         await index.note_unclaimed(connection, [record.oid for record in forgotten if record.removed_at is None])
         return forgotten
 
+    await store.database.run(close)
     try:
         while forgotten := await store.database.run(work):
             held += sum(record.removed_at is None for record in forgotten)

@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.storage import index
 from services.storage.backend import Upload
 from services.storage.models import Object
-from services.storage.refusals import object_removed
+from services.storage.refusals import object_removed, repository_deleted
 from services.storage.room import Announced
 from services.storage.store import Store
 from services.storage.tally import Tally
@@ -66,11 +66,11 @@ async def _commit(store: Store, header: UploadHeader, upload: Upload) -> Object:
     """Put the bytes in place and the record into the index, as one, whatever else happens to the oid meanwhile."""
 
     async def work(connection: AsyncConnection) -> Object:
-        await index.lock(connection, header.oid)
+        await index.lock(connection, header.oid, into=header.repository_id)
         record = await index.add(connection, header.repository_id, header.oid, header.size)
         if record is None:
             tombstone = await index.find(connection, header.repository_id, header.oid)
-            raise object_removed(header.oid, (tombstone and tombstone.removal_reason) or "")
+            raise object_removed(header.oid, tombstone.removal_reason or "") if tombstone else repository_deleted()
         await upload.publish()
         return record
 

@@ -128,7 +128,7 @@ def test_a_repository_made_again_never_sees_the_objects_of_its_forerunner(
     assert not new.holds(blob)
     assert new.locks().json() == {"locks": []}
     assert new.get(download).status_code in (403, 404)
-    new.put(upload, lost.content)
+    assert new.put(upload, lost.content).status_code == 404
     assert not new.holds(lost)
 
 

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from pydantic import SecretStr
+from sqlalchemy.engine import make_url
 
 from services.cli.embedded_postgres import STOP_SIGNAL, SUPERUSER, EmbeddedPostgres, programs
 
@@ -24,10 +25,20 @@ class TestPostgres:
         self.postgres = postgres
 
     async def create_database(self) -> SecretStr:
-        """Make an empty database and return its URL."""
+        """Make an empty database that goes with the server, and return its URL."""
         name = f"test_{next(_numbers)}"
         await self.execute(f'CREATE DATABASE "{name}"')
         return SecretStr(f"postgresql://{SUPERUSER}@/{name}?host={self.postgres.sockets}")
+
+    @asynccontextmanager
+    async def database(self) -> AsyncIterator[SecretStr]:
+        """Make an empty database, give its URL, and drop it."""
+        url = await self.create_database()
+        try:
+            yield url
+        finally:
+            name = make_url(url.get_secret_value()).database
+            await self.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
     async def execute(self, statement: str, *, database: str = "postgres") -> str:
         """Run a statement as the superuser and return what psql prints, unadorned."""

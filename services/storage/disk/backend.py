@@ -26,7 +26,11 @@ class DiskBackend:
         self.root = root
         self._folders = Folders(root)
         self._incoming = incoming_folder(root)
-        self._incoming.mkdir(parents=True, exist_ok=True)
+        # Objects may be private: other users of the host do not read them.
+        root.mkdir(mode=0o750, parents=True, exist_ok=True)
+        self._incoming.mkdir(exist_ok=True)
+        sync_folder(root)
+        sync_folder(root.parent)
 
     @asynccontextmanager
     async def begin(self, oid: str) -> AsyncIterator[DiskUpload]:

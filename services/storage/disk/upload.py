@@ -84,7 +84,7 @@ class DiskUpload:
         return self._descriptor
 
     def _create(self) -> None:
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         fcntl.flock(self._descriptor, fcntl.LOCK_EX)
         if os.fstat(self._descriptor).st_nlink == 0:
             # A sweep came between the two and took the file for one whose writer is dead. It is done with it.

@@ -186,6 +186,13 @@ async def test_full_disk(small_disk: Path) -> None:
     assert await get(backend, OID) == b"data"
 
 
+async def test_other_users_read_nothing(backend: DiskBackend) -> None:
+    """The root and the files are closed to other users of the host."""
+    await put(backend, b"data")
+    assert backend.root.stat().st_mode & 0o007 == 0
+    assert path_of(backend.root, OID).stat().st_mode & 0o007 == 0
+
+
 async def test_broken_root(backend: DiskBackend) -> None:
     """A root that cannot be written is told by the health check."""
     await backend.check()

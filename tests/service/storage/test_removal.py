@@ -3,9 +3,11 @@
 import asyncio
 import os
 
+import grpc
 import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
+from services.common.errors import from_rpc_error
 from tests.service.storage.conftest import Sql
 from tests.support.storage import RunningStorage, failure, oid_of, until
 
@@ -101,6 +103,18 @@ async def test_repository_is_forgotten(storage: RunningStorage) -> None:
     await until(lambda: storage.files() == [storage.path(shared)])
     assert await storage.read(2, shared) == b"shared"
     assert await delete_repository(storage, 1) == 0
+
+
+async def test_nothing_is_written_into_a_deleted_repository(storage: RunningStorage) -> None:
+    """A write with a right that was given before the removal is refused and leaves nothing behind."""
+    await delete_repository(storage, 1)
+    with pytest.raises(grpc.aio.AioRpcError) as caught:
+        await storage.write(1, b"late")
+    error = from_rpc_error(caught.value)
+    assert (error.status.name, error.reason) == ("NOT_FOUND", "REPOSITORY_NOT_FOUND")
+    assert storage.files() == []
+    assert storage.incoming() == []
+    await storage.write(2, b"late")
 
 
 async def test_large_repository_is_forgotten(storage: RunningStorage, sql: Sql) -> None:

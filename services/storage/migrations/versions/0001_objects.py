@@ -41,6 +41,12 @@ def upgrade() -> None:
         schema="storage",
     )
     op.create_table(
+        "deleted_repositories",
+        sa.Column("repository_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.PrimaryKeyConstraint("repository_id"),
+        schema="storage",
+    )
+    op.create_table(
         "traffic",
         sa.Column("repository_id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column("day", sa.Date(), nullable=False),
@@ -53,5 +59,5 @@ def upgrade() -> None:
 
 def downgrade() -> None:
     """Drop the tables, and with them the record of every object."""
-    for table in ("traffic", "unclaimed_objects", "objects"):
+    for table in ("traffic", "deleted_repositories", "unclaimed_objects", "objects"):
         op.drop_table(table, schema="storage")

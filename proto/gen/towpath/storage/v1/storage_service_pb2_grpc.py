@@ -120,7 +120,8 @@ class StorageServiceServicer:
         when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
 
         Errors: INVALID_ARGUMENT (SIZE_MISMATCH, HASH_MISMATCH, MALFORMED_STREAM), RESOURCE_EXHAUSTED
-        (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED). Nothing is kept then.
+        (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
+        (REPOSITORY_NOT_FOUND: it was deleted). Nothing is kept then.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -146,8 +147,8 @@ class StorageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteRepository(self, request, context):
-        """DeleteRepository forgets all objects and tombstones of a repository; bytes go when no other
-        repository holds the object.
+        """DeleteRepository forgets all objects and tombstones of a repository, for good: nothing can be written
+        into it afterwards. Bytes go when no other repository holds the object.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -59,7 +59,8 @@ class StorageServiceStub:
     when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
 
     Errors: INVALID_ARGUMENT (SIZE_MISMATCH, HASH_MISMATCH, MALFORMED_STREAM), RESOURCE_EXHAUSTED
-    (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED). Nothing is kept then.
+    (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
+    (REPOSITORY_NOT_FOUND: it was deleted). Nothing is kept then.
     """
     DeleteObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteObjectRequest, _storage_service_pb2.DeleteObjectResponse]
     """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
@@ -73,8 +74,8 @@ class StorageServiceStub:
     Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no tombstone).
     """
     DeleteRepository: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteRepositoryRequest, _storage_service_pb2.DeleteRepositoryResponse]
-    """DeleteRepository forgets all objects and tombstones of a repository; bytes go when no other
-    repository holds the object.
+    """DeleteRepository forgets all objects and tombstones of a repository, for good: nothing can be written
+    into it afterwards. Bytes go when no other repository holds the object.
     """
     ListObjects: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.ListObjectsRequest, _storage_service_pb2.ListObjectsResponse]
     """ListObjects returns a page of a repository's objects by oid, removed ones included.
@@ -115,7 +116,8 @@ class StorageServiceAsyncStub(StorageServiceStub):
     when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
 
     Errors: INVALID_ARGUMENT (SIZE_MISMATCH, HASH_MISMATCH, MALFORMED_STREAM), RESOURCE_EXHAUSTED
-    (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED). Nothing is kept then.
+    (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
+    (REPOSITORY_NOT_FOUND: it was deleted). Nothing is kept then.
     """
     DeleteObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteObjectRequest, _storage_service_pb2.DeleteObjectResponse]  # type: ignore[assignment]
     """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
@@ -129,8 +131,8 @@ class StorageServiceAsyncStub(StorageServiceStub):
     Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no tombstone).
     """
     DeleteRepository: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteRepositoryRequest, _storage_service_pb2.DeleteRepositoryResponse]  # type: ignore[assignment]
-    """DeleteRepository forgets all objects and tombstones of a repository; bytes go when no other
-    repository holds the object.
+    """DeleteRepository forgets all objects and tombstones of a repository, for good: nothing can be written
+    into it afterwards. Bytes go when no other repository holds the object.
     """
     ListObjects: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.ListObjectsRequest, _storage_service_pb2.ListObjectsResponse]  # type: ignore[assignment]
     """ListObjects returns a page of a repository's objects by oid, removed ones included.
@@ -186,7 +188,8 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
 
         Errors: INVALID_ARGUMENT (SIZE_MISMATCH, HASH_MISMATCH, MALFORMED_STREAM), RESOURCE_EXHAUSTED
-        (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED). Nothing is kept then.
+        (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
+        (REPOSITORY_NOT_FOUND: it was deleted). Nothing is kept then.
         """
 
     @_abc_1.abstractmethod
@@ -218,8 +221,8 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _storage_service_pb2.DeleteRepositoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_storage_service_pb2.DeleteRepositoryResponse, _abc.Awaitable[_storage_service_pb2.DeleteRepositoryResponse]]:
-        """DeleteRepository forgets all objects and tombstones of a repository; bytes go when no other
-        repository holds the object.
+        """DeleteRepository forgets all objects and tombstones of a repository, for good: nothing can be written
+        into it afterwards. Bytes go when no other repository holds the object.
         """
 
     @_abc_1.abstractmethod
