@@ -20,7 +20,7 @@ def parse_url(url: SecretStr) -> URL:
     """
     try:
         parsed = make_url(url.get_secret_value())
-    except Exception as error:
+    except Exception as error:  # SQLAlchemy and its plugins raise what they please, with the URL in it
         raise ValueError("database url: expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE") from error
     if parsed.get_backend_name() not in ("postgresql", "postgres"):
         raise ValueError(f"database url: expected postgresql://..., got {parsed.drivername}://...")

@@ -32,7 +32,7 @@ async def _watch(
     while True:
         try:
             now = await asyncio.wait_for(_is_ready(database, schema, version, check), timeout=5 * _INTERVAL_SECONDS)
-        except Exception as error:
+        except Exception as error:  # whatever fails, the answer is "not ready", and why
             now = False
             if serving or not ready.is_set():
                 _log.warning("not ready", error=repr(error))

@@ -64,7 +64,7 @@ class Database:
                 with attempt:
                     async with self.engine.begin() as connection:
                         result = await work(connection)
-        except Exception as error:
+        except Exception as error:  # is_transient tells which; the rest goes on its way
             if is_transient(error):
                 raise Unavailable(Reason.UNAVAILABLE, "the database does not answer") from error
             raise

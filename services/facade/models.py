@@ -8,6 +8,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 
+from services.common.rpc.client import Health
+
 OID_PATTERN = "^[0-9a-f]{64}$"
 LOCK_ID_PATTERN = "^[A-Za-z0-9_-]+$"
 TIME_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"
@@ -175,4 +177,4 @@ class Readiness(Body):
     """Whether all inner services answer."""
 
     status: Literal["ready", "not ready"]
-    services: dict[str, str]
+    services: dict[str, Health]

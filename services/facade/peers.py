@@ -4,13 +4,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
 
-import grpc
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from towpath.access.v1 import access_service_pb2_grpc
 from towpath.locks.v1 import lock_service_pb2_grpc
 from towpath.storage.v1 import storage_service_pb2_grpc
 
-from services.common.rpc.client import Peer
+from services.common.rpc.client import Health, Peer
 from services.facade.settings import FacadeSettings
 
 STORAGE_SERVICE = "towpath.storage.v1.StorageService"
@@ -23,7 +21,6 @@ _REPEATABLE = {
     LOCK_SERVICE: ["CreateLock", "ListLocks", "VerifyLocks", "DeleteLock"],
     ACCESS_SERVICE: ["Authenticate", "CheckAccess"],
 }
-_HEALTH_SECONDS = 2.0
 
 
 class Peers:
@@ -50,19 +47,9 @@ class Peers:
             await peers.storage.close()
             await peers.locks.close()
 
-    async def health(self) -> dict[str, str]:
-        """Return what each service says of itself: `serving`, `not serving`, or `not answering`."""
+    async def health(self) -> dict[str, Health]:
+        """Return what each service says of itself."""
         return {
-            "storage": await _health(self.storage, STORAGE_SERVICE),
-            "locks": await _health(self.locks, LOCK_SERVICE),
+            "storage": await self.storage.health(STORAGE_SERVICE),
+            "locks": await self.locks.health(LOCK_SERVICE),
         }
-
-
-async def _health(peer: Peer, service: str) -> str:
-    stub = health_pb2_grpc.HealthStub(peer.channel)
-    try:
-        request = health_pb2.HealthCheckRequest(service=service)
-        reply = await stub.Check(request, timeout=_HEALTH_SECONDS)  # type: ignore[attr-defined] # missing in the stubs
-    except grpc.aio.AioRpcError:
-        return "not answering"
-    return "serving" if reply.status == health_pb2.HealthCheckResponse.SERVING else "not serving"

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Awaitable, Callable
+from enum import StrEnum
 from typing import Any, TypeVar
 
 import grpc
@@ -26,6 +27,7 @@ _OPTIONS: list[tuple[str, int]] = [
     ("grpc.keepalive_timeout_ms", 10_000),
     ("grpc.http2.max_pings_without_data", 0),
 ]
+_HEALTH_SECONDS = 2.0
 _RETRY = {
     "maxAttempts": 5,
     "initialBackoff": "0.1s",
@@ -48,6 +50,14 @@ def connect(address: str, *, repeatable: dict[str, list[str]] | None = None) -> 
     if names:
         options.append(("grpc.service_config", json.dumps({"methodConfig": [{"name": names, "retryPolicy": _RETRY}]})))
     return grpc.aio.insecure_channel(address, options=options)
+
+
+class Health(StrEnum):
+    """What a service says of itself."""
+
+    SERVING = "serving"
+    NOT_SERVING = "not serving"
+    NOT_ANSWERING = "not answering"
 
 
 class Peer:
@@ -95,14 +105,15 @@ class Peer:
             metadata.append(("authorization", f"Bearer {self._secret.get_secret_value()}"))
         return tuple(metadata)
 
-    async def is_serving(self, service: str) -> bool:
-        """Ask the peer's health whether the service of this full name is SERVING; False where it does not answer."""
+    async def health(self, service: str) -> Health:
+        """Ask what the peer says of the service of this full name; it may take 2 s to answer."""
         stub: Any = health_pb2_grpc.HealthStub(self.channel)  # its types do not tell its methods
         try:
-            answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=self._deadline)
+            answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=_HEALTH_SECONDS)
         except grpc.aio.AioRpcError:
-            return False
-        return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
+            return Health.NOT_ANSWERING
+        serving = answer.status == health_pb2.HealthCheckResponse.SERVING
+        return Health.SERVING if serving else Health.NOT_SERVING
 
     async def close(self) -> None:
         """Close the channel and end the calls on it."""

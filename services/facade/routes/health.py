@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
+from services.common.rpc.client import Health
 from services.facade.facade import facade_of
 from services.facade.models import Readiness
 from services.facade.openapi import health_answers
@@ -19,6 +20,6 @@ async def healthz() -> Response:
 async def readyz(request: Request) -> Response:
     """Answer 200 where storage and locks say that they serve, else 503, and name each."""
     services = await facade_of(request).peers.health()
-    ready = all(state == "serving" for state in services.values())
+    ready = all(state is Health.SERVING for state in services.values())
     body = Readiness(status="ready" if ready else "not ready", services=services)
     return Response(body.model_dump_json(), status_code=200 if ready else 503, media_type="application/json")

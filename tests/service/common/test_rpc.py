@@ -26,7 +26,7 @@ from services.common.errors import (
     Unavailable,
     Unimplemented,
 )
-from services.common.rpc.client import Peer
+from services.common.rpc.client import Health, Peer
 from services.common.rpc.server import Server
 from services.common.rpc.types import Context
 
@@ -125,7 +125,7 @@ async def test_without_the_secret_nothing_answers_but_health(tmp_path: Path) -> 
         async with running(tmp_path, secret=SECRET, shown=shown) as (_, _, peer, stub):
             with pytest.raises(Unauthenticated):
                 await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())
-            assert not await peer.is_serving(SERVICE)
+            assert await peer.health(SERVICE) is Health.NOT_SERVING
     async with running(tmp_path, secret=SECRET, shown=SECRET) as (_, _, peer, stub):
         assert (await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())).next_cursor == "3"
 
@@ -139,9 +139,9 @@ async def test_an_address_that_others_reach_needs_the_secret() -> None:
 async def test_health_follows_the_service(tmp_path: Path) -> None:
     """NOT_SERVING until said otherwise, for the service by its name."""
     async with running(tmp_path) as (server, _, peer, _):
-        assert not await peer.is_serving(SERVICE)
+        assert await peer.health(SERVICE) is Health.NOT_SERVING
         await server.set_serving(serving=True)
-        assert await peer.is_serving(SERVICE)
+        assert await peer.health(SERVICE) is Health.SERVING
 
 
 async def test_reflection_names_the_service(tmp_path: Path) -> None:
