@@ -91,7 +91,9 @@ class Stack:
                 command = child.cmdline()
             except (psutil.NoSuchProcess, psutil.ZombieProcess):
                 continue
-            if f"services.{name}" in command or (name == "postgres" and Path(command[0]).name == "postgres"):
+            # One that is just becoming another program, or ending, has no command for a moment.
+            program = Path(command[0]).name if command else ""
+            if f"services.{name}" in command or (name == "postgres" and program == "postgres"):
                 return child
         raise AssertionError(f"{name} does not run")
 
