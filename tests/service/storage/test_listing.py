@@ -44,9 +44,9 @@ async def test_pages_while_objects_come_and_go(storage: RunningStorage) -> None:
     """The object that a cursor names may go; the next page goes on behind it."""
     oids = sorted([await storage.write(1, b"%d" % number) for number in range(4)])
     first = await page(storage, limit=2)
-    await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=1), timeout=20)
-    for number in range(4):
-        await storage.write(1, b"%d" % number)
+    await storage.delete(1, oids[1])
+    await storage.stub.RestoreObject(pb.RestoreObjectRequest(repository_id=1, oid=oids[1]), timeout=20)
+    assert await storage.statuses(1, oids[1]) == [pb.OBJECT_STATUS_MISSING]
     rest = await page(storage, cursor=first.next_cursor, limit=2)
     assert [each.oid for each in [*first.objects, *rest.objects]] == oids
 
