@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import importlib.util
 import os
+import pwd
 import shutil
 import signal
 import subprocess
@@ -65,8 +66,6 @@ def _as_unprivileged() -> list[str]:
 
 
 def _group_of(user: str) -> int:
-    import pwd
-
     return pwd.getpwnam(user).pw_gid
 
 

@@ -105,6 +105,7 @@ class _Stack:
                 migrations.create_task(programs.migrate("storage", storage, inherited))
                 migrations.create_task(programs.migrate("locks", locks, inherited))
         except ExceptionGroup as failures:
+            # One failure is told; the other migration was stopped for it.
             raise failures.exceptions[0] from failures
         if not directory.admin_token.exists():
             write_secret(directory.admin_token, await programs.bootstrap(locks, inherited) + "\n")
