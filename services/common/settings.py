@@ -1,20 +1,68 @@
-"""What the settings of all services share. Each process reads the environment once, in its main function."""
+"""Settings. Each process reads its environment and its secret files once, in its main function."""
 
-from typing import Annotated, Literal
+import os
+from pathlib import Path
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    PydanticBaseSettingsSource,
+    SecretsSettingsSource,
+    SettingsConfigDict,
+    SettingsError,
+)
 
 from services.common.logs import LogFormat
 
 Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(ge=0)]
 
+_SECRETS_DIR = "/run/secrets"
 
-class ServiceSettings(BaseSettings):
-    """Settings of every process; the environment variable of a field is `TOWPATH_` and its name in capitals."""
 
-    model_config = SettingsConfigDict(env_prefix="TOWPATH_", extra="ignore", frozen=True, hide_input_in_errors=True)
+class _SecretFiles(SecretsSettingsSource):
+    """The files of the secrets folder, which need not be there."""
+
+    def __call__(self) -> dict[str, Any]:
+        if not Path(str(self.secrets_dir)).is_dir():
+            return {}
+        try:
+            found = super().__call__()
+        except SettingsError as error:
+            # Such as a file that the service's user may not read: the message alone tells the field, not why.
+            raise SettingsError(f"{error}: {error.__cause__}") from error
+        return {name: value for name, value in found.items() if value}
+
+
+class Settings(BaseSettings):
+    """What all settings have in common: where their values come from.
+
+    The environment variable of a field is `TOWPATH_` and its name in capitals; an empty one counts as absent. Without
+    one, the file `towpath_` and the field's name in the folder `TOWPATH_SECRETS_DIR`, by default /run/secrets, is
+    taken, without the white space around its text. Errors never repeat a value.
+    """
+
+    model_config = SettingsConfigDict(
+        env_prefix="TOWPATH_", env_ignore_empty=True, extra="ignore", frozen=True, hide_input_in_errors=True
+    )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - none is read
+        file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - ours takes its place
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Return the sources, the one that wins first."""
+        folder = os.environ.get("TOWPATH_SECRETS_DIR") or _SECRETS_DIR
+        return init_settings, env_settings, _SecretFiles(settings_cls, secrets_dir=folder)
+
+
+class ServiceSettings(Settings):
+    """Settings of every service."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(
         default="INFO", description="the least severe log lines that are written"

@@ -25,7 +25,7 @@ async def _serve() -> None:
 async def _migrate() -> None:
     settings = LocksDatabaseSettings()
     _log_as(settings)
-    await migrate(settings.locks_database_url, SCHEMA)
+    await migrate(settings.database, SCHEMA)
 
 
 async def _bootstrap() -> None:
@@ -33,7 +33,7 @@ async def _bootstrap() -> None:
     # The secret is all that standard output gets.
     with redirect_stdout(sys.stderr):
         _log_as(settings)
-    database = Database(create_engine(settings.locks_database_url, schema=SCHEMA.name, pool_size=1))
+    database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=1))
     try:
         secret = await bootstrap(database)
     finally:

@@ -36,7 +36,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
         # Its callers show the token of an administrator instead.
         unguarded=(ADMIN_SERVICE,),
     )
-    engine = create_engine(settings.locks_database_url, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
+    engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
     database = Database(engine)
     storage = StoragePeer(settings.storage_address, secret=settings.service_secret)
     lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings), server.grpc)

@@ -4,7 +4,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, model_validator
 
-from services.common.settings import ServiceSettings
+from services.database.settings import DatabaseSettings
 
 # A page of the longest paths must fit one gRPC message, and one path, in a conflict's detail, gRPC's trailers.
 _MOST_LOCKS_A_PAGE = 3_000
@@ -13,12 +13,17 @@ _MOST_BYTES_A_PATH = 4_096
 PageSize = Annotated[int, Field(ge=1, le=_MOST_LOCKS_A_PAGE)]
 
 
-class LocksDatabaseSettings(ServiceSettings):
+class LocksDatabaseSettings(DatabaseSettings):
     """What every command of the lock service needs."""
 
     locks_database_url: SecretStr = Field(
         description="the database that keeps locks and access, as postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
     )
+
+    @property
+    def database(self) -> SecretStr:
+        """The URL of the database, with the password."""
+        return self.with_password(self.locks_database_url)
 
 
 class LocksSettings(LocksDatabaseSettings):

@@ -31,7 +31,7 @@ def main() -> None:
         if isinstance(settings, StorageSettings):
             asyncio.run(_serve(settings))
         else:
-            asyncio.run(migrate(settings.storage_database_url, SCHEMA))
+            asyncio.run(migrate(settings.database, SCHEMA))
     except ValueError as error:
         sys.exit(f"storage: {error}")
 

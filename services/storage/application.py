@@ -37,9 +37,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         drain_seconds=settings.drain_seconds,
         services=[SERVICE_NAME],
     )
-    database = Database(
-        create_engine(settings.storage_database_url, schema=SCHEMA.name, pool_size=settings.storage_pool_size)
-    )
+    database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.storage_pool_size))
     traffic = TrafficMeter(database, settings.storage_bandwidth_limit)
     store = Store(
         database=database,

@@ -1,20 +1,22 @@
 """The settings of the storage service."""
 
 from pydantic import Field, SecretStr
-from pydantic_settings import SettingsConfigDict
 
-from services.common.settings import Bytes, Seconds, ServiceSettings
+from services.common.settings import Bytes, Seconds
+from services.database.settings import DatabaseSettings
 
 
-class MigrationSettings(ServiceSettings):
+class MigrationSettings(DatabaseSettings):
     """What `python -m services.storage migrate` needs."""
-
-    # An error must not repeat what the environment holds: the database's URL has a password.
-    model_config = SettingsConfigDict(hide_input_in_errors=True)
 
     storage_database_url: SecretStr = Field(
         description="the Postgres of the storage service, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`"
     )
+
+    @property
+    def database(self) -> SecretStr:
+        """The URL of the database, with the password."""
+        return self.with_password(self.storage_database_url)
 
 
 class StorageSettings(MigrationSettings):

@@ -1,0 +1,96 @@
+"""Where settings come from: the environment, and the files of the secrets folder."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr, ValidationError
+from pydantic_settings import SettingsError
+
+from services.common.settings import ServiceSettings
+from services.facade.settings import FacadeSettings
+from services.locks.settings import LocksDatabaseSettings
+from services.storage.settings import MigrationSettings
+
+KEY = "a key of at least thirty-two characters"
+
+
+@pytest.fixture
+def secrets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty secrets folder."""
+    monkeypatch.setenv("TOWPATH_SECRETS_DIR", str(tmp_path))
+    return tmp_path
+
+
+def facade() -> FacadeSettings:
+    """Those of a facade, of which the signing key is left to be found."""
+    return FacadeSettings(storage_address="unix:/s", locks_address="unix:/l")
+
+
+def test_a_file_gives_a_setting(secrets: Path) -> None:
+    """A file named after the variable holds the value, and the line's end is not part of it."""
+    (secrets / "towpath_signing_key").write_text(f"{KEY}\n")
+    (secrets / "towpath_batch_objects").write_text("7")
+    assert facade().signing_key.get_secret_value() == KEY
+    assert facade().batch_objects == 7
+
+
+def test_the_environment_wins(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A variable is taken before the file; an empty one, as compose gives for what is not set, is none."""
+    (secrets / "towpath_service_secret").write_text("of the file")
+    monkeypatch.setenv("TOWPATH_SERVICE_SECRET", "of the environment")
+    assert ServiceSettings().service_secret == SecretStr("of the environment")
+    monkeypatch.setenv("TOWPATH_SERVICE_SECRET", "")
+    assert ServiceSettings().service_secret == SecretStr("of the file")
+
+
+def test_an_empty_secret_is_none(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Trap 29: an empty secret would be known to everybody."""
+    monkeypatch.setenv("TOWPATH_SERVICE_SECRET", "")
+    (secrets / "towpath_service_secret").write_text("\n")
+    assert ServiceSettings().service_secret is None
+
+
+def test_a_folder_that_is_not_there(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Nothing is said of a missing folder: most have none."""
+    monkeypatch.setenv("TOWPATH_SECRETS_DIR", str(tmp_path / "none"))
+    assert ServiceSettings().service_secret is None
+
+
+def test_a_file_that_cannot_be_read_is_named(secrets: Path) -> None:
+    """An operator learns of which setting it is, and why."""
+    (secrets / "towpath_service_secret").write_bytes(b"\xff\xfe")
+    with pytest.raises(SettingsError, match=r"service_secret.*can't decode"):
+        ServiceSettings()
+
+
+def test_errors_repeat_no_secret(secrets: Path) -> None:
+    """What is wrong with a value is told without the value."""
+    (secrets / "towpath_signing_key").write_text("hush")
+    with pytest.raises(ValidationError, match="signing_key") as caught:
+        facade()
+    assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize("kind", [LocksDatabaseSettings, MigrationSettings])
+@pytest.mark.parametrize(
+    ("url", "whole"),
+    [
+        ("postgresql://towpath@db:5432/towpath", "postgresql://towpath:p%40%2Fs%25@db:5432/towpath"),
+        ("postgres://towpath@/towpath?host=/run", "postgresql://towpath:p%40%2Fs%25@/towpath?host=%2Frun"),
+        ("postgresql://towpath:own@db/towpath", "postgresql://towpath:own@db/towpath"),
+    ],
+)
+def test_the_password_of_the_database(
+    kind: type[LocksDatabaseSettings | MigrationSettings],
+    url: str,
+    whole: str,
+    secrets: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It is put into a URL without one, whatever characters it has."""
+    (secrets / "towpath_database_password").write_text("p@/s%\n")
+    for service in ("LOCKS", "STORAGE"):
+        monkeypatch.setenv(f"TOWPATH_{service}_DATABASE_URL", url)
+    settings = kind()
+    assert settings.database.get_secret_value() == whole
+    assert "p@" not in repr(settings)
