@@ -1,7 +1,6 @@
 """How the administration commands reach AdminService: through a data folder of this host, or a remote address."""
 
 import asyncio
-import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,6 +13,7 @@ from pydantic import SecretStr
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
 from services.cli.errors import CommandError
+from services.cli.settings import CommandSettings
 from services.cli.up.runtime_directory import LOCKS_SOCKET, runtime_directory
 from services.common.errors import Reason, ServiceError
 from services.common.rpc.client import Peer
@@ -43,7 +43,7 @@ class Administration:
         try:
             await asyncio.wait_for(self._peer.channel.channel_ready(), timeout=_CONNECT_SECONDS)
         except TimeoutError:
-            raise CommandError(f"no answer from {self.address}: does `towpath up` run?") from None
+            raise CommandError(f"no answer from {self.address}: does the lock service run there?") from None
 
     async def call(self, method: Callable[..., Awaitable[Response]], request: Message) -> Response:
         """Call a method of `stub`. Raises the `ServiceError` of the service."""
@@ -66,45 +66,45 @@ async def administration(address: str, token: SecretStr) -> AsyncIterator[Admini
 
 
 @dataclass(frozen=True)
-class Target:
-    """What a command administers: the stack on a data folder, or the one at `server` where it is given."""
+class Location:
+    """Where AdminService is, the token to show there, and where that token was found."""
 
-    data: Path
+    address: str
+    token: SecretStr
+    token_source: str
+
+
+@dataclass(frozen=True)
+class Target:
+    """What a command administers: the stack on a data folder, or the one at `server` where it is given.
+
+    Where neither is given, the environment names one: TOWPATH_SERVER before TOWPATH_DATA.
+    """
+
+    data: Path | None
     server: str | None
 
-    def locate(self) -> tuple[str, SecretStr]:
-        """Return the address and the token. Raises `CommandError` where the folder has none, or typer's usage error."""
-        if self.server is not None:
-            token = os.environ.get("TOWPATH_TOKEN", "")
-            if not token:
-                raise typer.BadParameter("set TOWPATH_TOKEN to the token of an administrator", param_hint="--server")
-            return self.server, SecretStr(token)
-        data = self.data.resolve()
-        try:
-            token = (data / "admin-token").read_text().strip()
-        except FileNotFoundError:
-            raise CommandError(f"{data}: no data of a `towpath up`; start one, or give --data or --server") from None
-        except OSError as error:
-            raise CommandError(f"{data}/admin-token: {(error.strerror or str(error)).lower()}") from error
-        socket = runtime_directory(data) / LOCKS_SOCKET
-        if not socket.exists():
-            raise CommandError(f"{data}: `towpath up` does not run on it")
-        return f"unix:{socket}", SecretStr(token)
+    def locate(self) -> Location:
+        """Return where to go. Raises `CommandError` where the folder has no token, or typer's usage error."""
+        settings = CommandSettings.read()
+        server = self.server or (settings.server if self.data is None else None)
+        if server is not None:
+            return _remote(server, settings, "--server" if self.server else "TOWPATH_SERVER")
+        return _local((self.data or settings.data).resolve())
 
     def run(self, work: Callable[[Administration], Awaitable[Result]]) -> Result:
         """Connect, do the work, and return what it returns. Raises `CommandError` and `ServiceError`."""
-        address, token = self.locate()
+        location = self.locate()
 
         async def connected() -> Result:
-            async with administration(address, token) as admin:
+            async with administration(location.address, location.token) as admin:
                 return await work(admin)
 
         try:
             return asyncio.run(connected())
         except ServiceError as error:
             if error.reason == Reason.BAD_CREDENTIALS:
-                source = "TOWPATH_TOKEN" if self.server is not None else f"{self.data.resolve()}/admin-token"
-                raise CommandError(f"the token in {source} is not valid") from error
+                raise CommandError(f"the token in {location.token_source} is not valid") from error
             raise
 
     def ask(
@@ -114,3 +114,30 @@ class Target:
     ) -> Response:
         """Make one call, as in `ask(lambda admin: admin.CreateUser, request)`; see `run`."""
         return self.run(lambda admin: admin.call(method(admin.stub), request))
+
+
+def _remote(server: str, settings: CommandSettings, named_by: str) -> Location:
+    if settings.token is not None:
+        return Location(server, settings.token, "TOWPATH_TOKEN")
+    if settings.admin_token is not None:
+        return Location(server, settings.admin_token, "the secret file towpath_admin_token")
+    raise typer.BadParameter(
+        "set TOWPATH_TOKEN to the token of an administrator, or have it in the file towpath_admin_token "
+        "of the folder TOWPATH_SECRETS_DIR (/run/secrets)",
+        param_hint=named_by,
+    )
+
+
+def _local(data: Path) -> Location:
+    try:
+        token = (data / "admin-token").read_text().strip()
+    except FileNotFoundError:
+        raise CommandError(
+            f"{data}: no data of a `towpath up`; start one, or give --data or --server (TOWPATH_SERVER)"
+        ) from None
+    except OSError as error:
+        raise CommandError(f"{data}/admin-token: {(error.strerror or str(error)).lower()}") from error
+    socket = runtime_directory(data) / LOCKS_SOCKET
+    if not socket.exists():
+        raise CommandError(f"{data}: `towpath up` does not run on it")
+    return Location(f"unix:{socket}", SecretStr(token), f"{data}/admin-token")

@@ -5,18 +5,27 @@ from typing import Annotated
 
 import typer
 
-DEFAULT_DATA = Path("var")
+UP_DATA = Path("var")
+"""Where `towpath up` keeps everything, by default."""
+
+# Not given: TOWPATH_SERVER may name another, see `connection.Target`.
+DEFAULT_DATA: Path | None = None
 
 Data = Annotated[
-    Path,
-    typer.Option(metavar="DIR", envvar="TOWPATH_DATA", help="The data folder of a `towpath up` on this host."),
+    Path | None,
+    typer.Option(
+        metavar="DIR",
+        help="The data folder of a `towpath up` on this host; by default TOWPATH_DATA, or var.",
+        show_default=False,
+    ),
 ]
 Server = Annotated[
     str | None,
     typer.Option(
         metavar="ADDRESS",
-        help="The locks service of a remote stack, HOST:PORT, instead of a data folder; "
-        "the token of an administrator is read from TOWPATH_TOKEN.",
+        help="The locks service of a remote stack, HOST:PORT, instead of a data folder; by default TOWPATH_SERVER. "
+        "The token of an administrator is read from TOWPATH_TOKEN, or from the secret file towpath_admin_token.",
+        show_default=False,
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]

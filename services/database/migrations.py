@@ -3,6 +3,7 @@
 Each service has a folder `migrations` with `versions/`; all are run through the one environment in this package.
 """
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -11,14 +12,18 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from pydantic import SecretStr
 from sqlalchemy import Connection, MetaData, text
-from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
+from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
 
+from services.common.errors import Reason, Unavailable
 from services.database.engine import CONNECT_SECONDS, parse_url, role_of
+from services.database.transactions import is_transient
 
 _ENVIRONMENT = Path(__file__).parent / "environment"
 _LOCK_SECONDS = 60
 _STATEMENT_SECONDS = 600
+_PAUSE_SECONDS = 0.5
 
 
 @dataclass(frozen=True)
@@ -45,11 +50,12 @@ def _upgrade(connection: Connection, schema: Schema) -> None:
     command.upgrade(config, "head")
 
 
-async def migrate(url: SecretStr, schema: Schema) -> None:
+async def migrate(url: SecretStr, schema: Schema, *, wait_seconds: float = 0.0) -> None:
     """Make the schema and its role where they are missing, and bring the tables to the newest version.
 
     One migration runs at a time; others wait for it. All or nothing: a failure leaves the version as it was.
     The user of the URL must be allowed to make schemas in the database and, the first time, roles.
+    Raises `Unavailable` where Postgres does not answer for `wait_seconds`.
     """
     engine = create_async_engine(
         parse_url(url),
@@ -62,6 +68,7 @@ async def migrate(url: SecretStr, schema: Schema) -> None:
     )
     role = role_of(schema.name)
     try:
+        await _reach(engine, wait_seconds)
         async with engine.begin() as connection:
             await connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
             await connection.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_SECONDS}s'"))
@@ -72,6 +79,27 @@ async def migrate(url: SecretStr, schema: Schema) -> None:
             await connection.run_sync(_upgrade, schema)
     finally:
         await engine.dispose()
+
+
+async def _reach(engine: AsyncEngine, seconds: float) -> None:
+    """Wait until Postgres takes connections: it may be starting just now."""
+    attempts = AsyncRetrying(
+        retry=retry_if_exception(is_transient),
+        stop=stop_after_delay(seconds),
+        wait=wait_fixed(_PAUSE_SECONDS),
+        sleep=asyncio.sleep,
+        reraise=True,
+    )
+    try:
+        async for attempt in attempts:
+            with attempt:
+                async with engine.connect():
+                    pass
+    except Exception as error:  # is_transient tells which; the rest goes on its way
+        if is_transient(error):
+            where = engine.url.render_as_string(hide_password=True)
+            raise Unavailable(Reason.UNAVAILABLE, f"the database {where} does not answer: {error}") from error
+        raise
 
 
 async def _ensure_role_and_schema(connection: AsyncConnection, role: str, schema: str) -> None:

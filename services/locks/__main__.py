@@ -6,6 +6,7 @@ import sys
 from contextlib import redirect_stdout
 
 from services.common import logs
+from services.common.errors import ServiceError
 from services.common.lifecycle import stop_event
 from services.database.engine import create_engine
 from services.database.migrations import migrate
@@ -13,29 +14,29 @@ from services.database.transactions import Database
 from services.locks.application import serve
 from services.locks.bootstrap import bootstrap
 from services.locks.models import SCHEMA
-from services.locks.settings import LocksDatabaseSettings, LocksSettings
+from services.locks.settings import BootstrapSettings, LocksDatabaseSettings, LocksSettings
 
 
-async def _serve() -> None:
+async def _serve(_arguments: argparse.Namespace) -> None:
     settings = LocksSettings()
     _log_as(settings)
     await serve(settings, stop_event(settings.lifeline_fd))
 
 
-async def _migrate() -> None:
+async def _migrate(arguments: argparse.Namespace) -> None:
     settings = LocksDatabaseSettings()
     _log_as(settings)
-    await migrate(settings.database, SCHEMA)
+    await migrate(settings.database, SCHEMA, wait_seconds=arguments.wait)
 
 
-async def _bootstrap() -> None:
-    settings = LocksDatabaseSettings()
+async def _bootstrap(_arguments: argparse.Namespace) -> None:
+    settings = BootstrapSettings()
     # The secret is all that standard output gets.
     with redirect_stdout(sys.stderr):
         _log_as(settings)
     database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=1))
     try:
-        secret = await bootstrap(database)
+        secret = await bootstrap(database, settings.admin_token)
     finally:
         await database.close()
     sys.stdout.write(f"{secret}\n")
@@ -49,13 +50,14 @@ _COMMANDS = {"serve": _serve, "migrate": _migrate, "bootstrap": _bootstrap}
 
 
 def main() -> None:
-    """Do what the one argument says."""
+    """Do what the arguments say."""
     parser = argparse.ArgumentParser(prog="python -m services.locks", description="The lock service of Towpath.")
     parser.add_argument("command", nargs="?", default="serve", choices=_COMMANDS)
-    command = parser.parse_args().command
+    parser.add_argument("--wait", type=float, default=0.0, help="seconds that `migrate` waits for Postgres")
+    arguments = parser.parse_args()
     try:
-        asyncio.run(_COMMANDS[command]())
-    except ValueError as error:
+        asyncio.run(_COMMANDS[arguments.command](arguments))
+    except (ValueError, ServiceError) as error:
         sys.exit(f"locks: {error}")
 
 

@@ -1,5 +1,6 @@
 """The first administrator, so that there is somebody who can make the others."""
 
+from pydantic import SecretStr
 from sqlalchemy import update
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -8,23 +9,27 @@ from sqlmodel import col
 from services.database.transactions import Database
 from services.locks.models import User
 from services.locks.tokens import new_secret, token_hash
-from services.locks.user_table import create_token, delete_token, find_user
+from services.locks.user_table import create_token, delete_token, find_user, list_tokens
 
 USER = "admin"
 TOKEN = "local"  # noqa: S105 - the name of a token, not its secret
 
 
-async def bootstrap(database: Database) -> str:
-    """Make the user `admin` where it is missing, and an administrator in any case; return the secret of a new token.
+async def bootstrap(database: Database, token: SecretStr | None = None) -> str:
+    """Make the user `admin` where it is missing, and an administrator in any case; return the secret of its token.
 
-    The token is called `local` and takes the place of an earlier one of that name.
+    That token is called `local` and has the secret `token`, or a new one; it takes the place of an earlier one of that
+    name. Where the same one is there already, nothing changes.
     """
-    secret = new_secret()
+    secret = token.get_secret_value() if token is not None else new_secret()
 
     async def work(connection: AsyncConnection) -> None:
         await connection.execute(insert(User).values(name=USER, administrator=True).on_conflict_do_nothing())
         await connection.execute(update(User).where(col(User.name) == USER).values(administrator=True))
         user = await find_user(connection, USER, hold=True)
+        for standing in await list_tokens(connection, user.id):
+            if (standing.name, standing.token_hash, standing.expires_at) == (TOKEN, token_hash(secret), None):
+                return
         await delete_token(connection, user_id=user.id, name=TOKEN)
         await create_token(connection, user_id=user.id, name=TOKEN, token_hash=token_hash(secret), expires_at=None)
 

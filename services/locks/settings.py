@@ -1,14 +1,17 @@
 """Settings of the lock service."""
 
+import re
 from typing import Annotated, Self
 
-from pydantic import Field, SecretStr, model_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from services.database.settings import DatabaseSettings
 
 # A page of the longest paths must fit one gRPC message, and one path, in a conflict's detail, gRPC's trailers.
 _MOST_LOCKS_A_PAGE = 3_000
 _MOST_BYTES_A_PATH = 4_096
+
+_VISIBLE = re.compile(r"[!-~]*")
 
 PageSize = Annotated[int, Field(ge=1, le=_MOST_LOCKS_A_PAGE)]
 
@@ -24,6 +27,24 @@ class LocksDatabaseSettings(DatabaseSettings):
     def database(self) -> SecretStr:
         """The URL of the database, with the password."""
         return self.with_password(self.locks_database_url)
+
+
+class BootstrapSettings(LocksDatabaseSettings):
+    """What `bootstrap` needs."""
+
+    admin_token: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="the token of the administrator that `towpath migrate` makes, at least 32 characters; "
+        "a changed one takes the place of the earlier one",
+    )
+
+    @field_validator("admin_token")
+    @classmethod
+    def _check_admin_token(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and not _VISIBLE.fullmatch(value.get_secret_value()):
+            raise ValueError("expected visible ASCII characters, which every client can send")
+        return value
 
 
 class LocksSettings(LocksDatabaseSettings):

@@ -6,6 +6,7 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 from services.common import lifecycle, logs
+from services.common.errors import ServiceError
 from services.database.migrations import migrate
 from services.storage.application import serve
 from services.storage.schema import SCHEMA
@@ -24,15 +25,16 @@ def main() -> None:
     """Read the arguments and the environment, and do what they say."""
     parser = argparse.ArgumentParser(prog="python -m services.storage", description="The storage service of Towpath.")
     parser.add_argument("command", nargs="?", choices=["serve", "migrate"], default="serve")
-    command = parser.parse_args().command
+    parser.add_argument("--wait", type=float, default=0.0, help="seconds that `migrate` waits for Postgres")
+    arguments = parser.parse_args()
     try:
-        settings = StorageSettings() if command == "serve" else MigrationSettings()
+        settings = StorageSettings() if arguments.command == "serve" else MigrationSettings()
         logs.configure("storage", level=settings.log_level, log_format=settings.log_format)
         if isinstance(settings, StorageSettings):
             asyncio.run(_serve(settings))
         else:
-            asyncio.run(migrate(settings.database, SCHEMA))
-    except ValueError as error:
+            asyncio.run(migrate(settings.database, SCHEMA, wait_seconds=arguments.wait))
+    except (ValueError, ServiceError) as error:
         sys.exit(f"storage: {error}")
 
 

@@ -11,12 +11,15 @@ from urllib.parse import urlsplit
 import typer
 from pydantic import SecretStr
 
-from services.cli.options import DEFAULT_DATA
+from services.cli.options import UP_DATA
+from services.cli.settings import CommandSettings
 from services.cli.up import programs
 from services.cli.up.listener import Address
 from services.cli.up.stack import UpOptions
 from services.cli.up.stack import up as run_stack
 from services.common.logs import LogFormat, configure
+
+_WAIT_SECONDS = 60.0
 
 
 def _address(text: str) -> Address:
@@ -63,7 +66,7 @@ DatabaseUrl = Annotated[
 def up(
     data: Annotated[
         Path, typer.Option(metavar="DIR", envvar="TOWPATH_DATA", help="Where everything is kept.")
-    ] = DEFAULT_DATA,
+    ] = UP_DATA,
     listen: Annotated[
         Address,
         typer.Option(
@@ -114,14 +117,25 @@ def up(
 
 
 def migrate(database_url: DatabaseUrl = None) -> None:
-    """Bring the tables of all services to their newest version, where they run without `towpath up`."""
+    """Bring the tables of all services to their newest version, where they run without `towpath up`.
+
+    A Postgres that does not answer yet is waited for, for a minute. Where TOWPATH_ADMIN_TOKEN or the secret file of
+    that name is given, the administrator is made with that token. To do all this again changes nothing.
+    """
+    settings = CommandSettings.read()
+    if database_url is None and settings.database_url is not None:
+        database_url = settings.database_url.get_secret_value()
     if database_url is None:
         raise typer.BadParameter("give it, or set TOWPATH_DATABASE_URL", param_hint="--database-url")
-    asyncio.run(_migrate(database_url))
+    asyncio.run(_migrate(database_url, make_administrator=settings.admin_token is not None))
 
 
-async def _migrate(url: str) -> None:
+async def _migrate(url: str, *, make_administrator: bool) -> None:
     environment = {**os.environ, "TOWPATH_STORAGE_DATABASE_URL": url, "TOWPATH_LOCKS_DATABASE_URL": url}
     for name in ("storage", "locks"):
-        await programs.migrate(name, environment)
+        await programs.migrate(name, environment, wait_seconds=_WAIT_SECONDS)
         typer.echo(f"{name}: the tables are at their newest version")
+    if make_administrator:
+        # It prints the token, which is not for the log that our output may be.
+        await programs.bootstrap(environment)
+        typer.echo("locks: the administrator has the token that was given")

@@ -9,7 +9,10 @@ from pydantic import SecretStr
 from services.cli.up.runtime_directory import LOCKS_SOCKET, STORAGE_SOCKET
 
 # What only the `towpath` command itself reads.
-_OWN = ("TOWPATH_DATA", "TOWPATH_DATABASE_URL", "TOWPATH_TOKEN")
+_OWN = ("TOWPATH_DATA", "TOWPATH_DATABASE_URL", "TOWPATH_SERVER", "TOWPATH_TOKEN")
+# What only one of the services has a use for.
+_ADMIN_TOKEN = "TOWPATH_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a secret
+_DATABASE_PASSWORD = "TOWPATH_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable, not a secret
 
 
 @dataclass(frozen=True)
@@ -32,14 +35,15 @@ class Environments:
         """Where the storage service listens, as gRPC writes it."""
         return f"unix:{self.runtime / STORAGE_SOCKET}"
 
-    def _with(self, **decided: str) -> dict[str, str]:
-        kept = {name: value for name, value in self.inherited.items() if name not in _OWN}
+    def _with(self, *without: str, **decided: str) -> dict[str, str]:
+        kept = {name: value for name, value in self.inherited.items() if name not in (*_OWN, *without)}
         kept.setdefault("TOWPATH_LOG_FORMAT", self.log_format)
         return {**kept, **decided, "TOWPATH_LIFELINE_FD": str(self.lifeline)}
 
     def storage(self, objects: Path, *, drain_seconds: float) -> dict[str, str]:
         """Return that of the storage service, which keeps its bytes in the folder `objects`."""
         return self._with(
+            _ADMIN_TOKEN,
             TOWPATH_STORAGE_LISTEN=self.storage_address,
             TOWPATH_STORAGE_DATABASE_URL=self.database_url.get_secret_value(),
             TOWPATH_STORAGE_URL=objects.as_uri(),
@@ -61,6 +65,8 @@ class Environments:
         """Return that of the facade, which accepts connections on the inherited socket `listener`."""
         decided = {"TOWPATH_PUBLIC_URL": public_url} if public_url else {}
         return self._with(
+            _ADMIN_TOKEN,
+            _DATABASE_PASSWORD,
             TOWPATH_LISTEN=f"fd:{listener}",
             TOWPATH_STORAGE_ADDRESS=self.storage_address,
             TOWPATH_LOCKS_ADDRESS=self.locks_address,

@@ -43,11 +43,16 @@ def service(
     return Program(name=name, command=command, environment=environment, inherited=inherited, ready=ready)
 
 
-async def migrate(name: str, environment: Mapping[str, str], inherited: Sequence[int] = ()) -> None:
-    """Bring the tables of the service `storage` or `locks` to their newest version. Raises `CommandError`."""
+async def migrate(
+    name: str, environment: Mapping[str, str], inherited: Sequence[int] = (), *, wait_seconds: float = 0.0
+) -> None:
+    """Bring the tables of the service `storage` or `locks` to their newest version.
+
+    Postgres may take `wait_seconds` to answer. Raises `CommandError`.
+    """
     log = await run_once(
         f"the migration of {name}",
-        python(f"services.{name}", "migrate"),
+        python(f"services.{name}", "migrate", f"--wait={wait_seconds}"),
         environment,
         inherited=inherited,
         seconds=_MIGRATION_SECONDS,
@@ -55,8 +60,8 @@ async def migrate(name: str, environment: Mapping[str, str], inherited: Sequence
     sys.stderr.write(log)
 
 
-async def bootstrap(environment: Mapping[str, str], inherited: Sequence[int]) -> str:
-    """Make the administrator and return a fresh token. Raises `CommandError`."""
+async def bootstrap(environment: Mapping[str, str], inherited: Sequence[int] = ()) -> str:
+    """Make the administrator and return the token. Raises `CommandError`."""
     output = await run_once(
         "the making of the administrator",
         python("services.locks", "bootstrap"),

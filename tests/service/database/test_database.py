@@ -1,5 +1,7 @@
 """Transactions that outlive a lost connection, and migrations that make role and schema."""
 
+import asyncio
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -75,6 +77,40 @@ async def test_a_failed_migration_leaves_the_version_as_it_was(database_url: Sec
 
     assert await database.run(look) == (False, None)
     await database.close()
+
+
+async def test_a_postgres_that_starts_later_is_waited_for(
+    postgres: TestPostgres, database_url: SecretStr, schema: Schema
+) -> None:
+    """A migration that finds no Postgres that answers tries again, until there is one."""
+    tried = asyncio.Event()
+
+    async def hang_up(_reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.close()
+        tried.set()
+
+    with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
+        name = ".s.PGSQL.5432"
+        url = SecretStr(database_url.get_secret_value().replace(str(postgres.postgres.sockets), folder))
+        server = await asyncio.start_unix_server(hang_up, Path(folder) / name)
+        migration = asyncio.create_task(migrate(url, schema, wait_seconds=60))
+        await tried.wait()
+        server.close()
+        (Path(folder) / name).unlink(missing_ok=True)
+        (Path(folder) / name).symlink_to(postgres.postgres.sockets / name)
+        await migration
+    database = Database(create_engine(database_url, schema=schema.name, pool_size=1))
+    async with database.engine.connect() as connection:
+        assert await is_at(connection, schema, "0001")
+    await database.close()
+
+
+async def test_a_postgres_that_never_comes_is_named(schema: Schema, tmp_path: Path) -> None:
+    """The error says which database does not answer, without its password."""
+    url = SecretStr(f"postgresql://u:hush@/goods?host={tmp_path}")
+    with pytest.raises(Unavailable, match="goods") as caught:
+        await migrate(url, schema)
+    assert "hush" not in caught.value.message
 
 
 async def test_a_lost_connection_is_not_seen(postgres: TestPostgres, database_url: SecretStr, schema: Schema) -> None:

@@ -12,6 +12,9 @@ INHERITED = {
     "TOWPATH_BATCH_OBJECTS": "5",
     "TOWPATH_TOKEN": "an administrator's",
     "TOWPATH_DATABASE_URL": "x",
+    "TOWPATH_SERVER": "locks:9002",
+    "TOWPATH_ADMIN_TOKEN": "the administrator's",
+    "TOWPATH_DATABASE_PASSWORD": "the database's",
     "PATH": "/bin",
 }
 
@@ -28,7 +31,7 @@ def test_operators_settings_are_passed_on() -> None:
     assert facade["PATH"] == "/bin"
     assert (facade["TOWPATH_LISTEN"], facade["TOWPATH_SIGNING_KEY"]) == ("fd:9", "ours")
     assert facade["TOWPATH_LIFELINE_FD"] == "7"
-    assert facade.keys().isdisjoint({"TOWPATH_TOKEN", "TOWPATH_DATABASE_URL", "TOWPATH_PUBLIC_URL"})
+    assert facade.keys().isdisjoint({"TOWPATH_TOKEN", "TOWPATH_SERVER", "TOWPATH_PUBLIC_URL"})
 
 
 def test_each_gets_its_own() -> None:
@@ -41,6 +44,8 @@ def test_each_gets_its_own() -> None:
     assert storage["TOWPATH_STORAGE_LISTEN"] == locks["TOWPATH_STORAGE_ADDRESS"] == facade["TOWPATH_STORAGE_ADDRESS"]
     assert locks["TOWPATH_LOCKS_LISTEN"] == facade["TOWPATH_LOCKS_ADDRESS"] == "unix:/run/t/locks.sock"
     assert "postgresql://" not in "".join(facade.values())
+    assert [("TOWPATH_DATABASE_PASSWORD" in of) for of in (storage, locks, facade)] == [True, True, False]
+    assert [("TOWPATH_ADMIN_TOKEN" in of) for of in (storage, locks, facade)] == [False, True, False]
     assert facade["TOWPATH_PUBLIC_URL"] == "https://x"
 
 

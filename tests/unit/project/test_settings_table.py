@@ -4,18 +4,23 @@ from pathlib import Path
 
 from pydantic_core import PydanticUndefined
 
-from services.common.settings import ServiceSettings
+from services.cli.settings import CommandSettings
+from services.common.settings import Settings
 from services.facade.settings import FacadeSettings
-from services.locks.settings import LocksSettings
+from services.locks.settings import BootstrapSettings, LocksSettings
 from services.storage.settings import StorageSettings
 
 README = Path(__file__).parents[3] / "README.md"
 BEGIN, END = "<!-- settings: begin", "<!-- settings: end -->"
-SERVICES: dict[str, type[ServiceSettings]] = {
-    "facade": FacadeSettings,
-    "locks": LocksSettings,
-    "storage": StorageSettings,
-}
+# Each program and what it reads; "all" are the services.
+PROGRAMS: list[tuple[str, type[Settings]]] = [
+    ("facade", FacadeSettings),
+    ("locks", LocksSettings),
+    ("storage", StorageSettings),
+    ("`towpath`", CommandSettings),
+    ("`towpath`", BootstrapSettings),
+]
+SERVICES = ["facade", "locks", "storage"]
 
 
 def _default(value: object) -> str:
@@ -27,15 +32,17 @@ def _default(value: object) -> str:
 def _table() -> str:
     readers: dict[str, list[str]] = {}
     cells: dict[str, str] = {}
-    for service, settings in SERVICES.items():
+    for program, settings in PROGRAMS:
         for name, field in settings.model_fields.items():
-            assert field.description, f"{service}: {name} has no description"
-            readers.setdefault(name, []).append(service)
+            assert field.description, f"{program}: {name} has no description"
+            if settings is BootstrapSettings and name != "admin_token":
+                continue  # `locks` has told the others
+            found = readers.setdefault(name, [])
+            found += [program] if program not in found else []
             cells[name] = f"{_default(field.default)} | {field.description}"
-    names = {len(SERVICES): "all"}
     rows = [
-        f"| `TOWPATH_{name.upper()}` | {names.get(len(services), ', '.join(services))} | {cells[name]} |"
-        for name, services in readers.items()
+        f"| `TOWPATH_{name.upper()}` | {', '.join(programs).replace(', '.join(SERVICES), 'all')} | {cells[name]} |"
+        for name, programs in readers.items()
     ]
     return "\n".join(["| variable | read by | default | what it is |", "|---|---|---|---|", *rows])
 

@@ -1,0 +1,43 @@
+"""Settings of the `towpath` command, beside its options."""
+
+from pathlib import Path
+from typing import Self
+
+from pydantic import Field, SecretStr, ValidationError
+
+from services.cli.errors import CommandError
+from services.common.settings import Settings
+
+
+class CommandSettings(Settings):
+    """What `towpath migrate` and the administration commands take from the environment and from secret files."""
+
+    data: Path = Field(default=Path("var"), description="the data folder of a `towpath up` on this host")
+    server: str | None = Field(
+        default=None,
+        description="the lock service that the administration commands talk to, as `HOST:PORT`, `dns:///NAME:PORT` or "
+        "`unix:PATH`, instead of the one of a data folder",
+    )
+    token: SecretStr | None = Field(
+        default=None, description="the token of the administrator for `server`; by default `admin_token`"
+    )
+    admin_token: SecretStr | None = Field(default=None, description="see the lock service")
+    database_url: SecretStr | None = Field(
+        default=None,
+        description="the database of storage and locks, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`",
+    )
+
+    @classmethod
+    def read(cls) -> Self:
+        """Read them. Raises `CommandError`, which names the variable, where one cannot be used."""
+        try:
+            return cls()
+        except ValidationError as error:
+            wrong = [f"TOWPATH_{_name(found['loc'])}: {found['msg'].lower()}" for found in error.errors()]
+            raise CommandError("; ".join(wrong)) from error
+        except ValueError as error:
+            raise CommandError(str(error)) from error
+
+
+def _name(location: tuple[int | str, ...]) -> str:
+    return "_".join(str(part) for part in location).upper()
