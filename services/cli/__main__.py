@@ -1,6 +1,6 @@
 """`python -m services.cli` is `towpath`."""
 
-from services.cli.main import run
+from services.cli.entry import run
 
 if __name__ == "__main__":
     run()

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.git import Clone, Workspace, shared_repository
+from tests.support.outside import ROOT, Outside, build_wheel
 from tests.support.stack import Stack, running_stack
 
 
@@ -57,3 +58,24 @@ def bobs(bob: Workspace, remote: Path, stack: Stack, alices: Clone) -> Clone:
     clone = bob.clone(remote, lfs_url=stack.base_url)
     clone.git("checkout", "--quiet", "-b", "bob")
     return clone
+
+
+@pytest.fixture(scope="session")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The wheel of this project."""
+    return build_wheel(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="session")
+def bare(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Outside:
+    """An environment with the wheel and nothing that it does not bring itself."""
+    return Outside.make(tmp_path_factory.mktemp("outside") / "bare", str(wheel))
+
+
+@pytest.fixture(scope="session")
+def furnished(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Outside:
+    """An environment with the wheel and what the examples ask for."""
+    requirements = ROOT / "examples" / "python" / "requirements.txt"
+    return Outside.make(
+        tmp_path_factory.mktemp("outside") / "furnished", str(wheel), "--requirement", str(requirements)
+    )

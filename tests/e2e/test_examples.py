@@ -1,0 +1,153 @@
+"""The examples for other services, run against a storage and a lock service on ports, with a secret."""
+
+import hashlib
+import json
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.inner_services import InnerServices, inner_services
+from tests.support.outside import ROOT, SECONDS, Outside
+from tests.support.postgres import TestPostgres
+
+EXAMPLES = ROOT / "examples"
+REPOSITORY = "studio/film"
+SIZE = 3_000_000
+
+
+@pytest.fixture(scope="module")
+async def running(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[InnerServices]:
+    """Both services."""
+    async with inner_services(await postgres.create_database(), tmp_path_factory.mktemp("inner")) as services:
+        yield services
+
+
+@pytest.fixture(scope="module")
+async def alice(running: InnerServices) -> dict[str, str]:
+    """What alice's programs are told: the addresses, the secret, her token."""
+    return {**running.caller_environment, "TOWPATH_TOKEN": await running.add_writer("alice", REPOSITORY)}
+
+
+@pytest.fixture(scope="module")
+async def bob(running: InnerServices, alice: dict[str, str]) -> dict[str, str]:
+    """What bob's programs are told."""
+    return {**alice, "TOWPATH_TOKEN": await running.add_writer("bob", REPOSITORY)}
+
+
+def run(
+    outside: Outside, environment: dict[str, str], example: str, *arguments: str, status: int = 0
+) -> subprocess.CompletedProcess[bytes]:
+    """Run an example of Python and expect its exit status."""
+    done = outside.run(str(EXAMPLES / "python" / example), *arguments, environment=environment)
+    assert done.returncode == status, done.stderr.decode()
+    return done
+
+
+def lines(done: subprocess.CompletedProcess[bytes]) -> list[list[str]]:
+    """Return what an example printed: the fields of its lines."""
+    return [line.split("\t") for line in done.stdout.decode().splitlines()]
+
+
+def test_take_and_list_locks(
+    running: InnerServices, bare: Outside, furnished: Outside, alice: dict[str, str], bob: dict[str, str]
+) -> None:
+    """One of two gets the lock, the other is told who holds it, and both see it listed; the log knows the example."""
+    taken = run(furnished, alice, "take_lock.py", REPOSITORY, "scenes/opening.blend").stdout.decode()
+    (lock_id,) = re.findall(r"^scenes/opening\.blend is now locked by alice, lock (\S+)$", taken)
+    refused = run(furnished, bob, "take_lock.py", REPOSITORY, "scenes/opening.blend", status=3).stdout.decode()
+    (since,) = re.findall(r"^scenes/opening\.blend is locked by alice since (\S+Z)$", refused)
+    listed = lines(run(bare, bob, "list_locks.py", REPOSITORY))
+    assert ["scenes/opening.blend", "alice", since, lock_id] in listed
+    assert re.search(r'"request_id": ?"example-[0-9a-f]{32}"', running.log())
+
+
+def test_write_and_read_an_object(bare: Outside, alice: dict[str, str], tmp_path: Path) -> None:
+    """What is written is read again, whole and by ranges; an empty object too."""
+    data = secrets.token_bytes(SIZE)
+    oid = hashlib.sha256(data).hexdigest()
+    (tmp_path / "scene.blend").write_bytes(data)
+    written = run(bare, alice, "write_object.py", REPOSITORY, str(tmp_path / "scene.blend"))
+    assert written.stdout.decode() == f"{oid} {SIZE}\n"
+    whole = run(bare, alice, "read_object.py", REPOSITORY, oid)
+    assert whole.stdout == data
+    assert whole.stderr.decode() == f"{SIZE} bytes in all\n"
+    part = run(bare, alice, "read_object.py", REPOSITORY, oid, "--offset", "1000", "--length", "500")
+    assert part.stdout == data[1000:1500]
+    rest = run(bare, alice, "read_object.py", REPOSITORY, oid, "--offset", str(SIZE - 7))
+    assert rest.stdout == data[-7:]
+    beyond = run(bare, alice, "read_object.py", REPOSITORY, oid, "--offset", str(SIZE + 1), status=1)
+    assert beyond.stderr.decode().startswith("OUT_OF_RANGE: ")
+    (tmp_path / "empty").touch()
+    nothing = run(bare, alice, "write_object.py", REPOSITORY, str(tmp_path / "empty")).stdout.decode().split()
+    assert run(bare, alice, "read_object.py", REPOSITORY, nothing[0]).stdout == b""
+
+
+def test_reflection_lists_the_methods_and_calls_them(
+    running: InnerServices, furnished: Outside, alice: dict[str, str]
+) -> None:
+    """Nothing is known but an address: the methods are listed, one is called in JSON, one as administrator."""
+    methods = run(furnished, alice, "call_by_reflection.py", running.locks_address).stdout.decode().split()
+    assert {"towpath.locks.v1.LockService/CreateLock", "grpc.health.v1.Health/Check"} <= set(methods)
+    method, question = "towpath.access.v1.AccessService/Authenticate", {"token": alice["TOWPATH_TOKEN"]}
+    asked = run(furnished, alice, "call_by_reflection.py", running.locks_address, method, json.dumps(question))
+    assert json.loads(asked.stdout)["userName"] == "alice"
+    administrator = {**alice, "TOWPATH_TOKEN": running.admin_token}
+    method = "towpath.access.v1.AdminService/ListRepositories"
+    asked = run(furnished, administrator, "call_by_reflection.py", running.locks_address, method)
+    assert REPOSITORY in [repository["name"] for repository in json.loads(asked.stdout)["repositories"]]
+    stream = "towpath.storage.v1.StorageService/ReadObject"
+    refused = run(furnished, alice, "call_by_reflection.py", running.storage_address, stream, status=1)
+    assert "streams are not called here" in refused.stderr.decode()
+
+
+@pytest.mark.parametrize(
+    ("variable", "expected"),
+    [("TOWPATH_SERVICE_SECRET", "UNAUTHENTICATED: the secret"), ("TOWPATH_TOKEN", "UNAUTHENTICATED: the token")],
+)
+def test_what_is_not_trusted_is_refused(bare: Outside, alice: dict[str, str], variable: str, expected: str) -> None:
+    """A wrong secret and a wrong token end an example with one line that says which it was."""
+    done = run(bare, {**alice, variable: "wrong"}, "list_locks.py", REPOSITORY, status=1)
+    (line,) = done.stderr.decode().splitlines()
+    assert line.startswith(expected)
+
+
+def test_a_repository_that_one_may_not_know_is_refused(bare: Outside, alice: dict[str, str]) -> None:
+    """The examples ask AccessService before they use an id."""
+    done = run(bare, alice, "list_locks.py", "studio/secret", status=1)
+    assert done.stderr.decode().startswith("NOT_FOUND: ")
+
+
+@pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
+def test_take_and_list_locks_from_node(alice: dict[str, str], bob: dict[str, str], tmp_path: Path) -> None:
+    """Node.js does the same from the .proto files alone."""
+    shutil.copytree(EXAMPLES / "node", tmp_path / "node", ignore=shutil.ignore_patterns("node_modules"))
+    install = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefer-offline", "--loglevel=error"]
+    subprocess.run(install, cwd=tmp_path / "node", check=True, timeout=SECONDS)
+
+    def node(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["node", "take_lock.js", *arguments],
+            cwd=tmp_path / "node",
+            env={**os.environ, **environment, "TOWPATH_PROTO": str(ROOT / "proto")},
+            capture_output=True,
+            text=True,
+            timeout=60,
+            check=False,
+        )
+
+    taken = node(alice, REPOSITORY, "scenes/ending.blend")
+    assert taken.returncode == 0, taken.stderr
+    (lock_id,) = re.findall(r"^scenes/ending\.blend is now locked by alice, lock (\S+)$", taken.stdout, re.MULTILINE)
+    assert f"scenes/ending.blend\talice\t{lock_id}\n" in taken.stdout
+    refused = node(bob, REPOSITORY, "scenes/ending.blend")
+    assert refused.returncode == 3, refused.stderr
+    assert refused.stdout.startswith("the path is locked by alice\n")
+    wrong = node({**alice, "TOWPATH_SERVICE_SECRET": "wrong"}, REPOSITORY, "scenes/ending.blend")
+    assert wrong.returncode == 1
+    assert wrong.stderr.startswith("UNAUTHENTICATED: the secret")

@@ -1,0 +1,58 @@
+"""Another service's place: the wheel that users install, in a virtual environment of its own."""
+
+import os
+import subprocess
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SECONDS = 240
+
+
+def build_wheel(folder: Path) -> Path:
+    """Build this project's wheel as a release does, and return it."""
+    command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
+    subprocess.run(command, check=True, timeout=SECONDS)
+    (wheel,) = folder.glob("towpath-*.whl")
+    return wheel
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A virtual environment that knows nothing of this project but what is installed into it."""
+
+    folder: Path
+
+    @property
+    def python(self) -> Path:
+        """Its interpreter."""
+        return self.folder / "bin" / "python"
+
+    @classmethod
+    def make(cls, folder: Path, *requirements: str) -> "Outside":
+        """Make it and install into it; what pip has downloaded before it takes from its cache."""
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=SECONDS)
+        outside = cls(folder)
+        pip = [sys.executable, "-m", "pip", "--python", str(outside.python), "install", "--quiet"]
+        subprocess.run([*pip, *requirements], check=True, timeout=SECONDS)
+        return outside
+
+    def installed(self) -> set[str]:
+        """Return the names of the distributions that are installed."""
+        code = "from importlib.metadata import distributions\nfor found in distributions(): print(found.name.lower())"
+        return set(self.run("-c", code).stdout.decode().split())
+
+    def run(
+        self, *arguments: str, program: str = "python", environment: dict[str, str] | None = None
+    ) -> subprocess.CompletedProcess[bytes]:
+        """Run a program of it, by default its Python, in its folder and without this project's variables."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TOWPATH_", "PYTHON"))}
+        return subprocess.run(
+            [str(self.folder / "bin" / program), *arguments],
+            env={**kept, **(environment or {})},
+            cwd=self.folder,
+            capture_output=True,
+            timeout=SECONDS,
+            check=False,
+        )
