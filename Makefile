@@ -26,6 +26,7 @@ lint: $(VENV)/dev types ## Check style, imports between services, and the .proto
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports
 	cd proto && ../$(BIN)/buf lint
+	sh proto/breaking.sh $(BIN)/buf
 
 types: $(VENV)/dev ## Check types
 	$(BIN)/mypy
