@@ -104,6 +104,9 @@ def test_reflection_lists_the_methods_and_calls_them(
     stream = "towpath.storage.v1.StorageService/ReadObject"
     refused = run(furnished, alice, "call_by_reflection.py", running.storage_address, stream, status=1)
     assert "streams are not called here" in refused.stderr.decode()
+    stranger = {**alice, "TOWPATH_SERVICE_SECRET": "wrong"}
+    refused = run(furnished, stranger, "call_by_reflection.py", running.locks_address, status=1)
+    assert refused.stderr.decode().startswith("UNAUTHENTICATED: ")
 
 
 @pytest.mark.parametrize(

@@ -16,8 +16,9 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
 from services.common.rpc.client import Peer
-from tests.support.locks import wait_until_serving
+from tests.support.storage import wait_serving
 
+_START_SECONDS = 60
 _STOP_SECONDS = 20
 
 
@@ -94,7 +95,10 @@ class InnerServices:
         """Wait until both are SERVING."""
         for address in (self.storage_address, self.locks_address):
             async with grpc.aio.insecure_channel(address) as channel:
-                await wait_until_serving(channel)
+                try:
+                    await wait_serving(channel, service="", seconds=_START_SECONDS)
+                except TimeoutError:
+                    raise AssertionError(f"{address} does not serve; the log:\n{self.log()[-5000:]}") from None
 
     def stop(self) -> None:
         """Stop both services."""
