@@ -72,7 +72,7 @@ class AccessServiceServicer:
         Errors: UNAUTHENTICATED (CREDENTIALS_REQUIRED: no user, and anonymous access does not suffice,
         whether the repository exists or not), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
         the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
-        the repository but not do this).
+        the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -48,7 +48,7 @@ class AccessServiceStub:
     Errors: UNAUTHENTICATED (CREDENTIALS_REQUIRED: no user, and anonymous access does not suffice,
     whether the repository exists or not), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
     the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
-    the repository but not do this).
+    the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
     """
 
 @_typing.type_check_only
@@ -71,7 +71,7 @@ class AccessServiceAsyncStub(AccessServiceStub):
     Errors: UNAUTHENTICATED (CREDENTIALS_REQUIRED: no user, and anonymous access does not suffice,
     whether the repository exists or not), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
     the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
-    the repository but not do this).
+    the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
     """
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -103,7 +103,7 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         Errors: UNAUTHENTICATED (CREDENTIALS_REQUIRED: no user, and anonymous access does not suffice,
         whether the repository exists or not), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
         the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
-        the repository but not do this).
+        the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
         """
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

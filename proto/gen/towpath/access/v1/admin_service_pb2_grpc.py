@@ -31,7 +31,7 @@ class AdminServiceStub:
 
     Every call carries an administrator's token in the metadata `authorization: Bearer TOKEN`. Every
     call may fail with UNAUTHENTICATED (BAD_CREDENTIALS), PERMISSION_DENIED (NOT_ADMINISTRATOR: the
-    token is that of an ordinary user), INVALID_ARGUMENT (a field is malformed; the message names it),
+    token is that of an ordinary user), INVALID_ARGUMENT (INVALID_FIELD; the message names the field),
     UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user or a repository that does not exist
     fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
     """
@@ -155,7 +155,7 @@ class AdminServiceServicer:
 
     Every call carries an administrator's token in the metadata `authorization: Bearer TOKEN`. Every
     call may fail with UNAUTHENTICATED (BAD_CREDENTIALS), PERMISSION_DENIED (NOT_ADMINISTRATOR: the
-    token is that of an ordinary user), INVALID_ARGUMENT (a field is malformed; the message names it),
+    token is that of an ordinary user), INVALID_ARGUMENT (INVALID_FIELD; the message names the field),
     UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user or a repository that does not exist
     fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
     """
@@ -228,7 +228,8 @@ class AdminServiceServicer:
 
     def DeleteRepository(self, request, context):
         """DeleteRepository removes a repository with its grants, locks and objects. Errors:
-        FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false).
+        FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
+        (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -438,7 +439,7 @@ class AdminService:
 
     Every call carries an administrator's token in the metadata `authorization: Bearer TOKEN`. Every
     call may fail with UNAUTHENTICATED (BAD_CREDENTIALS), PERMISSION_DENIED (NOT_ADMINISTRATOR: the
-    token is that of an ordinary user), INVALID_ARGUMENT (a field is malformed; the message names it),
+    token is that of an ordinary user), INVALID_ARGUMENT (INVALID_FIELD; the message names the field),
     UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user or a repository that does not exist
     fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
     """

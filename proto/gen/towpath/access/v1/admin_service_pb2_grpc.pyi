@@ -32,7 +32,7 @@ class AdminServiceStub:
 
     Every call carries an administrator's token in the metadata `authorization: Bearer TOKEN`. Every
     call may fail with UNAUTHENTICATED (BAD_CREDENTIALS), PERMISSION_DENIED (NOT_ADMINISTRATOR: the
-    token is that of an ordinary user), INVALID_ARGUMENT (a field is malformed; the message names it),
+    token is that of an ordinary user), INVALID_ARGUMENT (INVALID_FIELD; the message names the field),
     UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user or a repository that does not exist
     fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
     """
@@ -67,7 +67,8 @@ class AdminServiceStub:
     """
     DeleteRepository: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteRepositoryRequest, _admin_service_pb2.DeleteRepositoryResponse]
     """DeleteRepository removes a repository with its grants, locks and objects. Errors:
-    FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false).
+    FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
+    (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
     """
     GrantAccess: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GrantAccessRequest, _admin_service_pb2.GrantAccessResponse]
     """GrantAccess gives a user a role in a repository; an earlier grant of the same role is replaced."""
@@ -109,7 +110,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
 
     Every call carries an administrator's token in the metadata `authorization: Bearer TOKEN`. Every
     call may fail with UNAUTHENTICATED (BAD_CREDENTIALS), PERMISSION_DENIED (NOT_ADMINISTRATOR: the
-    token is that of an ordinary user), INVALID_ARGUMENT (a field is malformed; the message names it),
+    token is that of an ordinary user), INVALID_ARGUMENT (INVALID_FIELD; the message names the field),
     UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user or a repository that does not exist
     fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
     """
@@ -141,7 +142,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     DeleteRepository: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteRepositoryRequest, _admin_service_pb2.DeleteRepositoryResponse]  # type: ignore[assignment]
     """DeleteRepository removes a repository with its grants, locks and objects. Errors:
-    FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false).
+    FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
+    (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
     """
     GrantAccess: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GrantAccessRequest, _admin_service_pb2.GrantAccessResponse]  # type: ignore[assignment]
     """GrantAccess gives a user a role in a repository; an earlier grant of the same role is replaced."""
@@ -182,7 +184,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
 
     Every call carries an administrator's token in the metadata `authorization: Bearer TOKEN`. Every
     call may fail with UNAUTHENTICATED (BAD_CREDENTIALS), PERMISSION_DENIED (NOT_ADMINISTRATOR: the
-    token is that of an ordinary user), INVALID_ARGUMENT (a field is malformed; the message names it),
+    token is that of an ordinary user), INVALID_ARGUMENT (INVALID_FIELD; the message names the field),
     UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user or a repository that does not exist
     fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
     """
@@ -272,7 +274,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.DeleteRepositoryResponse, _abc.Awaitable[_admin_service_pb2.DeleteRepositoryResponse]]:
         """DeleteRepository removes a repository with its grants, locks and objects. Errors:
-        FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false).
+        FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
+        (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
         """
 
     @_abc_1.abstractmethod

@@ -30,7 +30,8 @@ class LockServiceStub:
 
     The caller has been authenticated and its access to the repository checked (AccessService) before
     any of these calls: `user_id` and `repository_id` are believed. Every call may also fail with
-    UNAVAILABLE (the database does not answer; safe to repeat) or DEADLINE_EXCEEDED.
+    UNAVAILABLE (the database does not answer; safe to repeat) or DEADLINE_EXCEEDED, and with
+    INVALID_ARGUMENT (INVALID_FIELD: a field is malformed; the message names it).
     """
 
     def __init__(self, channel):
@@ -66,7 +67,8 @@ class LockServiceServicer:
 
     The caller has been authenticated and its access to the repository checked (AccessService) before
     any of these calls: `user_id` and `repository_id` are believed. Every call may also fail with
-    UNAVAILABLE (the database does not answer; safe to repeat) or DEADLINE_EXCEEDED.
+    UNAVAILABLE (the database does not answer; safe to repeat) or DEADLINE_EXCEEDED, and with
+    INVALID_ARGUMENT (INVALID_FIELD: a field is malformed; the message names it).
     """
 
     def CreateLock(self, request, context):
@@ -75,8 +77,8 @@ class LockServiceServicer:
         Safe to repeat with the same idempotency_key: the lock made by the first call is returned.
 
         Errors: ALREADY_EXISTS (PATH_LOCKED, with the standing Lock as a detail of the status),
-        INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED (the path
-        was locked and unlocked again and again meanwhile; safe to repeat).
+        INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED
+        (UNAVAILABLE: the path was locked and unlocked again and again meanwhile; safe to repeat).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -148,7 +150,8 @@ class LockService:
 
     The caller has been authenticated and its access to the repository checked (AccessService) before
     any of these calls: `user_id` and `repository_id` are believed. Every call may also fail with
-    UNAVAILABLE (the database does not answer; safe to repeat) or DEADLINE_EXCEEDED.
+    UNAVAILABLE (the database does not answer; safe to repeat) or DEADLINE_EXCEEDED, and with
+    INVALID_ARGUMENT (INVALID_FIELD: a field is malformed; the message names it).
     """
 
     @staticmethod

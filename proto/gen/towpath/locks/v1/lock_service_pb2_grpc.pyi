@@ -31,7 +31,8 @@ class LockServiceStub:
 
     The caller has been authenticated and its access to the repository checked (AccessService) before
     any of these calls: `user_id` and `repository_id` are believed. Every call may also fail with
-    UNAVAILABLE (the database does not answer; safe to repeat) or DEADLINE_EXCEEDED.
+    UNAVAILABLE (the database does not answer; safe to repeat) or DEADLINE_EXCEEDED, and with
+    INVALID_ARGUMENT (INVALID_FIELD: a field is malformed; the message names it).
     """
 
     @_typing.overload
@@ -44,8 +45,8 @@ class LockServiceStub:
     Safe to repeat with the same idempotency_key: the lock made by the first call is returned.
 
     Errors: ALREADY_EXISTS (PATH_LOCKED, with the standing Lock as a detail of the status),
-    INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED (the path
-    was locked and unlocked again and again meanwhile; safe to repeat).
+    INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED
+    (UNAVAILABLE: the path was locked and unlocked again and again meanwhile; safe to repeat).
     """
     ListLocks: _grpc.UnaryUnaryMultiCallable[_lock_service_pb2.ListLocksRequest, _lock_service_pb2.ListLocksResponse]
     """ListLocks returns a page of a repository's locks in the order of their creation.
@@ -72,7 +73,8 @@ class LockServiceAsyncStub(LockServiceStub):
 
     The caller has been authenticated and its access to the repository checked (AccessService) before
     any of these calls: `user_id` and `repository_id` are believed. Every call may also fail with
-    UNAVAILABLE (the database does not answer; safe to repeat) or DEADLINE_EXCEEDED.
+    UNAVAILABLE (the database does not answer; safe to repeat) or DEADLINE_EXCEEDED, and with
+    INVALID_ARGUMENT (INVALID_FIELD: a field is malformed; the message names it).
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -82,8 +84,8 @@ class LockServiceAsyncStub(LockServiceStub):
     Safe to repeat with the same idempotency_key: the lock made by the first call is returned.
 
     Errors: ALREADY_EXISTS (PATH_LOCKED, with the standing Lock as a detail of the status),
-    INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED (the path
-    was locked and unlocked again and again meanwhile; safe to repeat).
+    INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED
+    (UNAVAILABLE: the path was locked and unlocked again and again meanwhile; safe to repeat).
     """
     ListLocks: _aio.UnaryUnaryMultiCallable[_lock_service_pb2.ListLocksRequest, _lock_service_pb2.ListLocksResponse]  # type: ignore[assignment]
     """ListLocks returns a page of a repository's locks in the order of their creation.
@@ -109,7 +111,8 @@ class LockServiceServicer(metaclass=_abc_1.ABCMeta):
 
     The caller has been authenticated and its access to the repository checked (AccessService) before
     any of these calls: `user_id` and `repository_id` are believed. Every call may also fail with
-    UNAVAILABLE (the database does not answer; safe to repeat) or DEADLINE_EXCEEDED.
+    UNAVAILABLE (the database does not answer; safe to repeat) or DEADLINE_EXCEEDED, and with
+    INVALID_ARGUMENT (INVALID_FIELD: a field is malformed; the message names it).
     """
 
     @_abc_1.abstractmethod
@@ -123,8 +126,8 @@ class LockServiceServicer(metaclass=_abc_1.ABCMeta):
         Safe to repeat with the same idempotency_key: the lock made by the first call is returned.
 
         Errors: ALREADY_EXISTS (PATH_LOCKED, with the standing Lock as a detail of the status),
-        INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED (the path
-        was locked and unlocked again and again meanwhile; safe to repeat).
+        INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED
+        (UNAVAILABLE: the path was locked and unlocked again and again meanwhile; safe to repeat).
         """
 
     @_abc_1.abstractmethod

@@ -30,9 +30,9 @@ class StorageServiceStub:
 
     The caller's right to the repository has been checked before any of these calls: `repository_id` is
     believed. An `oid` is 64 lower-case hexadecimal digits everywhere; any other is INVALID_ARGUMENT
-    (INVALID_OID). Every call may also fail with UNAVAILABLE (the database or the backend does not
-    answer) or DEADLINE_EXCEEDED. All calls but WriteObject may be repeated as they are; WriteObject may
-    be repeated from its first byte.
+    (INVALID_OID), and any other malformed field too (INVALID_FIELD; the message names it). Every call may
+    also fail with UNAVAILABLE (the database or the backend does not answer) or DEADLINE_EXCEEDED. All calls
+    but WriteObject may be repeated as they are; WriteObject may be repeated from its first byte.
     """
 
     def __init__(self, channel):
@@ -88,9 +88,9 @@ class StorageServiceServicer:
 
     The caller's right to the repository has been checked before any of these calls: `repository_id` is
     believed. An `oid` is 64 lower-case hexadecimal digits everywhere; any other is INVALID_ARGUMENT
-    (INVALID_OID). Every call may also fail with UNAVAILABLE (the database or the backend does not
-    answer) or DEADLINE_EXCEEDED. All calls but WriteObject may be repeated as they are; WriteObject may
-    be repeated from its first byte.
+    (INVALID_OID), and any other malformed field too (INVALID_FIELD; the message names it). Every call may
+    also fail with UNAVAILABLE (the database or the backend does not answer) or DEADLINE_EXCEEDED. All calls
+    but WriteObject may be repeated as they are; WriteObject may be repeated from its first byte.
     """
 
     def BatchStatObjects(self, request, context):
@@ -108,7 +108,7 @@ class StorageServiceServicer:
         """ReadObject sends a header and then the bytes from offset on.
 
         Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the reason),
-        OUT_OF_RANGE (offset beyond the end; the metadata `size` of the error tells the size),
+        OUT_OF_RANGE (OFFSET_OUT_OF_RANGE: beyond the end; the metadata `size` of the error tells the size),
         RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -121,7 +121,8 @@ class StorageServiceServicer:
 
         Errors: INVALID_ARGUMENT (SIZE_MISMATCH, HASH_MISMATCH, MALFORMED_STREAM), RESOURCE_EXHAUSTED
         (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
-        (REPOSITORY_NOT_FOUND: it was deleted). Nothing is kept then.
+        (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the stream was silent
+        for longer than the service allows). Nothing is kept then.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -131,7 +132,7 @@ class StorageServiceServicer:
         """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
         other repository holds the object. Deleting what is deleted already changes nothing.
 
-        Errors: NOT_FOUND (OBJECT_NOT_FOUND), INVALID_ARGUMENT (a field is malformed).
+        Errors: NOT_FOUND (OBJECT_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: no reason is given).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -226,9 +227,9 @@ class StorageService:
 
     The caller's right to the repository has been checked before any of these calls: `repository_id` is
     believed. An `oid` is 64 lower-case hexadecimal digits everywhere; any other is INVALID_ARGUMENT
-    (INVALID_OID). Every call may also fail with UNAVAILABLE (the database or the backend does not
-    answer) or DEADLINE_EXCEEDED. All calls but WriteObject may be repeated as they are; WriteObject may
-    be repeated from its first byte.
+    (INVALID_OID), and any other malformed field too (INVALID_FIELD; the message names it). Every call may
+    also fail with UNAVAILABLE (the database or the backend does not answer) or DEADLINE_EXCEEDED. All calls
+    but WriteObject may be repeated as they are; WriteObject may be repeated from its first byte.
     """
 
     @staticmethod

@@ -31,9 +31,9 @@ class StorageServiceStub:
 
     The caller's right to the repository has been checked before any of these calls: `repository_id` is
     believed. An `oid` is 64 lower-case hexadecimal digits everywhere; any other is INVALID_ARGUMENT
-    (INVALID_OID). Every call may also fail with UNAVAILABLE (the database or the backend does not
-    answer) or DEADLINE_EXCEEDED. All calls but WriteObject may be repeated as they are; WriteObject may
-    be repeated from its first byte.
+    (INVALID_OID), and any other malformed field too (INVALID_FIELD; the message names it). Every call may
+    also fail with UNAVAILABLE (the database or the backend does not answer) or DEADLINE_EXCEEDED. All calls
+    but WriteObject may be repeated as they are; WriteObject may be repeated from its first byte.
     """
 
     @_typing.overload
@@ -51,7 +51,7 @@ class StorageServiceStub:
     """ReadObject sends a header and then the bytes from offset on.
 
     Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the reason),
-    OUT_OF_RANGE (offset beyond the end; the metadata `size` of the error tells the size),
+    OUT_OF_RANGE (OFFSET_OUT_OF_RANGE: beyond the end; the metadata `size` of the error tells the size),
     RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
     """
     WriteObject: _grpc.StreamUnaryMultiCallable[_storage_service_pb2.WriteObjectRequest, _storage_service_pb2.WriteObjectResponse]
@@ -60,13 +60,14 @@ class StorageServiceStub:
 
     Errors: INVALID_ARGUMENT (SIZE_MISMATCH, HASH_MISMATCH, MALFORMED_STREAM), RESOURCE_EXHAUSTED
     (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
-    (REPOSITORY_NOT_FOUND: it was deleted). Nothing is kept then.
+    (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the stream was silent
+    for longer than the service allows). Nothing is kept then.
     """
     DeleteObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteObjectRequest, _storage_service_pb2.DeleteObjectResponse]
     """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
     other repository holds the object. Deleting what is deleted already changes nothing.
 
-    Errors: NOT_FOUND (OBJECT_NOT_FOUND), INVALID_ARGUMENT (a field is malformed).
+    Errors: NOT_FOUND (OBJECT_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: no reason is given).
     """
     RestoreObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.RestoreObjectRequest, _storage_service_pb2.RestoreObjectResponse]
     """RestoreObject takes a tombstone away, so that the object may be written again.
@@ -91,9 +92,9 @@ class StorageServiceAsyncStub(StorageServiceStub):
 
     The caller's right to the repository has been checked before any of these calls: `repository_id` is
     believed. An `oid` is 64 lower-case hexadecimal digits everywhere; any other is INVALID_ARGUMENT
-    (INVALID_OID). Every call may also fail with UNAVAILABLE (the database or the backend does not
-    answer) or DEADLINE_EXCEEDED. All calls but WriteObject may be repeated as they are; WriteObject may
-    be repeated from its first byte.
+    (INVALID_OID), and any other malformed field too (INVALID_FIELD; the message names it). Every call may
+    also fail with UNAVAILABLE (the database or the backend does not answer) or DEADLINE_EXCEEDED. All calls
+    but WriteObject may be repeated as they are; WriteObject may be repeated from its first byte.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -108,7 +109,7 @@ class StorageServiceAsyncStub(StorageServiceStub):
     """ReadObject sends a header and then the bytes from offset on.
 
     Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the reason),
-    OUT_OF_RANGE (offset beyond the end; the metadata `size` of the error tells the size),
+    OUT_OF_RANGE (OFFSET_OUT_OF_RANGE: beyond the end; the metadata `size` of the error tells the size),
     RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
     """
     WriteObject: _aio.StreamUnaryMultiCallable[_storage_service_pb2.WriteObjectRequest, _storage_service_pb2.WriteObjectResponse]  # type: ignore[assignment]
@@ -117,13 +118,14 @@ class StorageServiceAsyncStub(StorageServiceStub):
 
     Errors: INVALID_ARGUMENT (SIZE_MISMATCH, HASH_MISMATCH, MALFORMED_STREAM), RESOURCE_EXHAUSTED
     (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
-    (REPOSITORY_NOT_FOUND: it was deleted). Nothing is kept then.
+    (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the stream was silent
+    for longer than the service allows). Nothing is kept then.
     """
     DeleteObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteObjectRequest, _storage_service_pb2.DeleteObjectResponse]  # type: ignore[assignment]
     """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
     other repository holds the object. Deleting what is deleted already changes nothing.
 
-    Errors: NOT_FOUND (OBJECT_NOT_FOUND), INVALID_ARGUMENT (a field is malformed).
+    Errors: NOT_FOUND (OBJECT_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: no reason is given).
     """
     RestoreObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.RestoreObjectRequest, _storage_service_pb2.RestoreObjectResponse]  # type: ignore[assignment]
     """RestoreObject takes a tombstone away, so that the object may be written again.
@@ -147,9 +149,9 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
 
     The caller's right to the repository has been checked before any of these calls: `repository_id` is
     believed. An `oid` is 64 lower-case hexadecimal digits everywhere; any other is INVALID_ARGUMENT
-    (INVALID_OID). Every call may also fail with UNAVAILABLE (the database or the backend does not
-    answer) or DEADLINE_EXCEEDED. All calls but WriteObject may be repeated as they are; WriteObject may
-    be repeated from its first byte.
+    (INVALID_OID), and any other malformed field too (INVALID_FIELD; the message names it). Every call may
+    also fail with UNAVAILABLE (the database or the backend does not answer) or DEADLINE_EXCEEDED. All calls
+    but WriteObject may be repeated as they are; WriteObject may be repeated from its first byte.
     """
 
     @_abc_1.abstractmethod
@@ -174,7 +176,7 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         """ReadObject sends a header and then the bytes from offset on.
 
         Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the reason),
-        OUT_OF_RANGE (offset beyond the end; the metadata `size` of the error tells the size),
+        OUT_OF_RANGE (OFFSET_OUT_OF_RANGE: beyond the end; the metadata `size` of the error tells the size),
         RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
         """
 
@@ -189,7 +191,8 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
 
         Errors: INVALID_ARGUMENT (SIZE_MISMATCH, HASH_MISMATCH, MALFORMED_STREAM), RESOURCE_EXHAUSTED
         (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
-        (REPOSITORY_NOT_FOUND: it was deleted). Nothing is kept then.
+        (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the stream was silent
+        for longer than the service allows). Nothing is kept then.
         """
 
     @_abc_1.abstractmethod
@@ -201,7 +204,7 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
         other repository holds the object. Deleting what is deleted already changes nothing.
 
-        Errors: NOT_FOUND (OBJECT_NOT_FOUND), INVALID_ARGUMENT (a field is malformed).
+        Errors: NOT_FOUND (OBJECT_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: no reason is given).
         """
 
     @_abc_1.abstractmethod
