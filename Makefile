@@ -53,7 +53,7 @@ $(VENV)/server: $(VENV)/python pyproject.toml
 	@touch $@
 
 $(VENV)/dev: $(VENV)/server pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[server,embedded]' --group dev
+	$(BIN)/pip install --quiet --editable '.[server,embedded,tracing]' --group dev
 	@touch $@
 
 # The tests run the real client; any package manager that can bring it is asked.

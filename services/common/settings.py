@@ -73,6 +73,11 @@ class ServiceSettings(Settings):
         description="what the services show each other on every internal call; "
         "needed where an internal address is not a unix socket",
     )
+    metrics_token: SecretStr | None = Field(
+        default=None,
+        description="what a scraper shows as bearer token to read metrics; "
+        "needed where metrics are served at an address that other hosts can reach",
+    )
     drain_seconds: Seconds = Field(
         default=5.0, description="how long what runs may go on after SIGTERM before it is cut off"
     )

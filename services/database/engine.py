@@ -4,6 +4,8 @@ from pydantic import SecretStr
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from services.database.metrics import watch_pool
+
 CONNECT_SECONDS = 5.0
 STATEMENT_SECONDS = 10.0
 
@@ -32,7 +34,7 @@ def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine
 
     At most `pool_size` connections; a caller waits at most `CONNECT_SECONDS` for one.
     """
-    return create_async_engine(
+    engine = create_async_engine(
         parse_url(url),
         pool_size=pool_size,
         max_overflow=0,
@@ -53,3 +55,5 @@ def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine
             },
         },
     )
+    watch_pool(engine)
+    return engine

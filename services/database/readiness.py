@@ -56,7 +56,7 @@ async def serve(
 ) -> None:
     """Serve until `stop`; SERVING while the schema is at its newest version, Postgres answers and `check` passes.
 
-    `first` runs once, when all that holds for the first time.
+    `first` runs once, when all that holds for the first time; at the end it is cancelled if it still runs.
     """
     ready = asyncio.Event()
     await server.start()

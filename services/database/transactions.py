@@ -17,6 +17,7 @@ from tenacity import (
 
 from services.common.errors import Reason, Unavailable
 from services.common.logs import get_logger
+from services.database.metrics import RETRIES
 
 Result = TypeVar("Result")
 
@@ -76,5 +77,6 @@ class Database:
 
 
 def _log_retry(state: RetryCallState) -> None:
+    RETRIES.inc()
     error = state.outcome.exception() if state.outcome else None
     _log.warning("transaction repeated", attempt=state.attempt_number, error=repr(error))

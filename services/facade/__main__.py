@@ -6,6 +6,7 @@ import uvloop
 
 from services.common import logs
 from services.common.lifecycle import stop_event
+from services.common.metrics import served_metrics
 from services.facade.app import create_app
 from services.facade.peers import Peers
 from services.facade.server import listening_socket, serve
@@ -16,7 +17,10 @@ async def _run(settings: FacadeSettings) -> None:
     stop = stop_event(settings.lifeline_fd)
     listener = listening_socket(settings.listen)
     logs.get_logger(__name__).info("listening", address=str(listener.getsockname()))
-    async with Peers.open(settings) as peers:
+    async with (
+        served_metrics(settings.facade_metrics_listen, settings.metrics_token),
+        Peers.open(settings) as peers,
+    ):
         await serve(create_app(settings, peers), listener, stop, drain_seconds=settings.drain_seconds)
 
 

@@ -92,7 +92,7 @@ def permitted(operation: Operation) -> Callable[[Request, str, str], Awaitable[P
         repository: Annotated[str, Depends(repository_name)],
         oid: Annotated[str, Path(description="the object's id", json_schema_extra={"pattern": OID_PATTERN})],
     ) -> Permit:
-        note(request.scope, operation=operation, objects=1)
+        note(request.scope, objects=1)
         tokens = facade_of(request).tokens
         permit = tokens.check(_authorizations(request), operation=operation, repository=repository, oid=oid)
         note(request.scope, user=permit.user)

@@ -1,4 +1,4 @@
-"""What surrounds every request: its id, its log line, and an answer to what nobody foresaw."""
+"""What surrounds every request: its id, its log line, its place in the metrics."""
 
 import time
 from typing import Any
@@ -8,6 +8,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.common import request_id
 from services.common.logs import get_logger
+from services.facade import metrics
 
 _log = get_logger(__name__)
 
@@ -17,8 +18,13 @@ def note(scope: Scope, **fields: str | int) -> None:
     scope["state"].setdefault("log", {}).update(fields)
 
 
+def operation_of(scope: Scope) -> str:
+    """Return the operation id of the endpoint that a request has reached; "other" where there is none."""
+    return getattr(scope.get("route"), "operation_id", None) or "other"
+
+
 class RequestLog:
-    """Gives each request its id, tells it in `X-Request-Id`, and writes one log line when it has ended."""
+    """Gives each request its id, tells it in `X-Request-Id`; counts it and writes its log line when it has ended."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -37,7 +43,8 @@ class RequestLog:
         async def counted_receive() -> Message:
             nonlocal bytes_in
             message = await receive()
-            bytes_in += len(message.get("body", b""))
+            bytes_in += (count := len(message.get("body", b"")))
+            metrics.BYTES_IN.inc(count)
             return message
 
         async def counted_send(message: Message) -> None:
@@ -45,21 +52,29 @@ class RequestLog:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)["X-Request-Id"] = current
-            bytes_out += len(message.get("body", b""))
+            bytes_out += (count := len(message.get("body", b"")))
+            metrics.BYTES_OUT.inc(count)
             await send(message)
 
+        metrics.IN_FLIGHT.inc()
         try:
             await self._app(scope, counted_receive, counted_send)
         except Exception:
             # Nothing is known of it; the client was told 500 by the handler that the application has for this.
             _log.exception("request failed")
         finally:
+            seconds = round(time.monotonic() - started, 6)
+            operation = operation_of(scope)
+            metrics.IN_FLIGHT.dec()
+            metrics.REQUESTS.labels(operation, status).inc()
+            metrics.REQUEST_SECONDS.labels(operation).observe(seconds)
             _log.info(
                 "request",
+                operation=operation,
                 method=scope["method"],
                 path=scope["path"],
                 status=status,
-                seconds=round(time.monotonic() - started, 6),
+                seconds=seconds,
                 bytes_in=bytes_in,
                 bytes_out=bytes_out,
                 **fields,

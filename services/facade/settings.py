@@ -20,6 +20,9 @@ class FacadeSettings(ServiceSettings):
         default="127.0.0.1:8080",
         description="where HTTP is served: `HOST:PORT`, or `fd:N` for a listening socket that the process inherits",
     )
+    facade_metrics_listen: str | None = Field(
+        default=None, description="where Prometheus reads `/metrics`: `HOST:PORT`, by default nowhere"
+    )
     public_url: OptionalUrl = Field(
         default=None,
         description="the address under which clients reach the facade, such as `https://lfs.example.org`, with a path "

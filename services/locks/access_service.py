@@ -5,6 +5,7 @@ from towpath.access.v1 import access_service_pb2 as pb
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceServicer
 
 from services.common.errors import NotFound, PermissionDenied, Reason, ServiceError, Unauthenticated
+from services.common.rpc.call_fields import note
 from services.database.transactions import Database
 from services.locks.access import Decision, Outcome, decide
 from services.locks.authentication import authenticate
@@ -22,6 +23,7 @@ class AccessServicer(AccessServiceServicer):
     async def Authenticate(self, request: pb.AuthenticateRequest, _context: object) -> pb.AuthenticateResponse:
         """Tell whose token this is."""
         user = await authenticate(self._database, request.token)
+        note(user=user.name)
         return pb.AuthenticateResponse(user_id=user.id, user_name=user.name)
 
     async def CheckAccess(self, request: pb.CheckAccessRequest, _context: object) -> pb.CheckAccessResponse:

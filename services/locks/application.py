@@ -1,10 +1,13 @@
 """The lock service put together."""
 
 import asyncio
+from functools import partial
 
 from towpath.access.v1 import access_service_pb2, access_service_pb2_grpc, admin_service_pb2, admin_service_pb2_grpc
 from towpath.locks.v1 import lock_service_pb2, lock_service_pb2_grpc
 
+from services.common.metrics import served_metrics
+from services.common.refresh import keep_refreshed
 from services.common.rpc.server import Server
 from services.database.engine import create_engine
 from services.database.readiness import serve as serve_when_ready
@@ -13,6 +16,7 @@ from services.locks.access_service import AccessServicer
 from services.locks.admin.handlers import Resources
 from services.locks.admin.servicer import AdminServicer
 from services.locks.lock_service import LockServicer
+from services.locks.metrics import refresh_repositories
 from services.locks.models import SCHEMA
 from services.locks.repository_removal import finish_removals
 from services.locks.settings import LocksSettings
@@ -50,8 +54,11 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
 
     async def first() -> None:
         await finish_removals(database, storage)
+        if settings.locks_metrics_listen is not None:
+            await keep_refreshed(partial(refresh_repositories, database))
 
     try:
-        await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first)
+        async with served_metrics(settings.locks_metrics_listen, settings.metrics_token):
+            await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first)
     finally:
         await storage.close()

@@ -13,6 +13,7 @@ from services.locks.lock_pages import LockPages
 from services.locks.lock_removal import remove_lock
 from services.locks.lock_table import StandingLock, create_lock
 from services.locks.messages import lock_message
+from services.locks.metrics import LOCK_CONFLICTS, LOCKS_CREATED, count_released
 from services.locks.names import check_idempotency_key
 from services.locks.paths import check_path
 from services.locks.settings import LocksSettings
@@ -42,6 +43,7 @@ class LockServicer(LockServiceServicer):
 
         lock, made = await self._database.run(work)
         message = lock_message(lock)
+        (LOCKS_CREATED if made else LOCK_CONFLICTS).inc()
         if not made:
             raise AlreadyExists(Reason.PATH_LOCKED, f"the path is locked by {lock.owner_name}", detail=message)
         return pb.CreateLockResponse(lock=message)
@@ -78,7 +80,9 @@ class LockServicer(LockServiceServicer):
                 idempotency_key=key,
             )
 
-        return pb.DeleteLockResponse(lock=lock_message(await self._database.run(work)))
+        lock = await self._database.run(work)
+        count_released(forced=lock.owner_id != request.user_id)
+        return pb.DeleteLockResponse(lock=lock_message(lock))
 
 
 def _key(given: str) -> str:

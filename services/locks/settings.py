@@ -51,6 +51,9 @@ class LocksSettings(LocksDatabaseSettings):
     """What serving needs."""
 
     locks_listen: str = Field(description="where the lock service listens: `unix:PATH` or `HOST:PORT`")
+    locks_metrics_listen: str | None = Field(
+        default=None, description="where Prometheus reads `/metrics`: `HOST:PORT`, by default nowhere"
+    )
     locks_pool_size: int = Field(default=10, ge=1, description="the most connections to Postgres of one lock service")
     storage_address: str = Field(description="where the storage service is reached: `unix:PATH` or `HOST:PORT`")
     lock_page_default: PageSize = Field(default=100, description="locks on a page when the request names no limit")

@@ -1,11 +1,14 @@
 """The storage service put together."""
 
 import asyncio
+from functools import partial
 
 from towpath.storage.v1.storage_service_pb2_grpc import add_StorageServiceServicer_to_server
 
 from services.common.errors import Unavailable
 from services.common.logs import get_logger
+from services.common.metrics import served_metrics
+from services.common.refresh import keep_refreshed
 from services.common.rpc.server import Server
 from services.database.engine import create_engine
 from services.database.readiness import serve as serve_when_ready
@@ -16,6 +19,7 @@ from services.storage.room import Room
 from services.storage.schema import SCHEMA
 from services.storage.service import SERVICE_NAME, StorageService
 from services.storage.settings import StorageSettings
+from services.storage.sizes import refresh_sizes
 from services.storage.store import Store
 from services.storage.sweep import Sweeper
 from services.storage.traffic import TrafficMeter
@@ -52,12 +56,18 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         await sweeper.first()
         await store.backend.check()
 
+    async def first() -> None:
+        await sweeper.want()
+        if settings.storage_metrics_listen is not None:
+            await keep_refreshed(partial(refresh_sizes, store))
+
     add_StorageServiceServicer_to_server(StorageService(store), server.grpc)
     background = [asyncio.create_task(traffic.run()), asyncio.create_task(sweeper.run())]
     stop_serving = asyncio.Event()
     stopper = asyncio.create_task(_stop_in_order(stop, background, stop_serving))
     try:
-        await serve_when_ready(server, database, SCHEMA, stop_serving, check=check, first=sweeper.want)
+        async with served_metrics(settings.storage_metrics_listen, settings.metrics_token):
+            await serve_when_ready(server, database, SCHEMA, stop_serving, check=check, first=first)
     finally:
         await _end([stopper, *background])
         await _flush(traffic)

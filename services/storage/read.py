@@ -8,8 +8,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import OutOfRange, Reason
 from services.common.logs import get_logger
+from services.common.rpc.call_fields import note
 from services.storage import index
 from services.storage.backend import BytesMissing, StoredBytes
+from services.storage.metrics import OBJECTS_MISSING
 from services.storage.models import Object
 from services.storage.refusals import object_not_found, object_removed
 from services.storage.store import Store
@@ -54,6 +56,7 @@ async def open_object(
     except BytesMissing as error:
         # Unless the object has been removed in this moment, which this raises for.
         await _held(store, repository_id, oid)
+        OBJECTS_MISSING.inc()
         _log.exception("bytes of an object are lost", repository_id=repository_id, oid=oid)
         raise object_not_found(oid) from error
 
@@ -78,6 +81,9 @@ async def _held(store: Store, repository_id: int, oid: str) -> Object:
 async def _counted(
     store: Store, repository_id: int, stored: StoredBytes, offset: int, length: int
 ) -> AsyncGenerator[bytes]:
+    sent = 0
     async for chunk in stored.chunks(offset, length):
         store.traffic.count(repository_id, bytes_out=len(chunk))
+        sent += len(chunk)
+        note(bytes_out=sent)
         yield chunk

@@ -23,6 +23,9 @@ class StorageSettings(MigrationSettings):
     """What `python -m services.storage` needs."""
 
     storage_listen: str = Field(description="where the storage service listens: `unix:PATH` or `HOST:PORT`")
+    storage_metrics_listen: str | None = Field(
+        default=None, description="where Prometheus reads `/metrics`: `HOST:PORT`, by default nowhere"
+    )
     storage_url: str = Field(description="where the bytes of objects lie: `file:///ABSOLUTE/FOLDER`")
     storage_reserve_bytes: Bytes = Field(
         default=256 * 1024 * 1024, description="bytes that uploads leave free on the disk"

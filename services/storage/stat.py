@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.logs import get_logger
 from services.storage import index
+from services.storage.metrics import OBJECTS_MISSING
 from services.storage.models import Object
 from services.storage.store import Store
 
@@ -75,6 +76,7 @@ async def _find(store: Store, repository_id: int, oids: set[str]) -> dict[str, O
         records = {oid: record for oid, record in records.items() if oid not in lost} | again
         for oid, record in again.items():
             if record.removed_at is None:
+                OBJECTS_MISSING.inc()
                 _log.error(
                     "bytes of an object are lost",
                     repository_id=repository_id,

@@ -12,6 +12,7 @@ from sqlmodel import col
 
 from services.common.logs import get_logger
 from services.database.transactions import Database
+from services.storage import metrics
 from services.storage.models import Traffic
 from services.storage.refusals import bandwidth_exceeded
 
@@ -47,6 +48,8 @@ class TrafficMeter:
 
     def count(self, repository_id: int, *, bytes_in: int = 0, bytes_out: int = 0) -> None:
         """Count bytes that a repository has moved just now."""
+        metrics.BYTES_IN.inc(bytes_in)
+        metrics.BYTES_OUT.inc(bytes_out)
         moved = self._unflushed.setdefault((repository_id, today()), Moved())
         moved.bytes_in += bytes_in
         moved.bytes_out += bytes_out

@@ -6,7 +6,9 @@ from contextlib import aclosing
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.storage import index
+from services.common.errors import Reason, ServiceError
+from services.common.rpc.call_fields import note
+from services.storage import index, metrics
 from services.storage.backend import Upload
 from services.storage.models import Object
 from services.storage.refusals import object_removed, repository_deleted
@@ -20,9 +22,23 @@ from services.storage.upload_stream import UploadHeader, UploadStream
 async def write_object(store: Store, stream: UploadStream) -> Object:
     """Take a header and the bytes, and return the record of the object that the repository now holds.
 
-    Raises what WriteObject documents; nothing is kept then.
+    Raises what WriteObject documents; nothing is kept then. An upload that its sender gives up counts as neither.
     """
+    try:
+        record = await _write(store, stream)
+    except ServiceError as error:
+        metrics.count_rejected(error.reason)
+        raise
+    except Exception:
+        metrics.count_rejected(Reason.INTERNAL)
+        raise
+    metrics.UPLOADS_STORED.inc()
+    return record
+
+
+async def _write(store: Store, stream: UploadStream) -> Object:
     header = await stream.header()
+    note(repository_id=header.repository_id, oid=header.oid, objects=1)
     await _refuse_removed(store, header)
     await store.traffic.require(header.repository_id)
     committing = False
@@ -54,7 +70,10 @@ async def _receive(
     store: Store, header: UploadHeader, chunks: AsyncIterator[bytes], upload: Upload, announced: Announced
 ) -> None:
     tally = Tally(header.oid, header.size)
+    received = 0
     async for chunk in chunks:
+        received += len(chunk)
+        note(bytes_in=received)
         store.traffic.count(header.repository_id, bytes_in=len(chunk))
         tally.count(chunk)
         await asyncio.gather(asyncio.to_thread(tally.hash, chunk), upload.write(chunk))

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from services.common import request_id
 from services.common.errors import ServiceError, trailing_metadata
 from services.common.logs import get_logger
+from services.common.rpc import call_fields, metrics
 from services.common.rpc.types import Context, Handler
 
 _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]
@@ -51,7 +52,13 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):
-    """Adopts the caller's request id, turns errors into statuses, and logs one line for each call."""
+    """Adopts the caller's request id, turns errors into statuses, and logs and counts each call.
+
+    `methods` are the full names of those that are served: strangers may ask for others, which are counted as one.
+    """
+
+    def __init__(self, methods: Iterable[str]) -> None:
+        self._methods = frozenset(methods)
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -60,7 +67,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         handler = await continuation(handler_call_details)
         if handler is None or handler_call_details.method.startswith("/grpc."):
             return handler
-        call = _Call(handler_call_details)
+        method = handler_call_details.method
+        call = _Call(handler_call_details, counted_as=method if method in self._methods else "other")
         if handler.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(
                 call.answered_once(handler.unary_unary),
@@ -85,52 +93,60 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 class _Call:
     """One call on its way through the interceptor."""
 
-    def __init__(self, details: grpc.HandlerCallDetails) -> None:
+    def __init__(self, details: grpc.HandlerCallDetails, *, counted_as: str) -> None:
         self._method = details.method
+        self._counted_as = counted_as
         self._metadata = dict(details.invocation_metadata or ())
+        self._fields: dict[str, call_fields.Value] = {}
 
     def answered_once(self, handle: Callable[..., Any]) -> Callable[..., Any]:
         async def handler(request: object, context: Context) -> object:
-            started = self._begin()
+            started = self._begin(request)
             try:
                 response = await handle(request, context)
             except BaseException as error:
                 await self._fail(error, context, started)
                 raise
-            self._log(started, "OK")
+            self._end(started, "OK")
             return response
 
         return handler
 
     def answered_by_stream(self, handle: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
         async def handler(request: object, context: Context) -> AsyncIterator[object]:
-            started = self._begin()
+            started = self._begin(request)
             try:
                 async for response in handle(request, context):
                     yield response
             except BaseException as error:
                 await self._fail(error, context, started)
                 raise
-            self._log(started, "OK")
+            self._end(started, "OK")
 
         return handler
 
-    def _begin(self) -> float:
+    def _begin(self, request: object) -> float:
         offered = self._metadata.get(request_id.METADATA_KEY)
         request_id.adopt(offered if isinstance(offered, str) else None)
+        self._fields = call_fields.begin()
+        call_fields.note_request(request)
+        metrics.IN_FLIGHT.inc()
         return time.monotonic()
 
     async def _fail(self, error: BaseException, context: Context, started: float) -> None:
         """Abort the call with the status of the error; return only for errors that are gRPC's own affair."""
         if isinstance(error, ServiceError):
-            self._log(started, error.status.name, reason=error.reason, message=error.message)
+            self._end(started, error.status.name, reason=error.reason, message=error.message)
             await context.abort(error.status, error.message, trailing_metadata(error))
         if isinstance(error, Exception) and not isinstance(error, grpc.aio.AbortError):
             _log.exception("call failed", method=self._method)
-            self._log(started, grpc.StatusCode.INTERNAL.name)
+            self._end(started, grpc.StatusCode.INTERNAL.name)
             await context.abort(grpc.StatusCode.INTERNAL, "internal error")
-        self._log(started, context.code().name if isinstance(error, grpc.aio.AbortError) else "CANCELLED")
+        self._end(started, context.code().name if isinstance(error, grpc.aio.AbortError) else "CANCELLED")
 
-    def _log(self, started: float, status: str, **fields: str) -> None:
+    def _end(self, started: float, status: str, **fields: str) -> None:
         seconds = round(time.monotonic() - started, 6)
-        _log.info("call", method=self._method, status=status, seconds=seconds, **fields)
+        metrics.IN_FLIGHT.dec()
+        metrics.REQUESTS.labels(self._counted_as, status).inc()
+        metrics.REQUEST_SECONDS.labels(self._counted_as).observe(seconds)
+        _log.info("call", method=self._method, status=status, seconds=seconds, **{**self._fields, **fields})

@@ -1,10 +1,11 @@
 """The server's side of gRPC: one way to listen, to trust callers, to report errors, to be healthy, to stop."""
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Self
 
 import grpc
+from google.protobuf import descriptor_pool
 from grpc_health.v1 import health, health_pb2, health_pb2_grpc
 from grpc_reflection.v1alpha import reflection
 from pydantic import SecretStr
@@ -44,7 +45,10 @@ class Server:
         self._health = health.aio.HealthServicer()
         open_to_all = (*unguarded, health.SERVICE_NAME)
         self.grpc = grpc.aio.server(
-            interceptors=[CallInterceptor(), SecretInterceptor(secret, unguarded=open_to_all)],
+            interceptors=[
+                CallInterceptor(_methods_of(self._services)),
+                SecretInterceptor(secret, unguarded=open_to_all),
+            ],
             options=_OPTIONS,
         )
         self.port = self.grpc.add_insecure_port(address)
@@ -68,3 +72,9 @@ class Server:
         await stop.wait()
         await self.set_serving(serving=False)
         await self.grpc.stop(self._drain_seconds)
+
+
+def _methods_of(services: Iterable[str]) -> Iterator[str]:
+    for service in services:
+        for method in descriptor_pool.Default().FindServiceByName(service).methods:
+            yield f"/{service}/{method.name}"

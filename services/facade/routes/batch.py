@@ -33,7 +33,7 @@ async def batch(
     asked: Annotated[BatchRequest, Depends(json_body(BatchRequest))],
 ) -> Response:
     """Tell for each object what to do next, or what is wrong with it."""
-    note(request.scope, operation=asked.operation, objects=len(asked.objects))
+    note(request.scope, direction=asked.operation, objects=len(asked.objects))
     facade = facade_of(request)
     answered = await negotiate(
         asked,

@@ -28,7 +28,6 @@ from services.facade.request import (
     query_values,
     repository_name,
 )
-from services.facade.request_log import note
 
 router = APIRouter(default_response_class=Response, dependencies=[Depends(in_area(Area.LOCKS))], tags=["locks"])
 
@@ -53,7 +52,6 @@ async def create_lock(
     asked: Annotated[CreateLockRequest, Depends(json_body(CreateLockRequest))],
 ) -> Response:
     """Lock a path for the caller."""
-    note(request.scope, operation="lock")
     facade = facade_of(request)
     repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
     created = await locks.create(facade.peers, repository_id, caller.user_id, asked.path)
@@ -71,7 +69,6 @@ async def list_locks(
     request: Request, repository: RepositoryName, dialect: AcceptedDialect, caller: AuthenticatedCaller
 ) -> Response:
     """Return a page of the locks that match the query."""
-    note(request.scope, operation="list locks")
     facade = facade_of(request)
     query = query_values(request)
     limit = locks.parse_limit(query["limit"]) if "limit" in query else None
@@ -102,7 +99,6 @@ async def verify_locks(
     asked: Annotated[VerifyLocksRequest, Depends(json_body(VerifyLocksRequest, may_be_empty=True))],
 ) -> Response:
     """Return a page of the caller's locks and those of others."""
-    note(request.scope, operation="verify locks")
     facade = facade_of(request)
     repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
     page = await locks.verify(facade.peers, repository_id, caller.user_id, cursor=asked.cursor or "", limit=asked.limit)
@@ -125,7 +121,6 @@ async def delete_lock(
     asked: Annotated[DeleteLockRequest, Depends(json_body(DeleteLockRequest, may_be_empty=True))],
 ) -> Response:
     """Remove a lock of the caller's, or with `force` anybody's."""
-    note(request.scope, operation="unlock")
     facade = facade_of(request)
     repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
     removed = await locks.delete(facade.peers, repository_id, caller.user_id, lock_id, force=bool(asked.force))

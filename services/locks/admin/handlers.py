@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceServicer
 
 from services.common.errors import PermissionDenied, Reason
+from services.common.rpc.call_fields import note
 from services.common.rpc.interceptors import bearer_token
 from services.database.transactions import Database
 from services.locks.authentication import authenticate
@@ -50,6 +51,7 @@ class Handlers(AdminServiceServicer):
         Raises `Unauthenticated` (BAD_CREDENTIALS) and `PermissionDenied` (NOT_ADMINISTRATOR).
         """
         user = await authenticate(self.database, bearer_token(context.invocation_metadata()))
+        note(user=user.name)
         if not user.administrator:
             raise PermissionDenied(Reason.NOT_ADMINISTRATOR, f"{user.name} is not an administrator")
         return user

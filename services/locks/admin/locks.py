@@ -12,6 +12,7 @@ from services.locks.lock_history import list_released
 from services.locks.lock_removal import remove_lock
 from services.locks.lock_table import StandingLock
 from services.locks.messages import lock_message, released_lock_message
+from services.locks.metrics import count_released
 from services.locks.models import ReleasedLock, User
 
 
@@ -46,7 +47,9 @@ class LockHandlers(Handlers):
                 administrator=True,
             )
 
-        return pb.RemoveLockResponse(lock=lock_message(await self.database.run(work)))
+        lock = await self.database.run(work)
+        count_released(forced=lock.owner_id != administrator.id)
+        return pb.RemoveLockResponse(lock=lock_message(lock))
 
     @administrative
     async def ListReleasedLocks(

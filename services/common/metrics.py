@@ -1,0 +1,72 @@
+"""What every service tells Prometheus of itself; the series of one service stand in its own module `metrics`.
+
+All are declared in prometheus-client's one registry of the process.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+
+from prometheus_client import REGISTRY, Gauge, Histogram
+from prometheus_client.core import GaugeMetricFamily
+from prometheus_client.registry import Collector
+from pydantic import SecretStr
+
+from services.common.metrics_server import metrics_server
+
+SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
+"""The buckets for what is a matter of milliseconds, and for a big object of minutes."""
+
+_BUILD = Gauge("towpath_build_info", "The version that runs; always 1.", ["version"])
+_LOOP_LAG = Histogram(
+    "towpath_event_loop_lag_seconds",
+    "How much later than it asked for a sleeping task went on.",
+    buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
+)
+_LAG_INTERVAL_SECONDS = 0.5
+
+
+class Snapshot(Collector):
+    """A gauge whose label values come and go: all of them are replaced at once."""
+
+    def __init__(self, name: str, documentation: str, labels: Iterable[str]) -> None:
+        self._name, self._documentation, self._labels = name, documentation, tuple(labels)
+        self._values: Mapping[tuple[str, ...], float] = {}
+        REGISTRY.register(self)
+
+    def replace(self, values: Mapping[tuple[str, ...], float]) -> None:
+        """Tell these values from now on, each by the values of its labels."""
+        self._values = values
+
+    def collect(self) -> Iterable[GaugeMetricFamily]:
+        """Return what a scrape gets."""
+        family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
+        for labels, value in self._values.items():
+            family.add_metric(labels, value)
+        return [family]
+
+
+@asynccontextmanager
+async def served_metrics(listen: str | None, token: SecretStr | None) -> AsyncIterator[None]:
+    """Serve and sample the metrics until left; without an address, do nothing. Raises what `metrics_server` says."""
+    if listen is None:
+        yield
+        return
+    _BUILD.labels(version("towpath")).set(1)
+    with metrics_server(listen, token):
+        lag = asyncio.create_task(_watch_lag())
+        try:
+            yield
+        finally:
+            lag.cancel()
+            with suppress(asyncio.CancelledError):
+                await lag
+
+
+async def _watch_lag() -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        due = loop.time() + _LAG_INTERVAL_SECONDS
+        await asyncio.sleep(_LAG_INTERVAL_SECONDS)
+        _LOOP_LAG.observe(max(0.0, loop.time() - due))

@@ -1,0 +1,89 @@
+"""`GET /metrics` for Prometheus: on a port of its own, answered by threads of its own, to who shows the token."""
+
+import hmac
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http import HTTPStatus
+from http.server import ThreadingHTTPServer
+from ipaddress import ip_address
+from socketserver import TCPServer
+
+from prometheus_client import MetricsHandler
+from pydantic import SecretStr
+
+from services.common.logs import get_logger
+
+_REQUEST_SECONDS = 10
+
+_log = get_logger(__name__)
+
+
+@contextmanager
+def metrics_server(listen: str, token: SecretStr | None) -> Iterator[None]:
+    """Serve the process's metrics at `listen` (HOST:PORT; port 0 takes a free one, which the log tells) until left.
+
+    Raises ValueError where `listen` is malformed, or other hosts can reach it and there is no token; OSError where the
+    address cannot be had.
+    """
+    host, colon, port = listen.rpartition(":")
+    host = host.strip("[]")
+    if not (colon and host and port.isdecimal()):
+        raise ValueError(f"metrics_listen: expected HOST:PORT, got {listen}")
+    if token is None and not _is_loopback(host):
+        raise ValueError(f"metrics_token: needed to serve metrics at {listen}, which other hosts can reach")
+    server = _Server(host, int(port), token)
+    threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
+    _log.info("metrics", address=listen.removesuffix(port) + str(server.server_address[1]))
+    try:
+        yield
+    finally:
+        server.shutdown()
+        server.server_close()
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+class _Scrape(MetricsHandler):
+    """One scrape: the library's answer, for those who may have it."""
+
+    timeout = _REQUEST_SECONDS
+    token: bytes | None = None
+
+    def do_GET(self) -> None:
+        """Answer with the metrics."""
+        shown = (self.headers.get("Authorization") or "").encode(errors="replace")
+        if self.token is not None and not hmac.compare_digest(shown, b"Bearer " + self.token):
+            self._refuse(HTTPStatus.UNAUTHORIZED)
+        elif self.path.partition("?")[0] != "/metrics":
+            self._refuse(HTTPStatus.NOT_FOUND)
+        else:
+            super().do_GET()
+
+    def _refuse(self, status: HTTPStatus) -> None:
+        self.send_response(status)
+        if status is HTTPStatus.UNAUTHORIZED:
+            self.send_header("WWW-Authenticate", "Bearer")
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+
+class _Server(ThreadingHTTPServer):
+    def __init__(self, host: str, port: int, token: SecretStr | None) -> None:
+        # The base class reads it while it binds.
+        self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        secret = token.get_secret_value().encode() if token is not None else None
+        super().__init__((host, port), type("Scrape", (_Scrape,), {"token": secret}))
+
+    def server_bind(self) -> None:
+        """Bind, without asking DNS for the host's own name, which may take long and is of no use."""
+        TCPServer.server_bind(self)
+
+    def handle_error(self, request: object, client_address: object) -> None:
+        """Say nothing: the scraper went away, or is none."""

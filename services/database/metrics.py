@@ -1,0 +1,24 @@
+"""What a service tells Prometheus of its connections to Postgres."""
+
+from typing import cast
+
+from prometheus_client import Counter, Gauge
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlalchemy.pool import QueuePool
+
+RETRIES = Counter("towpath_database_retries_total", "Transactions that were run again, after an outage or a lost race.")
+
+_CONNECTIONS = Gauge("towpath_database_connections", "Open connections to Postgres.", ["state"])
+_POOL_SIZE = Gauge("towpath_database_pool_size", "The most connections to Postgres that are open at once.")
+
+
+def watch_pool(engine: AsyncEngine) -> None:
+    """Tell of the pool of this engine, in place of an earlier one."""
+
+    def pool() -> QueuePool:
+        # Asked for anew each time: an engine that is disposed of gets another.
+        return cast("QueuePool", engine.sync_engine.pool)
+
+    _CONNECTIONS.labels("in_use").set_function(lambda: pool().checkedout())
+    _CONNECTIONS.labels("idle").set_function(lambda: pool().checkedin())
+    _POOL_SIZE.set_function(lambda: pool().size())

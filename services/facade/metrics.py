@@ -1,0 +1,13 @@
+"""What the facade tells Prometheus. `operation` is the id of the description at /openapi.json, or "other"."""
+
+from prometheus_client import Counter, Gauge, Histogram
+
+from services.common.metrics import SECONDS
+
+REQUESTS = Counter("towpath_http_requests_total", "Requests that have ended.", ["operation", "status"])
+REQUEST_SECONDS = Histogram("towpath_http_request_seconds", "How long requests took.", ["operation"], buckets=SECONDS)
+IN_FLIGHT = Gauge("towpath_http_requests_in_flight", "Requests that are being served.")
+
+_BYTES = Counter("towpath_http_bytes_total", "Bytes of bodies.", ["direction"])
+BYTES_IN = _BYTES.labels("in")
+BYTES_OUT = _BYTES.labels("out")

@@ -1,0 +1,42 @@
+"""What the lock service tells Prometheus beside its calls."""
+
+from collections.abc import Sequence
+
+from prometheus_client import Counter
+from sqlalchemy import func, select
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from services.common.metrics import Snapshot
+from services.database.transactions import Database
+from services.locks.models import Lock, Repository
+
+LOCKS_CREATED = Counter("towpath_locks_created_total", "Locks that were given.")
+LOCK_CONFLICTS = Counter("towpath_lock_conflicts_total", "Locks that were refused, as another holds the path.")
+
+_RELEASED = Counter("towpath_locks_released_total", "Locks that were released one by one.", ["forced"])
+_LOCKS = Snapshot("towpath_locks", "Locks that stand in a repository.", ["repository_id"])
+_REPOSITORIES = Snapshot(
+    "towpath_repository_info", "The name of a repository; always 1.", ["repository_id", "repository"]
+)
+
+
+def count_released(*, forced: bool) -> None:
+    """Count a lock that was released; by force means by another than its owner."""
+    _RELEASED.labels(str(forced).lower()).inc()
+
+
+async def refresh_repositories(database: Database) -> None:
+    """Tell of all repositories anew. Raises what the database raises."""
+    rows = await database.run(_repositories)
+    _LOCKS.replace({(str(id_),): locks for id_, _, locks in rows})
+    _REPOSITORIES.replace({(str(id_), name): 1 for id_, name, _ in rows})
+
+
+async def _repositories(connection: AsyncConnection) -> Sequence[tuple[int, str, int]]:
+    statement = (
+        select(col(Repository.id), col(Repository.name), func.count(col(Lock.id)))
+        .outerjoin(Lock, col(Lock.repository_id) == col(Repository.id))
+        .group_by(col(Repository.id))
+    )
+    return [(id_, name, locks) for id_, name, locks in await connection.execute(statement)]

@@ -1,0 +1,27 @@
+"""What the storage service tells Prometheus beside its calls."""
+
+from prometheus_client import Counter, Gauge
+
+from services.common.metrics import Snapshot
+
+OBJECTS_MISSING = Counter(
+    "towpath_objects_missing_total", "Objects asked for whose bytes are not there although the index has them."
+)
+AVAILABLE_BYTES = Gauge("towpath_storage_available_bytes", "Bytes that uploads may still fill.")
+REPOSITORY_OBJECTS = Snapshot("towpath_repository_objects", "Objects that a repository holds.", ["repository_id"])
+REPOSITORY_BYTES = Snapshot("towpath_repository_bytes", "Bytes that a repository holds.", ["repository_id"])
+
+_OBJECT_BYTES = Counter("towpath_object_bytes_total", "Bytes of objects written and read.", ["direction"])
+BYTES_IN = _OBJECT_BYTES.labels("in")
+BYTES_OUT = _OBJECT_BYTES.labels("out")
+
+_UPLOADS = Counter("towpath_uploads_total", "Uploads that were decided.", ["result"])
+UPLOADS_STORED = _UPLOADS.labels("stored")
+_UPLOADS_REJECTED = _UPLOADS.labels("rejected")
+_REJECTED = Counter("towpath_uploads_rejected_total", "Uploads that were refused or failed, and why.", ["reason"])
+
+
+def count_rejected(reason: str) -> None:
+    """Count an upload that was refused or failed; `reason` is one of `Reason`."""
+    _UPLOADS_REJECTED.inc()
+    _REJECTED.labels(reason).inc()

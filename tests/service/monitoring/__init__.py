@@ -1,0 +1,1 @@
+"""What an operator sees of the services: log lines, metrics, traces, alerts."""

@@ -1,0 +1,18 @@
+"""The services as processes, for the tests of this folder."""
+
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.postgres import TestPostgres
+from tests.support.services import Services, running_services
+
+
+@pytest.fixture(scope="session")
+async def services(postgres: TestPostgres) -> AsyncIterator[Services]:
+    """The three services, observed."""
+    with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
+        async with running_services(postgres, Path(folder)) as services:
+            yield services
