@@ -73,9 +73,16 @@ class ServiceSettings(Settings):
         description="what the services show each other on every internal call; "
         "needed where an internal address is not a unix socket",
     )
+    traces_endpoint: str | None = Field(
+        default=None,
+        pattern=r"^https?://\S+$",
+        description="where spans are sent, OTLP over gRPC, such as `http://collector:4317`; by default nowhere; "
+        "needs the packages of `towpath[tracing]`",
+    )
     metrics_token: SecretStr | None = Field(
         default=None,
-        description="what a scraper shows as bearer token to read metrics; "
+        min_length=16,
+        description="what a scraper shows as bearer token to read metrics, at least 16 characters; "
         "needed where metrics are served at an address that other hosts can reach",
     )
     drain_seconds: Seconds = Field(

@@ -4,6 +4,7 @@ from pydantic import SecretStr
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 
+from services.common import tracing
 from services.database.metrics import watch_pool
 
 CONNECT_SECONDS = 5.0
@@ -42,6 +43,8 @@ def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine
         # A connection that died unseen is found by its first statement, and the transaction is repeated
         # (database.transactions): a ping before each would cost a round trip.
         pool_pre_ping=False,
+        # Tracebacks are logged.
+        hide_parameters=True,
         connect_args={
             "timeout": CONNECT_SECONDS,
             "command_timeout": STATEMENT_SECONDS,
@@ -56,4 +59,8 @@ def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine
         },
     )
     watch_pool(engine)
+    if tracing.is_on():
+        from services.database.spans import trace_statements
+
+        trace_statements(engine)
     return engine

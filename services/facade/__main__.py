@@ -7,6 +7,7 @@ import uvloop
 from services.common import logs
 from services.common.lifecycle import stop_event
 from services.common.metrics import served_metrics
+from services.common.tracing import traced
 from services.facade.app import create_app
 from services.facade.peers import Peers
 from services.facade.server import listening_socket, serve
@@ -29,7 +30,8 @@ def main() -> None:
     try:
         settings = FacadeSettings()
         logs.configure("facade", level=settings.log_level, log_format=settings.log_format)
-        uvloop.run(_run(settings))
+        with traced("facade", settings.traces_endpoint):
+            uvloop.run(_run(settings))
     except ValueError as error:
         sys.exit(f"facade: {error}")
 

@@ -45,7 +45,20 @@ def create_app(settings: FacadeSettings, peers: Peers) -> ASGIApp:
 
 def create_api(errors: ErrorRenderer) -> FastAPI:
     """Return the endpoints alone, with their errors and their description."""
-    api = FastAPI(docs_url=None, redoc_url=None, openapi_url="/openapi.json", redirect_slashes=False)
+    api = FastAPI(
+        docs_url=None,
+        redoc_url=None,
+        openapi_url="/openapi.json",
+        redirect_slashes=False,
+        # Its own would tell queries and the texts of exceptions; `RequestLog` has the span of a request.
+        telemetry={
+            "tracing": False,
+            "metrics": False,
+            "logs": False,
+            "operation_spans": False,
+            "auto_configure": False,
+        },
+    )
     for router in _ROUTERS:
         api.include_router(router)
     describe(api)

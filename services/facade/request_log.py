@@ -6,9 +6,11 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.common import request_id
+from services.common import request_id, tracing
 from services.common.logs import get_logger
 from services.facade import metrics
+
+_SERVER_ERROR = 500
 
 _log = get_logger(__name__)
 
@@ -34,7 +36,8 @@ class RequestLog:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        current = request_id.adopt(Headers(scope=scope).get("x-request-id"))
+        headers = Headers(scope=scope)
+        current = request_id.adopt(headers.get("x-request-id"))
         fields: dict[str, Any] = {}
         scope.setdefault("state", {})["log"] = fields
         status = bytes_in = bytes_out = 0
@@ -57,25 +60,26 @@ class RequestLog:
             await send(message)
 
         metrics.IN_FLIGHT.inc()
-        try:
-            await self._app(scope, counted_receive, counted_send)
-        except Exception:
-            # Nothing is known of it; the client was told 500 by the handler that the application has for this.
-            _log.exception("request failed")
-        finally:
-            seconds = round(time.monotonic() - started, 6)
-            operation = operation_of(scope)
-            metrics.IN_FLIGHT.dec()
-            metrics.REQUESTS.labels(operation, status).inc()
-            metrics.REQUEST_SECONDS.labels(operation).observe(seconds)
-            _log.info(
-                "request",
-                operation=operation,
-                method=scope["method"],
-                path=scope["path"],
-                status=status,
-                seconds=seconds,
-                bytes_in=bytes_in,
-                bytes_out=bytes_out,
-                **fields,
-            )
+        with tracing.serving("other", headers):
+            try:
+                await self._app(scope, counted_receive, counted_send)
+            except Exception:
+                # Nothing is known of it; the client was told 500 by the handler that the application has for this.
+                _log.exception("request failed")
+            finally:
+                seconds = round(time.monotonic() - started, 6)
+                operation = operation_of(scope)
+                metrics.IN_FLIGHT.dec()
+                metrics.REQUESTS.labels(operation, status).inc()
+                metrics.REQUEST_SECONDS.labels(operation).observe(seconds)
+                told = {
+                    "operation": operation,
+                    "method": scope["method"],
+                    "path": scope["path"],
+                    "status": status,
+                    "bytes_in": bytes_in,
+                    "bytes_out": bytes_out,
+                    **fields,
+                }
+                tracing.note(operation, told, failed=status >= _SERVER_ERROR)
+                _log.info("request", seconds=seconds, **told)

@@ -8,6 +8,7 @@ from contextlib import redirect_stdout
 from services.common import logs
 from services.common.errors import ServiceError
 from services.common.lifecycle import stop_event
+from services.common.tracing import traced
 from services.database.engine import create_engine
 from services.database.migrations import migrate
 from services.database.transactions import Database
@@ -20,7 +21,8 @@ from services.locks.settings import BootstrapSettings, LocksDatabaseSettings, Lo
 async def _serve(_arguments: argparse.Namespace) -> None:
     settings = LocksSettings()
     _log_as(settings)
-    await serve(settings, stop_event(settings.lifeline_fd))
+    with traced("locks", settings.traces_endpoint):
+        await serve(settings, stop_event(settings.lifeline_fd))
 
 
 async def _migrate(arguments: argparse.Namespace) -> None:

@@ -7,6 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 from services.common import lifecycle, logs
 from services.common.errors import ServiceError
+from services.common.tracing import traced
 from services.database.migrations import migrate
 from services.storage.application import serve
 from services.storage.schema import SCHEMA
@@ -31,7 +32,8 @@ def main() -> None:
         settings = StorageSettings() if arguments.command == "serve" else MigrationSettings()
         logs.configure("storage", level=settings.log_level, log_format=settings.log_format)
         if isinstance(settings, StorageSettings):
-            asyncio.run(_serve(settings))
+            with traced("storage", settings.traces_endpoint):
+                asyncio.run(_serve(settings))
         else:
             asyncio.run(migrate(settings.database, SCHEMA, wait_seconds=arguments.wait))
     except (ValueError, ServiceError) as error:

@@ -1,13 +1,14 @@
 """What the storage service tells Prometheus beside its calls."""
 
-from prometheus_client import Counter, Gauge
+from prometheus_client import Counter
 
+from services.common.errors import Reason
 from services.common.metrics import Snapshot
 
 OBJECTS_MISSING = Counter(
     "towpath_objects_missing_total", "Objects asked for whose bytes are not there although the index has them."
 )
-AVAILABLE_BYTES = Gauge("towpath_storage_available_bytes", "Bytes that uploads may still fill.")
+AVAILABLE_BYTES = Snapshot("towpath_storage_available_bytes", "Bytes that uploads may still fill.", [])
 REPOSITORY_OBJECTS = Snapshot("towpath_repository_objects", "Objects that a repository holds.", ["repository_id"])
 REPOSITORY_BYTES = Snapshot("towpath_repository_bytes", "Bytes that a repository holds.", ["repository_id"])
 
@@ -19,6 +20,9 @@ _UPLOADS = Counter("towpath_uploads_total", "Uploads that were decided.", ["resu
 UPLOADS_STORED = _UPLOADS.labels("stored")
 _UPLOADS_REJECTED = _UPLOADS.labels("rejected")
 _REJECTED = Counter("towpath_uploads_rejected_total", "Uploads that were refused or failed, and why.", ["reason"])
+# Those that alerts watch for are there before the first: a rise from nothing is not seen.
+for _reason in (Reason.HASH_MISMATCH, Reason.SIZE_MISMATCH, Reason.STORAGE_FULL):
+    _REJECTED.labels(_reason)
 
 
 def count_rejected(reason: str) -> None:

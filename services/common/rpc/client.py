@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import SecretStr
 
-from services.common import request_id
+from services.common import request_id, tracing
 from services.common.errors import Reason, ServiceError, Unavailable, from_rpc_error
 from services.common.rpc.options import SHARED_OPTIONS
 
@@ -99,8 +99,9 @@ class Peer:
         return from_rpc_error(error, detail)
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return the metadata of a call: the current request id, and the secret as bearer token."""
+        """Return the metadata of a call: the current request id and span, and the secret as bearer token."""
         metadata = [(request_id.METADATA_KEY, request_id.current())] if request_id.current() else []
+        metadata.extend(tracing.metadata())
         if self._secret is not None:
             metadata.append(("authorization", f"Bearer {self._secret.get_secret_value()}"))
         return tuple(metadata)

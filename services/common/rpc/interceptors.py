@@ -8,13 +8,16 @@ from typing import Any
 import grpc
 from pydantic import SecretStr
 
-from services.common import request_id
+from services.common import request_id, tracing
 from services.common.errors import ServiceError, trailing_metadata
 from services.common.logs import get_logger
 from services.common.rpc import call_fields, metrics
 from services.common.rpc.types import Context, Handler
 
 _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]
+
+# What is no fault of the caller.
+_FAILURES = ("UNKNOWN", "INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "DATA_LOSS", "UNIMPLEMENTED")
 
 _log = get_logger(__name__)
 
@@ -102,26 +105,28 @@ class _Call:
     def answered_once(self, handle: Callable[..., Any]) -> Callable[..., Any]:
         async def handler(request: object, context: Context) -> object:
             started = self._begin(request)
-            try:
-                response = await handle(request, context)
-            except BaseException as error:
-                await self._fail(error, context, started)
-                raise
-            self._end(started, "OK")
-            return response
+            with tracing.serving(self._counted_as, self._metadata):
+                try:
+                    response = await handle(request, context)
+                except BaseException as error:
+                    await self._fail(error, context, started)
+                    raise
+                self._end(started, "OK")
+                return response
 
         return handler
 
     def answered_by_stream(self, handle: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
         async def handler(request: object, context: Context) -> AsyncIterator[object]:
             started = self._begin(request)
-            try:
-                async for response in handle(request, context):
-                    yield response
-            except BaseException as error:
-                await self._fail(error, context, started)
-                raise
-            self._end(started, "OK")
+            with tracing.serving(self._counted_as, self._metadata):
+                try:
+                    async for response in handle(request, context):
+                        yield response
+                except BaseException as error:
+                    await self._fail(error, context, started)
+                    raise
+                self._end(started, "OK")
 
         return handler
 
@@ -149,4 +154,6 @@ class _Call:
         metrics.IN_FLIGHT.dec()
         metrics.REQUESTS.labels(self._counted_as, status).inc()
         metrics.REQUEST_SECONDS.labels(self._counted_as).observe(seconds)
-        _log.info("call", method=self._method, status=status, seconds=seconds, **{**self._fields, **fields})
+        told = {**self._fields, **fields}
+        tracing.note(self._counted_as, {"status": status, **told}, failed=status in _FAILURES)
+        _log.info("call", method=self._method, status=status, seconds=seconds, **told)
