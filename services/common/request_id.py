@@ -15,8 +15,13 @@ def current() -> str:
     return _current.get()
 
 
+def is_acceptable(offered: str) -> bool:
+    """Tell whether `offered` can be an id: 1 to 64 of [A-Za-z0-9._-]."""
+    return _ACCEPTED.fullmatch(offered) is not None
+
+
 def adopt(offered: str | None) -> str:
-    """Make `offered` the current id if it is 1 to 64 of [A-Za-z0-9._-], else a new one; return it."""
-    request_id = offered if offered and _ACCEPTED.fullmatch(offered) else uuid.uuid4().hex
+    """Make `offered` the current id if it is acceptable, else a new one; return it."""
+    request_id = offered if offered and is_acceptable(offered) else uuid.uuid4().hex
     _current.set(request_id)
     return request_id

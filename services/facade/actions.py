@@ -1,11 +1,11 @@
 """The actions that a batch hands out (protocol: "Action object"): where, with which token, and until when."""
 
 import re
-from collections.abc import Sequence
 
 from services.common.errors import InvalidArgument
 from services.facade.action_tokens import ActionTokens, Operation, Permit
 from services.facade.answers import timestamp
+from services.facade.forwarded import Outside
 from services.facade.models import Action
 from services.facade.reasons import HttpReason
 
@@ -15,16 +15,16 @@ _VERIFY_EXTRA_SECONDS = 24 * 3600
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
 
 
-def origin(public_url: str | None, scheme: str, hosts: Sequence[str]) -> str:
-    """Return what stands before the repository in hrefs: `public_url`, else the scheme and the Host of the request.
+def origin(public_url: str | None, seen: Outside) -> str:
+    """Return what stands before the repository in hrefs: `public_url`, else where the client sent the request to.
 
-    Raises `InvalidArgument` (INVALID_HOST) where that is needed and is missing, malformed or there twice.
+    Raises `InvalidArgument` (INVALID_HOST) where its host is needed and is missing, malformed or there twice.
     """
     if public_url is not None:
         return public_url
-    if len(hosts) != 1 or not _HOST.fullmatch(hosts[0]):
+    if len(seen.hosts) != 1 or not _HOST.fullmatch(seen.hosts[0]):
         raise InvalidArgument(HttpReason.INVALID_HOST, "host: expected one HOST or HOST:PORT")
-    return f"{scheme}://{hosts[0]}"
+    return f"{seen.scheme}://{seen.hosts[0]}{seen.prefix}"
 
 
 class ActionMaker:

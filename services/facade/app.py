@@ -14,6 +14,8 @@ from services.facade.action_tokens import ActionTokens
 from services.facade.drain import Drain
 from services.facade.errors import Area, ErrorRenderer, http_status
 from services.facade.facade import Facade
+from services.facade.forwarded import parse_networks
+from services.facade.forwarding import Forwarding
 from services.facade.openapi import describe
 from services.facade.overload import Overload
 from services.facade.peers import Peers
@@ -40,7 +42,8 @@ def create_app(settings: FacadeSettings, peers: Peers) -> ASGIApp:
         access=Access(peers, FailedLogins(settings.failed_logins)),
         tokens=ActionTokens(settings.signing_key),
     )
-    return RequestLog(Drain(Overload(api, limit=settings.requests_in_flight, errors=errors)))
+    limited = Overload(api, limit=settings.requests_in_flight, errors=errors)
+    return RequestLog(Forwarding(Drain(limited), trusted=parse_networks(settings.trusted_proxies or "")))
 
 
 def create_api(errors: ErrorRenderer) -> FastAPI:

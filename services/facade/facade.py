@@ -8,6 +8,7 @@ from fastapi import Request
 from services.facade.access import Access
 from services.facade.action_tokens import ActionTokens
 from services.facade.actions import ActionMaker, origin
+from services.facade.forwarding import outside_of
 from services.facade.peers import Peers
 from services.facade.settings import FacadeSettings
 
@@ -25,7 +26,7 @@ class Facade:
         """Return what makes the actions for the answer to this request. Raises what `actions.origin` says."""
         return ActionMaker(
             self.tokens,
-            origin=origin(self.settings.public_url, request.scope["scheme"], request.headers.getlist("host")),
+            origin=origin(self.settings.public_url, outside_of(request.scope)),
             seconds=self.settings.action_seconds,
             now=int(time.time()),
         )

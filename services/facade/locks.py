@@ -1,7 +1,6 @@
 """The four lock calls (protocol: "Create lock" to "Delete lock"): asked of the LockService."""
 
 import re
-import uuid
 
 from towpath.locks.v1 import lock_service_pb2 as pb
 
@@ -30,11 +29,9 @@ def coerce_limit(limit: int | None) -> int:
     return max(0, min(limit or 0, _LARGEST_LIMIT))
 
 
-async def create(peers: Peers, repository_id: int, user_id: int, path: str) -> models.LockAnswer:
-    """Lock a path. Raises `AlreadyExists` (PATH_LOCKED), with the standing lock as its detail."""
-    request = pb.CreateLockRequest(
-        repository_id=repository_id, user_id=user_id, path=path, idempotency_key=uuid.uuid4().hex
-    )
+async def create(peers: Peers, repository_id: int, user_id: int, path: str, *, key: str) -> models.LockAnswer:
+    """Lock a path; a repeat has the same `key`. Raises `AlreadyExists` (PATH_LOCKED), with the standing lock."""
+    request = pb.CreateLockRequest(repository_id=repository_id, user_id=user_id, path=path, idempotency_key=key)
     try:
         reply = await peers.locks.call(peers.lock_stub.CreateLock, request, detail=pb.Lock())
     except AlreadyExists as error:
@@ -74,10 +71,15 @@ async def verify(
     )
 
 
-async def delete(peers: Peers, repository_id: int, user_id: int, lock_id: str, *, force: bool) -> models.LockAnswer:
-    """Remove a lock. Raises `NotFound` (LOCK_NOT_FOUND) and `PermissionDenied`, as the LockService says."""
+async def delete(
+    peers: Peers, repository_id: int, user_id: int, lock_id: str, *, force: bool, key: str
+) -> models.LockAnswer:
+    """Remove a lock; a repeat has the same `key`.
+
+    Raises `NotFound` (LOCK_NOT_FOUND) and `PermissionDenied`, as the LockService says.
+    """
     request = pb.DeleteLockRequest(
-        repository_id=repository_id, id=lock_id, user_id=user_id, force=force, idempotency_key=uuid.uuid4().hex
+        repository_id=repository_id, id=lock_id, user_id=user_id, force=force, idempotency_key=key
     )
     reply = await peers.locks.call(peers.lock_stub.DeleteLock, request)
     return models.LockAnswer(lock=lock_body(reply.lock))

@@ -3,6 +3,7 @@
 Each step is a dependency of FastAPI that depends on the one before.
 """
 
+import uuid
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, TypeVar
 from urllib.parse import parse_qsl
@@ -16,6 +17,7 @@ from services.facade.action_tokens import Operation, Permit
 from services.facade.dialect import Dialect, negotiate
 from services.facade.errors import Area
 from services.facade.facade import facade_of
+from services.facade.forwarding import outside_of
 from services.facade.models import OID_PATTERN, Body
 from services.facade.reasons import HttpReason
 from services.facade.repository import name_of
@@ -56,7 +58,7 @@ async def accepted_dialect(request: Request) -> Dialect:
 
 async def authenticated_caller(request: Request, _dialect: Annotated[Dialect, Depends(accepted_dialect)]) -> Caller:
     """Return who the caller is. Raises what `Access.authenticate` says."""
-    address = request.client.host if request.client else ""
+    address = outside_of(request.scope).address
     caller = await facade_of(request).access.authenticate(_authorizations(request), address)
     note(request.scope, user=caller.name)
     return caller
@@ -99,6 +101,15 @@ def permitted(operation: Operation) -> Callable[[Request, str, str], Awaitable[P
         return permit
 
     return check
+
+
+def idempotency_key(request: Request) -> str:
+    """Return the key of the change that a request asks for, by which a repeat of it is known.
+
+    A trusted proxy that sends a request again, perhaps to another facade, gives it the same id. The ids of anybody else
+    may be anything, so their requests are all different.
+    """
+    return outside_of(request.scope).request_id or uuid.uuid4().hex
 
 
 def query_values(request: Request) -> dict[str, str]:

@@ -1,16 +1,15 @@
 """Settings of the facade."""
 
-from typing import Annotated, Any
+from typing import Any
 from urllib.parse import urlsplit
 
 from limits import parse
-from pydantic import BeforeValidator, Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator
 
 from services.common.settings import Bytes, Seconds, ServiceSettings
+from services.facade.forwarded import parse_networks
 
 _MONTH_SECONDS = 31 * 24 * 3600
-
-OptionalUrl = Annotated[str | None, BeforeValidator(lambda value: value or None)]
 
 
 class FacadeSettings(ServiceSettings):
@@ -23,10 +22,15 @@ class FacadeSettings(ServiceSettings):
     facade_metrics_listen: str | None = Field(
         default=None, description="where Prometheus reads `/metrics`: `HOST:PORT`, by default nowhere"
     )
-    public_url: OptionalUrl = Field(
+    public_url: str | None = Field(
         default=None,
         description="the address under which clients reach the facade, such as `https://lfs.example.org`, with a path "
         "where a proxy puts it under one; by default what each request names as its host",
+    )
+    trusted_proxies: str | None = Field(
+        default=None,
+        description="the proxies before the facade, as comma-separated addresses or CIDRs: their X-Forwarded-For, "
+        "-Proto, -Host and -Prefix are believed, and their X-Request-Id marks a repeated request",
     )
     storage_address: str = Field(description="where the storage service is reached: `unix:PATH` or `HOST:PORT`")
     locks_address: str = Field(description="where the lock service is reached: `unix:PATH` or `HOST:PORT`")
@@ -42,7 +46,7 @@ class FacadeSettings(ServiceSettings):
     action_seconds: int = Field(
         default=3_600, ge=60, le=_MONTH_SECONDS, description="how long the action of a batch's answer can be used"
     )
-    documentation_url: OptionalUrl = Field(
+    documentation_url: str | None = Field(
         default=None, description="where users find help; named in the body of every error"
     )
     realm: str = Field(
@@ -76,6 +80,12 @@ class FacadeSettings(ServiceSettings):
         if parts.scheme not in ("http", "https") or not parts.netloc or parts.query or parts.fragment:
             raise ValueError("expected http(s)://HOST[:PORT][/PATH]")
         return value.rstrip("/")
+
+    @field_validator("trusted_proxies")
+    @classmethod
+    def _check_trusted_proxies(cls, value: str | None) -> str | None:
+        parse_networks(value or "")
+        return value
 
     @field_validator("failed_logins")
     @classmethod

@@ -23,6 +23,7 @@ from services.facade.openapi import LOCK_QUERY, answers, json_request
 from services.facade.request import (
     accepted_dialect,
     authenticated_caller,
+    idempotency_key,
     in_area,
     json_body,
     query_values,
@@ -54,7 +55,8 @@ async def create_lock(
     """Lock a path for the caller."""
     facade = facade_of(request)
     repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
-    created = await locks.create(facade.peers, repository_id, caller.user_id, asked.path)
+    key = idempotency_key(request)
+    created = await locks.create(facade.peers, repository_id, caller.user_id, asked.path, key=key)
     return answer(created, dialect, status=201)
 
 
@@ -123,5 +125,12 @@ async def delete_lock(
     """Remove a lock of the caller's, or with `force` anybody's."""
     facade = facade_of(request)
     repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
-    removed = await locks.delete(facade.peers, repository_id, caller.user_id, lock_id, force=bool(asked.force))
+    removed = await locks.delete(
+        facade.peers,
+        repository_id,
+        caller.user_id,
+        lock_id,
+        force=bool(asked.force),
+        key=idempotency_key(request),
+    )
     return answer(removed, dialect)

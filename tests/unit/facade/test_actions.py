@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from services.common.errors import InvalidArgument
 from services.facade.action_tokens import ActionTokens, Operation, Permit
 from services.facade.actions import ActionMaker, origin
+from services.facade.forwarded import Outside
 
 NOW = 1_795_000_000
 OID = "a" * 64
@@ -31,13 +32,14 @@ def test_an_action_states_the_expiry_of_its_token(operation: Operation) -> None:
 @pytest.mark.parametrize("host", ["localhost", "example.org:8080", "127.0.0.1:1", "[::1]:8080", "a_b.example"])
 def test_hrefs_begin_with_the_host_of_the_request(host: str) -> None:
     """Unless a public address is set, which wins, also over a bad host (trap 33)."""
-    assert origin(None, "http", [host]) == f"http://{host}"
-    assert origin("https://lfs.example.org/x", "http", [host]) == "https://lfs.example.org/x"
-    assert origin("https://lfs.example.org", "http", []) == "https://lfs.example.org"
+    assert origin(None, Outside("", "http", [host])) == f"http://{host}"
+    assert origin(None, Outside("", "https", [host], "/lfs")) == f"https://{host}/lfs"
+    assert origin("https://lfs.example.org/x", Outside("", "http", [host], "/y")) == "https://lfs.example.org/x"
+    assert origin("https://lfs.example.org", Outside("", "http", [])) == "https://lfs.example.org"
 
 
 @pytest.mark.parametrize("hosts", [[], [""], ["a b"], ["a/b"], ["a@b"], ["a:b"], ["a", "a"], ["[::1"], ["h:123456"]])
 def test_a_malformed_host_is_refused(hosts: list[str]) -> None:
     """It would make an address that leads elsewhere."""
     with pytest.raises(InvalidArgument, match="host"):
-        origin(None, "http", hosts)
+        origin(None, Outside("", "http", hosts))

@@ -1,0 +1,129 @@
+"""Whose word counts about what a request looks like from the outside (trap 33)."""
+
+import pytest
+from starlette.datastructures import Headers
+
+from services.facade.forwarded import Outside, outside, parse_networks
+
+TRUSTED = parse_networks("10.0.0.0/8, 127.0.0.1,fd00::/8")
+
+
+def _seen(peer: str, *headers: tuple[str, str]) -> Outside:
+    raw = [(name.encode(), text.encode()) for name, text in (("host", "inside:8080"), *headers)]
+    return outside(peer, "http", Headers(raw=raw), TRUSTED)
+
+
+ALL = (
+    ("x-forwarded-for", "203.0.113.7"),
+    ("x-forwarded-proto", "https"),
+    ("x-forwarded-host", "lfs.example.org"),
+    ("x-forwarded-prefix", "/lfs"),
+    ("x-request-id", "given-by-the-proxy"),
+)
+
+
+@pytest.mark.parametrize("peer", ["10.1.2.3", "127.0.0.1", "::ffff:127.0.0.1", "fd00::1"])
+def test_a_trusted_proxy_is_believed(peer: str) -> None:
+    """In all that it says; an IPv4 address may come in the form that an IPv6 socket gives it."""
+    expected = Outside("203.0.113.7", "https", ["lfs.example.org"], "/lfs", "given-by-the-proxy")
+    assert _seen(peer, *ALL) == expected
+
+
+@pytest.mark.parametrize("peer", ["11.0.0.1", "127.0.0.2", "::1", "", "/run/proxy.sock", "10.0.0.1.example.org"])
+def test_nobody_else_is(peer: str) -> None:
+    """A stranger, a unix socket, or nothing that is an address: what it says of itself changes nothing."""
+    assert _seen(peer, *ALL) == Outside(peer, "http", ["inside:8080"])
+
+
+def test_without_a_list_nobody_is_trusted() -> None:
+    """Which is the default."""
+    headers = Headers(dict(ALL) | {"host": "h"})
+    assert outside("127.0.0.1", "http", headers, parse_networks("")) == Outside("127.0.0.1", "http", ["h"])
+
+
+@pytest.mark.parametrize(
+    ("forwarded_for", "client"),
+    [
+        (["203.0.113.7"], "203.0.113.7"),
+        (["1.2.3.4, 203.0.113.7"], "203.0.113.7"),
+        (["203.0.113.7, 10.0.0.2, 10.0.0.3"], "203.0.113.7"),
+        (["1.2.3.4", "203.0.113.7, 10.0.0.2"], "203.0.113.7"),
+        (["10.0.0.9, 10.0.0.2"], "10.0.0.9"),
+        (["203.0.113.7:4711"], "203.0.113.7"),
+        (["[2001:db8::7]:4711"], "2001:db8::7"),
+        (["[2001:db8::7]"], "2001:db8::7"),
+        (["2001:db8::7"], "2001:db8::7"),
+        (["203.0.113.7, unknown, 10.0.0.2"], "10.0.0.2"),
+        (["203.0.113.7, , 10.0.0.2"], "203.0.113.7"),
+        (["unknown"], "10.0.0.1"),
+        (["203.0.113.7:x"], "10.0.0.1"),
+        (["<script>", ""], "10.0.0.1"),
+        ([], "10.0.0.1"),
+    ],
+)
+def test_the_client_is_the_right_most_untrusted_address(forwarded_for: list[str], client: str) -> None:
+    """What stands left of it the client may have written itself; behind what is malformed nobody looks."""
+    assert _seen("10.0.0.1", *(("x-forwarded-for", line) for line in forwarded_for)).address == client
+
+
+def test_of_several_values_that_of_the_outermost_proxy_counts() -> None:
+    """Whether the proxies in a row append theirs, or hand on the one that is there."""
+    row = ("x-forwarded-for", "203.0.113.7, 10.0.0.2")
+    appended = _seen("10.0.0.1", row, ("x-forwarded-proto", "evil, https, http"), ("x-forwarded-host", "evil, a, b"))
+    assert (appended.scheme, appended.hosts) == ("https", ["a"])
+    handed_on = _seen("10.0.0.1", row, ("x-forwarded-proto", "https"), ("x-forwarded-host", "a"))
+    assert (handed_on.scheme, handed_on.hosts) == ("https", ["a"])
+    one = _seen("10.0.0.1", ("x-forwarded-for", "203.0.113.7"), ("x-forwarded-proto", "https, http"))
+    assert one.scheme == "http"
+
+
+@pytest.mark.parametrize("scheme", ["HTTPS", " https "])
+def test_the_scheme_may_be_written_in_any_way(scheme: str) -> None:
+    """As headers are."""
+    assert _seen("10.0.0.1", ("x-forwarded-proto", scheme)).scheme == "https"
+
+
+@pytest.mark.parametrize(
+    ("given", "prefix"), [("/lfs", "/lfs"), ("/lfs/", "/lfs"), ("/a/b_c.d~e-f%20", "/a/b_c.d~e-f%20")]
+)
+def test_a_prefix_is_a_path(given: str, prefix: str) -> None:
+    """With or without a slash at its end."""
+    assert _seen("10.0.0.1", ("x-forwarded-prefix", given)).prefix == prefix
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "lfs",
+        "//evil.example",
+        "/a//b",
+        "/..",
+        "/a/../b",
+        "/.",
+        "/a?b",
+        "/a#b",
+        "/a=b",
+        "/a b",
+        "/a\\b",
+        '/a"',
+        "/ä",
+        "/",
+    ],
+)
+def test_a_malformed_prefix_is_ignored(prefix: str) -> None:
+    """It cannot lead an href elsewhere."""
+    headers = Headers(raw=[(b"x-forwarded-prefix", prefix.encode("latin-1"))])
+    assert outside("10.0.0.1", "http", headers, TRUSTED).prefix == ""
+
+
+@pytest.mark.parametrize("scheme", ["ftp", "javascript", "https://evil.example", ""])
+def test_a_malformed_scheme_is_ignored(scheme: str) -> None:
+    """That of the connection stands."""
+    assert _seen("10.0.0.1", ("x-forwarded-proto", scheme)).scheme == "http"
+
+
+@pytest.mark.parametrize("given", ["", "a b", "x" * 65, "ü"])
+def test_a_malformed_request_id_is_not_taken(given: str) -> None:
+    """It marks no repeat."""
+    headers = Headers(raw=[(b"x-request-id", given.encode("latin-1"))])
+    assert outside("10.0.0.1", "http", headers, TRUSTED).request_id == ""
