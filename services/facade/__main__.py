@@ -9,6 +9,7 @@ from services.common.lifecycle import stop_event
 from services.common.metrics import served_metrics
 from services.common.tracing import traced
 from services.facade.app import create_app
+from services.facade.certificate import Certificate
 from services.facade.peers import Peers
 from services.facade.server import listening_socket, serve
 from services.facade.settings import FacadeSettings
@@ -16,13 +17,15 @@ from services.facade.settings import FacadeSettings
 
 async def _run(settings: FacadeSettings) -> None:
     stop = stop_event(settings.lifeline_fd)
+    certificate = Certificate.of(settings.https_certificate, settings.https_key)
     listener = listening_socket(settings.listen)
     logs.get_logger(__name__).info("listening", address=str(listener.getsockname()))
     async with (
         served_metrics(settings.facade_metrics_listen, settings.metrics_token),
         Peers.open(settings) as peers,
     ):
-        await serve(create_app(settings, peers), listener, stop, drain_seconds=settings.drain_seconds)
+        app = create_app(settings, peers, stop)
+        await serve(app, listener, stop, drain_seconds=settings.drain_seconds, certificate=certificate)
 
 
 def main() -> None:

@@ -1,5 +1,6 @@
 """The application: the endpoints, what surrounds them, and how their errors are answered."""
 
+import asyncio
 from typing import cast
 
 from fastapi import APIRouter, FastAPI, Request, Response
@@ -11,6 +12,7 @@ from services.common.errors import NotFound, Reason, ServiceError
 from services.common.logs import get_logger
 from services.facade.access import Access
 from services.facade.action_tokens import ActionTokens
+from services.facade.closing import Closing
 from services.facade.drain import Drain
 from services.facade.errors import Area, ErrorRenderer, http_status
 from services.facade.facade import Facade
@@ -32,8 +34,8 @@ _CLIENT_CLOSED_REQUEST = 499
 _log = get_logger(__name__)
 
 
-def create_app(settings: FacadeSettings, peers: Peers) -> ASGIApp:
-    """Return the application; it uses `peers`, which the caller closes."""
+def create_app(settings: FacadeSettings, peers: Peers, stop: asyncio.Event) -> ASGIApp:
+    """Return the application; it uses `peers`, which the caller closes, and is not ready once `stop` is set."""
     errors = ErrorRenderer(realm=settings.realm, documentation_url=settings.documentation_url)
     api = create_api(errors)
     api.state.facade = Facade(
@@ -41,9 +43,11 @@ def create_app(settings: FacadeSettings, peers: Peers) -> ASGIApp:
         peers=peers,
         access=Access(peers, FailedLogins(settings.failed_logins)),
         tokens=ActionTokens(settings.signing_key),
+        stop=stop,
     )
     limited = Overload(api, limit=settings.requests_in_flight, errors=errors)
-    return RequestLog(Forwarding(Drain(limited), trusted=parse_networks(settings.trusted_proxies or "")))
+    drained = Closing(Drain(limited), stop)
+    return RequestLog(Forwarding(drained, trusted=parse_networks(settings.trusted_proxies or "")))
 
 
 def create_api(errors: ErrorRenderer) -> FastAPI:

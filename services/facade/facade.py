@@ -1,5 +1,6 @@
 """What every endpoint works with."""
 
+import asyncio
 import time
 from dataclasses import dataclass
 
@@ -15,12 +16,13 @@ from services.facade.settings import FacadeSettings
 
 @dataclass(frozen=True)
 class Facade:
-    """The settings of this process, its channels to the inner services, and what was made from both."""
+    """The settings of this process, its channels to the inner services, what was made from both, and its end."""
 
     settings: FacadeSettings
     peers: Peers
     access: Access
     tokens: ActionTokens
+    stop: asyncio.Event
 
     def action_maker(self, request: Request) -> ActionMaker:
         """Return what makes the actions for the answer to this request. Raises what `actions.origin` says."""

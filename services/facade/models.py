@@ -176,5 +176,5 @@ class Error(Body):
 class Readiness(Body):
     """Whether all inner services answer."""
 
-    status: Literal["ready", "not ready"]
+    status: Literal["ready", "not ready", "draining"]
     services: dict[str, Health]

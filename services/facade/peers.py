@@ -1,5 +1,6 @@
 """The inner services, as the facade calls them."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
@@ -49,7 +50,5 @@ class Peers:
 
     async def health(self) -> dict[str, Health]:
         """Return what each service says of itself."""
-        return {
-            "storage": await self.storage.health(STORAGE_SERVICE),
-            "locks": await self.locks.health(LOCK_SERVICE),
-        }
+        storage, locks = await asyncio.gather(self.storage.health(STORAGE_SERVICE), self.locks.health(LOCK_SERVICE))
+        return {"storage": storage, "locks": locks}

@@ -1,7 +1,6 @@
 """The HTTP server: where it listens, and how it stops."""
 
 import asyncio
-import math
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -9,11 +8,15 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from services.facade.certificate import Certificate
 from services.facade.connection import Connection
 
 # Longer than the widespread client keeps a silent connection (client 3.2), so that the client closes it first.
 _KEEP_ALIVE_SECONDS = 60
 _BACKLOG = 2048
+# For how long an idle connection is left open when the facade stops: a client may be sending its next request on it.
+_LINGER_SECONDS = 0.5
+_LOOK_SECONDS = 0.05
 
 
 def listening_socket(listen: str) -> socket.socket:
@@ -34,16 +37,45 @@ def listening_socket(listen: str) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, drain_seconds: float) -> None:
+        super().__init__(config)
+        self._drain_seconds = drain_seconds
+
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals alone: `stop` of `serve` tells when to end."""
         yield
 
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain, and end the connections that are left."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        lingering = begun + min(_LINGER_SECONDS, self._drain_seconds)
+        while self.server_state.connections and loop.time() < begun + self._drain_seconds:
+            if not self.server_state.tasks and loop.time() >= lingering:
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        # What has run until now had its time; what is idle only needs to be closed.
+        self.config.timeout_graceful_shutdown = 0 if self.server_state.tasks else 1
+        await super().shutdown()
 
-async def serve(app: ASGIApp, listener: socket.socket, stop: asyncio.Event, *, drain_seconds: float) -> None:
-    """Serve until `stop` is set; then take no new request, let those that run end within the bound, and return.
 
-    It owns `listener` from then on.
+async def serve(
+    app: ASGIApp,
+    listener: socket.socket,
+    stop: asyncio.Event,
+    *,
+    drain_seconds: float,
+    certificate: Certificate | None = None,
+) -> None:
+    """Serve until `stop` is set, HTTPS with a certificate and else HTTP; then drain, and return.
+
+    To drain is to take no new connection, to answer what still comes on those that are open while anything runs, and
+    to cut off what runs after `drain_seconds`. It owns `listener` from the call on.
     """
     listener.setblocking(False)
     server = _Server(
@@ -59,14 +91,18 @@ async def serve(app: ASGIApp, listener: socket.socket, stop: asyncio.Event, *, d
             log_config=None,
             backlog=_BACKLOG,
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
-            timeout_graceful_shutdown=math.ceil(drain_seconds),
-        )
+            ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
+        ),
+        drain_seconds,
     )
     serving = asyncio.create_task(server.serve(sockets=[listener]))
     stopping = asyncio.create_task(stop.wait())
+    renewing = asyncio.create_task(certificate.keep_renewed()) if certificate else None
     try:
         await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
         server.should_exit = True
         await serving
     finally:
         stopping.cancel()
+        if renewing:
+            renewing.cancel()

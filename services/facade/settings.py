@@ -1,10 +1,11 @@
 """Settings of the facade."""
 
-from typing import Any
+from pathlib import Path
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from limits import parse
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr, field_validator, model_validator
 
 from services.common.settings import Bytes, Seconds, ServiceSettings
 from services.facade.forwarded import parse_networks
@@ -32,6 +33,12 @@ class FacadeSettings(ServiceSettings):
         description="the proxies before the facade, as comma-separated addresses or CIDRs: their X-Forwarded-For, "
         "-Proto, -Host and -Prefix are believed, and their X-Request-Id marks a repeated request",
     )
+    https_certificate: Path | None = Field(
+        default=None,
+        description="a PEM file with the certificate and what leads to its authority, to serve HTTPS; "
+        "renewed files are seen within a minute",
+    )
+    https_key: Path | None = Field(default=None, description="the PEM file of that certificate's key")
     storage_address: str = Field(description="where the storage service is reached: `unix:PATH` or `HOST:PORT`")
     locks_address: str = Field(description="where the lock service is reached: `unix:PATH` or `HOST:PORT`")
     signing_key: SecretStr = Field(
@@ -92,3 +99,9 @@ class FacadeSettings(ServiceSettings):
     def _check_failed_logins(cls, value: Any) -> str:  # noqa: ANN401 - whatever the environment holds
         parse(value)
         return str(value)
+
+    @model_validator(mode="after")
+    def _check_https(self) -> Self:
+        if (self.https_certificate is None) != (self.https_key is None):
+            raise ValueError("https_certificate and https_key: expected both or neither")
+        return self

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.facade.app import create_app
+from services.facade.certificate import Certificate
 from services.facade.peers import Peers
 from services.facade.server import listening_socket, serve
 from services.facade.settings import FacadeSettings
@@ -36,7 +37,7 @@ class RunningFacade:
     @property
     def address(self) -> tuple[str, int]:
         """Where it listens, as host and port."""
-        host, _, port = self.origin.removeprefix("http://").rpartition(":")
+        host, _, port = self.origin.partition("://")[2].rpartition(":")
         return host, int(port)
 
 
@@ -60,10 +61,14 @@ async def running_facade(
     host, port = listener.getsockname()[:2]
     stop = asyncio.Event()
     async with Peers.open(checked) as peers:
-        app = create_app(checked, peers)
-        served = asyncio.create_task(serve(app, listener, stop, drain_seconds=checked.drain_seconds))
+        app = create_app(checked, peers, stop)
+        certificate = Certificate.of(checked.https_certificate, checked.https_key)
+        served = asyncio.create_task(
+            serve(app, listener, stop, drain_seconds=checked.drain_seconds, certificate=certificate)
+        )
         try:
-            yield RunningFacade(f"http://{host}:{port}", checked, stop, served)
+            scheme = "https" if certificate else "http"
+            yield RunningFacade(f"{scheme}://{host}:{port}", checked, stop, served)
         finally:
             stop.set()
             await served

@@ -62,8 +62,8 @@ class Workspace:
         }
         if token is not None:
             store = home / "credentials"
-            host = urlsplit(origin).netloc
-            store.write_text(f"http://{quote(user)}:{quote(token)}@{host}\n")
+            parts = urlsplit(origin)
+            store.write_text(f"{parts.scheme}://{quote(user)}:{quote(token)}@{parts.netloc}\n")
             settings["credential.helper"] = f"store --file={store}"
         for name, value in settings.items():
             self.git("config", "--global", name, value)

@@ -2,6 +2,7 @@
 
 import base64
 import hashlib
+import ssl
 from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from types import TracebackType
@@ -38,13 +39,25 @@ class Action:
 class Client:
     """One user of one repository, with connections of its own; `ref` goes into every request that takes one."""
 
-    def __init__(self, base_url: str, user: str, token: str, *, ref: str | None = None, seconds: float = 60) -> None:
+    def __init__(
+        self,
+        base_url: str,
+        user: str,
+        token: str,
+        *,
+        ref: str | None = None,
+        seconds: float = 60,
+        verify: ssl.SSLContext | bool = True,
+    ) -> None:
         self.base_url = base_url
         self.user = user
         self.ref = ref
         self._headers = {"Authorization": basic(user, token), "Accept": MEDIA_TYPE}
         self.http = httpx.AsyncClient(
-            timeout=seconds, trust_env=False, limits=httpx.Limits(max_connections=None, max_keepalive_connections=64)
+            timeout=seconds,
+            trust_env=False,
+            verify=verify,
+            limits=httpx.Limits(max_connections=None, max_keepalive_connections=64),
         )
 
     async def __aenter__(self) -> Self:

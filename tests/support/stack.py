@@ -51,7 +51,7 @@ class Stack:
         if not ready.wait(seconds) or not self.origin:
             raise AssertionError(f"no ready line within {seconds} s; its log:\n{self.log()[-5000:]}")
         # A restart listens where it did before: the clients know no other address.
-        self.listen = self.origin.removeprefix("http://")
+        self.listen = self.origin.partition("://")[2]
 
     def _read(self, stdout: IO[str], ready: threading.Event) -> None:
         with stdout:

@@ -92,8 +92,9 @@ def up(
 ) -> None:
     """Run Towpath in the foreground: Postgres, storage, locks and facade.
 
-    When clients can connect it prints one line, `Towpath is ready: http://HOST:PORT`; all else goes to the standard
-    error. SIGINT (Ctrl-C) and SIGTERM stop it within 10 s. A process of it that dies is started again.
+    When clients can connect it prints one line, `Towpath is ready: http://HOST:PORT` (https:// where
+    TOWPATH_HTTPS_CERTIFICATE is set); all else goes to the standard error. SIGINT (Ctrl-C) and SIGTERM stop it within
+    10 s. A process of it that dies is started again.
 
     The services read their settings from the environment (TOWPATH_...).
     """

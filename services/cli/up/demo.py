@@ -10,6 +10,7 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.connection import Administration, administration
 from services.cli.up.data_directory import DataDirectory, write_secret
+from services.cli.up.programs import own_facade
 from services.common.errors import AlreadyExists, NotFound
 
 REPOSITORY = "demo/assets"
@@ -49,7 +50,7 @@ async def provide_demo(directory: DataDirectory, admin_address: str, *, origin: 
         await _provide_access(admin)
         tokens = _written_tokens(directory)
         for user in ("alice", "bob"):
-            if not await _works(f"{origin}/{REPOSITORY}", tokens.get(user, "")):
+            if not await _works(origin, tokens.get(user, "")):
                 tokens[user] = await _new_token(admin, user)
     document = {"base_url": base_url, "users": {user: tokens[user] for user in ("alice", "bob")}}
     write_secret(directory.demo, json.dumps(document, indent=2) + "\n")
@@ -75,12 +76,12 @@ def _written_tokens(directory: DataDirectory) -> dict[str, str]:
         return {}
 
 
-async def _works(base_url: str, token: str) -> bool:
+async def _works(origin: str, token: str) -> bool:
     if not token:
         return False
-    async with httpx.AsyncClient(timeout=_PROBE_SECONDS, trust_env=False) as client:
+    async with own_facade(origin, seconds=_PROBE_SECONDS) as client:
         response = await client.get(
-            f"{base_url}/locks",
+            f"/{REPOSITORY}/locks",
             params={"limit": "1"},
             headers={"Authorization": f"Bearer {token}", "Accept": "application/vnd.blob+json"},
         )

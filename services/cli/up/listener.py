@@ -29,10 +29,9 @@ class Address:
             raise ValueError(f"expected HOST:PORT, got {text!r}")
         return cls(host, int(port))
 
-    @property
-    def url(self) -> str:
-        """The origin of this address, without a slash at its end."""
-        return f"http://[{self.host}]:{self.port}" if ":" in self.host else f"http://{self.host}:{self.port}"
+    def __str__(self) -> str:
+        """Return it as `parse` reads it."""
+        return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def reachable(self) -> "Address":
@@ -65,5 +64,5 @@ def listen(address: Address) -> tuple[socket.socket, Address]:
             raise
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise CommandError(f"cannot listen on {address.url.removeprefix('http://')}: {reason}") from error
+        raise CommandError(f"cannot listen on {address}: {reason}") from error
     return listener, Address(address.host, listener.getsockname()[1])

@@ -1,6 +1,7 @@
 """The programs that `towpath up` runs: how Postgres and the services are started, and known to answer."""
 
 import asyncio
+import ssl
 import sys
 from collections.abc import Mapping, Sequence
 
@@ -75,9 +76,18 @@ async def bootstrap(environment: Mapping[str, str], inherited: Sequence[int] = (
     return token
 
 
+def own_facade(origin: str, *, seconds: float) -> httpx.AsyncClient:
+    """Return an HTTP client of the facade that `up` runs itself, which the caller closes."""
+    # It listens on our own socket, under an address that its certificate need not name.
+    unverified = ssl.create_default_context()
+    unverified.check_hostname = False
+    unverified.verify_mode = ssl.CERT_NONE
+    return httpx.AsyncClient(base_url=origin, timeout=seconds, trust_env=False, verify=unverified)
+
+
 async def wait_until_ready(origin: str) -> None:
     """Wait until `/readyz` of the facade answers 200, however long that takes."""
-    async with httpx.AsyncClient(base_url=origin, timeout=_PROBE_SECONDS, trust_env=False) as client:
+    async with own_facade(origin, seconds=_PROBE_SECONDS) as client:
         while True:
             try:
                 if (await client.get("/readyz")).status_code == httpx.codes.OK:

@@ -114,7 +114,9 @@ class _Stack:
             programs.service("locks", locks, inherited),
             stop_seconds=_SERVICE_STOP_SECONDS,
         )
-        origin = self._address.reachable.url
+        # What decides it in the facade, which has the same environment.
+        scheme = "https" if self._options.environment.get("TOWPATH_HTTPS_CERTIFICATE") else "http"
+        origin = f"{scheme}://{self._address.reachable}"
         [child] = self._supervisor.start(
             programs.service(
                 "facade",
@@ -131,7 +133,7 @@ class _Stack:
         if self._options.demo:
             base = self._options.public_url or origin
             await provide_demo(directory, environments.locks_address, origin=origin, shown_origin=base)
-        sys.stdout.write(READY_LINE.format(origin=self._address.url))
+        sys.stdout.write(READY_LINE.format(origin=f"{scheme}://{self._address}"))
         sys.stdout.flush()
 
     async def _database(self) -> Environments:

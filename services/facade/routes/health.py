@@ -1,11 +1,15 @@
 """Whether the facade lives, and whether what it needs answers."""
 
+from typing import Literal
+
 from fastapi import APIRouter, Request, Response
 
 from services.common.rpc.client import Health
 from services.facade.facade import facade_of
 from services.facade.models import Readiness
 from services.facade.openapi import health_answers
+
+_RETRY_SECONDS = "5"
 
 router = APIRouter(default_response_class=Response, tags=["health"])
 
@@ -18,8 +22,20 @@ async def healthz() -> Response:
 
 @router.get("/readyz", operation_id="readyz", summary="Do the inner services answer?", responses=health_answers(503))
 async def readyz(request: Request) -> Response:
-    """Answer 200 where storage and locks say that they serve, else 503, and name each."""
-    services = await facade_of(request).peers.health()
+    """Answer 200 where storage and locks say that they serve, else 503, and name each with what it says.
+
+    A facade that is told to stop is not ready either, whatever they say.
+    """
+    facade = facade_of(request)
+    services = await facade.peers.health()
+    if facade.stop.is_set():
+        return _readiness("draining", services)
     ready = all(state is Health.SERVING for state in services.values())
-    body = Readiness(status="ready" if ready else "not ready", services=services)
-    return Response(body.model_dump_json(), status_code=200 if ready else 503, media_type="application/json")
+    return _readiness("ready" if ready else "not ready", services)
+
+
+def _readiness(status: Literal["ready", "not ready", "draining"], services: dict[str, Health]) -> Response:
+    body = Readiness(status=status, services=services).model_dump_json()
+    if status == "ready":
+        return Response(body, media_type="application/json")
+    return Response(body, status_code=503, headers={"Retry-After": _RETRY_SECONDS}, media_type="application/json")

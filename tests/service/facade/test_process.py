@@ -5,14 +5,9 @@ import json
 import os
 import signal
 import socket
-import subprocess
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psutil
 from towpath.access.v1 import admin_service_pb2 as admin
 
@@ -23,43 +18,9 @@ from tests.support.facade import wait_until
 from tests.support.http import Client, content, oid_of
 from tests.support.locks import running_locks
 from tests.support.postgres import TestPostgres
+from tests.support.service_process import service_process, wait_ready
 
 SIGNING_KEY = "a key that signs nothing outside of this test"
-
-
-@contextmanager
-def _process(
-    service: str,
-    log: Path,
-    *,
-    descriptors: tuple[int, ...] = (),
-    settings: dict[str, Any],
-) -> Iterator[subprocess.Popen[bytes]]:
-    named = {f"TOWPATH_{name.upper()}": str(value) for name, value in settings.items()}
-    kept = {name: text for name, text in os.environ.items() if not name.startswith("TOWPATH_")}
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [sys.executable, "-m", f"services.{service}"],
-            stdout=output,
-            stderr=output,
-            env={**kept, **named},
-            pass_fds=descriptors,
-        )
-    try:
-        yield process
-    finally:
-        if process.poll() is None:
-            process.kill()
-        process.wait(10)
-
-
-async def _wait_ready(origin: str) -> None:
-    async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
-
-        async def is_ready() -> bool:
-            return (await http.get(f"{origin}/readyz")).status_code == 200
-
-        await wait_until(is_ready, seconds=60)
 
 
 def _lines(log: Path) -> list[dict[str, Any]]:
@@ -90,16 +51,16 @@ async def test_a_request_is_found_in_the_logs_of_all_services_and_no_secret_is(
         number = listener.fileno()
         origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
         with (
-            _process("storage", logs["storage"], settings=storage),
-            _process("locks", logs["locks"], settings=lock_settings),
-            _process(
+            service_process("storage", logs["storage"], settings=storage),
+            service_process("locks", logs["locks"], settings=lock_settings),
+            service_process(
                 "facade",
                 logs["facade"],
                 descriptors=(number,),
                 settings={**own, "listen": f"fd:{number}", "signing_key": SIGNING_KEY},
             ) as process,
         ):
-            await _wait_ready(origin)
+            await wait_ready(origin)
             async with Client(f"{origin}/demo/assets", "alice", token) as alice:
                 alice.http.headers["X-Request-Id"] = "id-of-the-batch"
                 action = await alice.action("upload", oid_of(data), len(data))
@@ -143,7 +104,7 @@ async def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> 
     """It holds the reading end of a pipe; the other end closes however its parent dies."""
     reading, writing = os.pipe()
     settings = {**_needed(tmp_path), "lifeline_fd": str(reading)}
-    with _process("facade", tmp_path / "log", descriptors=(reading,), settings=settings) as ours:
+    with service_process("facade", tmp_path / "log", descriptors=(reading,), settings=settings) as ours:
         os.close(reading)
         await wait_until(lambda: bool(psutil.Process(ours.pid).net_connections(kind="tcp")), seconds=30)
         os.close(writing)
@@ -153,15 +114,15 @@ async def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> 
 async def test_a_bad_setting_is_told_without_the_secret(tmp_path: Path) -> None:
     """In one message, with the name of the setting (trap 29)."""
     log = tmp_path / "log"
-    with _process("facade", log, settings={**_needed(tmp_path), "signing_key": "too-short"}) as process:
+    with service_process("facade", log, settings={**_needed(tmp_path), "signing_key": "too-short"}) as process:
         assert await asyncio.to_thread(process.wait, 30) == 1
     assert "signing_key" in log.read_text()
     assert "too-short" not in log.read_text()
 
 
-async def test_an_address_that_cannot_be_had_ends_the_process(tmp_path: Path) -> None:
+async def test_an_address_that_cannot_be_had_ends_theservice_process(tmp_path: Path) -> None:
     """With a status that says so."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = {**_needed(tmp_path), "listen": f"127.0.0.1:{taken.getsockname()[1]}"}
-        with _process("facade", tmp_path / "log", settings=settings) as process:
+        with service_process("facade", tmp_path / "log", settings=settings) as process:
             assert await asyncio.to_thread(process.wait, 30) != 0

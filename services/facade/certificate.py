@@ -1,0 +1,98 @@
+"""The certificate with which the facade itself serves HTTPS, renewed without a restart."""
+
+import asyncio
+import ssl
+from pathlib import Path
+from typing import Self
+
+from services.common.logs import get_logger
+
+CHECK_SECONDS = 60.0
+"""How soon renewed files are seen."""
+
+_log = get_logger(__name__)
+
+
+class Certificate:
+    """A certificate chain and its key, as PEM files; `context` serves with what was read of them last.
+
+    Raises ValueError where a file cannot be read, is no certificate or key, or they do not belong together.
+    """
+
+    def __init__(self, chain: Path, key: Path) -> None:
+        self._chain = chain
+        self._key = key
+        self._seen = self._state()
+        self._newest = self._read()
+        self.context = _context()
+        # A handshake is finished with the context that this puts in the place of the one it began with.
+        self.context.sni_callback = self._use_newest
+
+    @classmethod
+    def of(cls, chain: Path | None, key: Path | None) -> Self | None:
+        """Return the certificate of these settings, or None where there are none."""
+        return cls(chain, key) if chain and key else None
+
+    async def keep_renewed(self) -> None:
+        """Look after the files from time to time, for ever."""
+        while True:
+            await asyncio.sleep(CHECK_SECONDS)
+            await asyncio.to_thread(self.renew)
+
+    def renew(self) -> bool:
+        """Read the files again if they have changed; return whether new connections have another certificate now.
+
+        A pair that cannot be used is logged, and the one before stays; it is tried again at each call, since a key may
+        follow its certificate a moment later.
+        """
+        state = self._state()
+        if state == self._seen:
+            return False
+        try:
+            self._newest = self._read()
+        except ValueError as error:
+            _log.error("the renewed certificate cannot be used", error=str(error))
+            return False
+        self._seen = state
+        _log.info("the certificate is renewed", path=str(self._chain))
+        return True
+
+    def _state(self) -> list[tuple[int, ...]]:
+        """Return what changes when the files do; a file that is not there has none."""
+        found: list[tuple[int, ...]] = []
+        for path in (self._chain, self._key):
+            try:
+                told = path.stat()
+                found.append((told.st_mtime_ns, told.st_size, told.st_ino))
+            except OSError:
+                found.append(())
+        return found
+
+    def _read(self) -> ssl.SSLContext:
+        for name, path in (("https_certificate", self._chain), ("https_key", self._key)):
+            try:
+                path.read_bytes()
+            except OSError as error:
+                raise ValueError(f"{name}: cannot be read: {error.strerror}: {path}") from error
+        context = _context()
+        try:
+            context.load_cert_chain(self._chain, self._key, password=_no_password)
+        except OSError as error:
+            if getattr(error, "reason", None) == "KEY_VALUES_MISMATCH":
+                raise ValueError("https_key: is not the key of https_certificate") from error
+            raise ValueError("https_certificate, https_key: expected PEM files") from error
+        return context
+
+    def _use_newest(self, connection: ssl.SSLObject, _name: str | None, _context: ssl.SSLContext) -> None:
+        connection.context = self._newest
+
+
+def _context() -> ssl.SSLContext:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _no_password() -> str:
+    raise ValueError("https_key: expected a key without a passphrase")

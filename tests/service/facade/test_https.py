@@ -1,0 +1,115 @@
+"""HTTPS by the facade itself."""
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from services.facade import certificate as certificates
+from tests.service.facade.conftest import Inner, new_place
+from tests.support.certificates import CertificateFiles, write_certificate
+from tests.support.facade import RunningFacade, running_facade, wait_until
+from tests.support.http import Client, content, oid_of
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> CertificateFiles:
+    """A certificate for the facade."""
+    return write_certificate(tmp_path / "tls")
+
+
+@pytest.fixture
+async def secure(
+    inner: Inner, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[RunningFacade]:
+    """A facade that serves HTTPS, and looks after its files all the time."""
+    monkeypatch.setattr(certificates, "CHECK_SECONDS", 0.05)
+    async with running_facade(inner.storage.address, inner.locks.address, **files.settings) as running:
+        yield running
+
+
+def _trusting(files: CertificateFiles) -> ssl.SSLContext:
+    return ssl.create_default_context(cafile=str(files.authority))
+
+
+async def _serial(facade: RunningFacade, files: CertificateFiles, name: str | None = "localhost") -> str:
+    """Return the serial number of the certificate that a new connection is shown; None: without naming a host."""
+
+    def shake() -> str:
+        context = _trusting(files)
+        context.check_hostname = name is not None
+        with (
+            socket.create_connection(facade.address, timeout=10) as raw,
+            context.wrap_socket(raw, server_hostname=name) as wrapped,
+        ):
+            told = wrapped.getpeercert()
+            assert told is not None
+            return str(told["serialNumber"])
+
+    return await asyncio.to_thread(shake)
+
+
+async def test_everything_works_over_https(secure: RunningFacade, inner: Inner, files: CertificateFiles) -> None:
+    """The hrefs are https by themselves, and what is sent comes back."""
+    place = await new_place(secure, inner)
+    data = content("over https", 3_000_000)
+    async with Client(place.base_url, "alice", inner.tokens["alice"], verify=_trusting(files)) as alice:
+        assert (await alice.upload(data)).status_code == 200
+        action = await alice.action("download", oid_of(data), len(data))
+        assert action is not None
+        assert action.href.startswith(f"{secure.origin}/{place.name}/")
+        assert (await alice.http.get(action.href, headers=action.header)).content == data
+
+
+@pytest.mark.parametrize(
+    ("version", "accepted"),
+    [(ssl.TLSVersion.TLSv1_1, False), (ssl.TLSVersion.TLSv1_2, True), (ssl.TLSVersion.TLSv1_3, True)],
+)
+@pytest.mark.filterwarnings("ignore:ssl.TLSVersion.TLSv1_1 is deprecated:DeprecationWarning")
+async def test_old_versions_of_tls_are_refused(
+    secure: RunningFacade, files: CertificateFiles, version: ssl.TLSVersion, *, accepted: bool
+) -> None:
+    """TLS 1.2 is the least."""
+    context = _trusting(files)
+    context.set_ciphers("ALL:@SECLEVEL=0")
+    context.minimum_version = context.maximum_version = version
+    connecting = asyncio.open_connection(*secure.address, ssl=context, server_hostname="localhost")
+    if not accepted:
+        with pytest.raises((ssl.SSLError, ConnectionError)):
+            await connecting
+        return
+    _, writer = await connecting
+    assert writer.get_extra_info("ssl_object").version() == f"TLSv1.{version.value - 0x301}"
+    writer.close()
+    await writer.wait_closed()
+
+
+async def test_a_renewed_certificate_is_served_without_a_restart(
+    secure: RunningFacade, files: CertificateFiles
+) -> None:
+    """While a broken pair stands there, the one before it is served."""
+    first = await _serial(secure, files)
+    assert await _serial(secure, files, None) == first
+    good = files.chain.read_bytes()
+    files.chain.write_bytes(good[: len(good) // 2])
+    await asyncio.sleep(0.3)
+    assert await _serial(secure, files) == first
+    write_certificate(files.chain.parent)
+
+    async def is_renewed() -> bool:
+        return await _serial(secure, files) != first
+
+    await wait_until(is_renewed)
+    assert await _serial(secure, files, None) == await _serial(secure, files)
+
+
+async def test_plain_http_is_not_served_on_that_port(secure: RunningFacade) -> None:
+    """And does no harm."""
+    reader, writer = await asyncio.open_connection(*secure.address)
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    async with asyncio.timeout(10):
+        assert b"200" not in await reader.read()
+    writer.close()

@@ -1,0 +1,50 @@
+"""A service as its own process."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+
+from tests.support.facade import wait_until
+
+
+@contextmanager
+def service_process(
+    service: str,
+    log: Path,
+    *,
+    descriptors: tuple[int, ...] = (),
+    settings: dict[str, Any],
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Run a service with these settings, writing its log to a file; it is killed at the end if it still runs."""
+    named = {f"TOWPATH_{name.upper()}": str(value) for name, value in settings.items()}
+    kept = {name: text for name, text in os.environ.items() if not name.startswith("TOWPATH_")}
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            [sys.executable, "-m", f"services.{service}"],
+            stdout=output,
+            stderr=output,
+            env={**kept, **named},
+            pass_fds=descriptors,
+        )
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(10)
+
+
+async def wait_ready(origin: str) -> None:
+    """Wait until a facade is ready."""
+    async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+
+        async def is_ready() -> bool:
+            return (await http.get(f"{origin}/readyz")).status_code == 200
+
+        await wait_until(is_ready, seconds=60)
