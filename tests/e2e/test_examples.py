@@ -19,6 +19,7 @@ from tests.support.postgres import TestPostgres
 EXAMPLES = ROOT / "examples"
 REPOSITORY = "studio/film"
 SIZE = 3_000_000
+LARGE = 64_000_000
 
 
 @pytest.fixture(scope="module")
@@ -86,6 +87,31 @@ def test_write_and_read_an_object(bare: Outside, alice: dict[str, str], tmp_path
     (tmp_path / "empty").touch()
     nothing = run(bare, alice, "write_object.py", REPOSITORY, str(tmp_path / "empty")).stdout.decode().split()
     assert run(bare, alice, "read_object.py", REPOSITORY, nothing[0]).stdout == b""
+
+
+async def test_a_read_goes_on_where_the_service_was_killed(
+    running: InnerServices, bare: Outside, alice: dict[str, str], tmp_path: Path
+) -> None:
+    """The example asks the service that comes back for the bytes that are left, and prints each byte once."""
+    data = secrets.token_bytes(LARGE)
+    (tmp_path / "large").write_bytes(data)
+    oid = run(bare, alice, "write_object.py", REPOSITORY, str(tmp_path / "large")).stdout.decode().split()[0]
+    command = [str(bare.python), str(EXAMPLES / "python" / "read_object.py"), REPOSITORY, oid]
+    with subprocess.Popen(  # noqa: ASYNC220 - the services run in processes of their own
+        command, env=bare.environment(alice), stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as reading:
+        assert reading.stdout is not None
+        assert reading.stderr is not None
+        begun = reading.stdout.read(1)
+        # It cannot have got all: what nobody reads stays in a pipe and a window, which are smaller than the object.
+        running.kill("storage")
+        running.start("storage")
+        rest = reading.stdout.read()
+        headers = reading.stderr.read().decode().splitlines()
+    assert reading.returncode == 0, headers
+    assert begun + rest == data
+    assert headers == [f"{LARGE} bytes in all"] * 2
+    await running.wait_until_serving()
 
 
 def test_reflection_lists_the_methods_and_calls_them(

@@ -37,7 +37,7 @@ class InnerServices:
     locks_address: str = field(default_factory=_free_address)
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     admin_token: str = ""
-    processes: list[subprocess.Popen[bytes]] = field(default_factory=list)
+    processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     @property
     def environment(self) -> dict[str, str]:
@@ -84,12 +84,16 @@ class InnerServices:
         )
         return done.stdout.decode()
 
-    def start(self) -> None:
-        """Start both services."""
+    def start(self, service: str) -> None:
+        """Start one of them."""
         with (self.folder / "log").open("ab") as log:
-            for service in ("storage", "locks"):
-                command = [sys.executable, "-m", f"services.{service}"]
-                self.processes.append(subprocess.Popen(command, env=self.environment, stdout=log, stderr=log))
+            command = [sys.executable, "-m", f"services.{service}"]
+            self.processes[service] = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
+
+    def kill(self, service: str) -> None:
+        """Kill one of them."""
+        self.processes[service].kill()
+        self.processes[service].wait(_STOP_SECONDS)
 
     async def wait_until_serving(self) -> None:
         """Wait until both are SERVING."""
@@ -102,9 +106,9 @@ class InnerServices:
 
     def stop(self) -> None:
         """Stop both services."""
-        for process in self.processes:
+        for process in self.processes.values():
             process.terminate()
-        for process in self.processes:
+        for process in self.processes.values():
             process.wait(_STOP_SECONDS)
 
     async def add_writer(self, user: str, repository: str) -> str:
@@ -130,7 +134,8 @@ async def inner_services(database_url: SecretStr, folder: Path) -> AsyncIterator
     running = InnerServices(folder, database_url)
     running.prepare()
     try:
-        running.start()
+        for service in ("storage", "locks"):
+            running.start(service)
         await running.wait_until_serving()
         yield running
     finally:

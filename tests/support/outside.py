@@ -43,14 +43,18 @@ class Outside:
         code = "from importlib.metadata import distributions\nfor found in distributions(): print(found.name.lower())"
         return set(self.run("-c", code).stdout.decode().split())
 
+    def environment(self, more: dict[str, str] | None = None) -> dict[str, str]:
+        """Return the variables of its programs: those of this computer and `more`, and none of this project's own."""
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TOWPATH_", "PYTHON"))}
+        return {**kept, **(more or {})}
+
     def run(
         self, *arguments: str, program: str = "python", environment: dict[str, str] | None = None
     ) -> subprocess.CompletedProcess[bytes]:
         """Run a program of it, by default its Python, in its folder and without this project's variables."""
-        kept = {name: value for name, value in os.environ.items() if not name.startswith(("TOWPATH_", "PYTHON"))}
         return subprocess.run(
             [str(self.folder / "bin" / program), *arguments],
-            env={**kept, **(environment or {})},
+            env=self.environment(environment),
             cwd=self.folder,
             capture_output=True,
             timeout=SECONDS,
