@@ -17,6 +17,7 @@ from services.cli.settings import CommandSettings
 from services.cli.up.runtime_directory import LOCKS_SOCKET, runtime_directory
 from services.common.errors import Reason, ServiceError
 from services.common.rpc.client import Peer
+from services.common.rpc.tls import Tls
 
 if TYPE_CHECKING:
     # Only the stubs' types know the two kinds apart.
@@ -33,9 +34,10 @@ _CALL_SECONDS = 120.0
 class Administration:
     """AdminService, as the administrator with this token may call it."""
 
-    def __init__(self, address: str, token: SecretStr) -> None:
+    def __init__(self, address: str, token: SecretStr, tls: Tls | None) -> None:
         self.address = address
-        self._peer = Peer(address, deadline=_CALL_SECONDS, secret=token)
+        self._tls = tls
+        self._peer = Peer(address, deadline=_CALL_SECONDS, secret=token, tls=tls)
         self.stub: AdminServiceAsyncStub = AdminServiceStub(self._peer.channel)
 
     async def connect(self) -> None:
@@ -43,7 +45,10 @@ class Administration:
         try:
             await asyncio.wait_for(self._peer.channel.channel_ready(), timeout=_CONNECT_SECONDS)
         except TimeoutError:
-            raise CommandError(f"no answer from {self.address}: does the lock service run there?") from None
+            asked = "does it accept our certificate" if self._tls else "does it want a certificate (TOWPATH_TLS_...)"
+            raise CommandError(
+                f"no answer from {self.address}: does the lock service run there, and {asked}?"
+            ) from None
 
     async def call(self, method: Callable[..., Awaitable[Response]], request: Message) -> Response:
         """Call a method of `stub`. Raises the `ServiceError` of the service."""
@@ -55,9 +60,9 @@ class Administration:
 
 
 @asynccontextmanager
-async def administration(address: str, token: SecretStr) -> AsyncIterator[Administration]:
-    """Connect to AdminService at `unix:PATH` or `HOST:PORT`. Raises `CommandError` where it is not there."""
-    connection = Administration(address, token)
+async def administration(address: str, token: SecretStr, tls: Tls | None = None) -> AsyncIterator[Administration]:
+    """Connect to AdminService at a gRPC address. Raises `CommandError` where it is not there."""
+    connection = Administration(address, token, tls)
     try:
         await connection.connect()
         yield connection
@@ -67,11 +72,12 @@ async def administration(address: str, token: SecretStr) -> AsyncIterator[Admini
 
 @dataclass(frozen=True)
 class Location:
-    """Where AdminService is, the token to show there, and where that token was found."""
+    """Where AdminService is, the token to show there and where it was found, and the certificate to show."""
 
     address: str
     token: SecretStr
     token_source: str
+    tls: Tls | None = None
 
 
 @dataclass(frozen=True)
@@ -97,7 +103,7 @@ class Target:
         location = self.locate()
 
         async def connected() -> Result:
-            async with administration(location.address, location.token) as admin:
+            async with administration(location.address, location.token, location.tls) as admin:
                 return await work(admin)
 
         try:
@@ -117,10 +123,14 @@ class Target:
 
 
 def _remote(server: str, settings: CommandSettings, named_by: str) -> Location:
+    try:
+        tls = settings.read_tls()
+    except ValueError as error:
+        raise CommandError(str(error)) from error
     if settings.token is not None:
-        return Location(server, settings.token, "TOWPATH_TOKEN")
+        return Location(server, settings.token, "TOWPATH_TOKEN", tls)
     if settings.admin_token is not None:
-        return Location(server, settings.admin_token, "the secret file towpath_admin_token")
+        return Location(server, settings.admin_token, "the secret file towpath_admin_token", tls)
     raise typer.BadParameter(
         "set TOWPATH_TOKEN to the token of an administrator, or have it in the file towpath_admin_token "
         "of the folder TOWPATH_SECRETS_DIR (/run/secrets)",

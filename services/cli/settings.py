@@ -6,10 +6,10 @@ from typing import Self
 from pydantic import Field, SecretStr, ValidationError
 
 from services.cli.errors import CommandError
-from services.common.settings import Settings
+from services.common.settings import TlsSettings
 
 
-class CommandSettings(Settings):
+class CommandSettings(TlsSettings):
     """What `towpath migrate` and the administration commands take from the environment and from secret files."""
 
     data: Path = Field(default=Path("var"), description="the data folder of a `towpath up` on this host")

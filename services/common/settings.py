@@ -14,6 +14,7 @@ from pydantic_settings import (
 )
 
 from services.common.logs import LogFormat
+from services.common.rpc.tls import FILES, Tls
 
 Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(ge=0)]
@@ -61,7 +62,26 @@ class Settings(BaseSettings):
         return init_settings, env_settings, _SecretFiles(settings_cls, secrets_dir=folder)
 
 
-class ServiceSettings(Settings):
+class TlsSettings(Settings):
+    """Settings of those who speak gRPC over a network."""
+
+    tls_certificate: Path | None = Field(
+        default=None,
+        description="a PEM file with the certificate that this process shows on internal gRPC over TCP, and its chain; "
+        "with `tls_key` and `tls_ca`: mutual TLS",
+    )
+    tls_key: Path | None = Field(default=None, description="a PEM file with the key of `tls_certificate`")
+    tls_ca: Path | None = Field(
+        default=None,
+        description="a PEM file with the certificate of the authority whose certificates the services accept",
+    )
+
+    def read_tls(self) -> Tls | None:
+        """Read the files; None where none is named. Raises what `Tls.read` raises."""
+        return Tls.read({name: getattr(self, name) for name in FILES})
+
+
+class ServiceSettings(TlsSettings):
     """Settings of every service."""
 
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field(

@@ -28,8 +28,16 @@ class Peers:
     """The channels to storage and locks, and the stubs on them."""
 
     def __init__(self, settings: FacadeSettings) -> None:
+        tls = settings.read_tls()
+
         def connect(address: str) -> Peer:
-            return Peer(address, deadline=settings.rpc_seconds, secret=settings.service_secret, repeatable=_REPEATABLE)
+            return Peer(
+                address,
+                deadline=settings.rpc_seconds,
+                secret=settings.service_secret,
+                tls=tls,
+                repeatable=_REPEATABLE,
+            )
 
         self.storage = connect(settings.storage_address)
         self.locks = connect(settings.locks_address)

@@ -39,8 +39,12 @@ class FacadeSettings(ServiceSettings):
         "renewed files are seen within a minute",
     )
     https_key: Path | None = Field(default=None, description="the PEM file of that certificate's key")
-    storage_address: str = Field(description="where the storage service is reached: `unix:PATH` or `HOST:PORT`")
-    locks_address: str = Field(description="where the lock service is reached: `unix:PATH` or `HOST:PORT`")
+    storage_address: str = Field(
+        description="where the storage service is reached: `unix:PATH`, or `HOST:PORT` for all replicas of that name"
+    )
+    locks_address: str = Field(
+        description="where the lock service is reached: `unix:PATH`, or `HOST:PORT` for all replicas of that name"
+    )
     signing_key: SecretStr = Field(
         min_length=32,
         description="what the tokens of actions are signed with, at least 32 characters, the same for all facades",

@@ -32,17 +32,19 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
 
     Raises ValueError for a setting that cannot be used.
     """
+    tls = settings.read_tls()
     server = Server(
         settings.locks_listen,
         secret=settings.service_secret,
         drain_seconds=settings.drain_seconds,
+        tls=tls,
         services=(LOCK_SERVICE, ACCESS_SERVICE, ADMIN_SERVICE),
         # Its callers show the token of an administrator instead.
         unguarded=(ADMIN_SERVICE,),
     )
     engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
     database = Database(engine)
-    storage = StoragePeer(settings.storage_address, secret=settings.service_secret)
+    storage = StoragePeer(settings.storage_address, secret=settings.service_secret, tls=tls)
     lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings), server.grpc)
     access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(database), server.grpc)
     admin = AdminServicer(Resources(database, settings, storage))

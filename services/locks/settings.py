@@ -55,7 +55,9 @@ class LocksSettings(LocksDatabaseSettings):
         default=None, description="where Prometheus reads `/metrics`: `HOST:PORT`, by default nowhere"
     )
     locks_pool_size: int = Field(default=10, ge=1, description="the most connections to Postgres of one lock service")
-    storage_address: str = Field(description="where the storage service is reached: `unix:PATH` or `HOST:PORT`")
+    storage_address: str = Field(
+        description="where the storage service is reached: `unix:PATH`, or `HOST:PORT` for all replicas of that name"
+    )
     lock_page_default: PageSize = Field(default=100, description="locks on a page when the request names no limit")
     lock_page_max: PageSize = Field(default=1_000, description="the most locks on a page; a larger limit is coerced")
     lock_path_bytes: int = Field(

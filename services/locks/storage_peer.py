@@ -7,6 +7,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceStub
 
 from services.common.rpc.client import Peer
+from services.common.rpc.tls import Tls
 
 _DEADLINE_SECONDS = 30.0
 _SERVICE: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
@@ -16,8 +17,10 @@ _REPEATABLE = ["DeleteObject", "DeleteRepository", "ListObjects", "GetUsage"]
 class StoragePeer:
     """Calls of the storage service; each raises the `ServiceError` that the service raised, or `Unavailable`."""
 
-    def __init__(self, address: str, *, secret: SecretStr | None) -> None:
-        self._peer = Peer(address, deadline=_DEADLINE_SECONDS, secret=secret, repeatable={_SERVICE: _REPEATABLE})
+    def __init__(self, address: str, *, secret: SecretStr | None, tls: Tls | None) -> None:
+        self._peer = Peer(
+            address, deadline=_DEADLINE_SECONDS, secret=secret, tls=tls, repeatable={_SERVICE: _REPEATABLE}
+        )
         self._stub = StorageServiceStub(self._peer.channel)
 
     async def list_objects(self, request: pb.ListObjectsRequest) -> pb.ListObjectsResponse:

@@ -39,6 +39,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         settings.storage_listen,
         secret=settings.service_secret,
         drain_seconds=settings.drain_seconds,
+        tls=settings.read_tls(),
         services=[SERVICE_NAME],
     )
     database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.storage_pool_size))

@@ -5,6 +5,8 @@ from pathlib import Path
 
 import trustme
 
+from services.common.rpc.tls import Tls
+
 AUTHORITY = trustme.CA()
 
 
@@ -36,3 +38,24 @@ def write_certificate(folder: Path, *names: str) -> CertificateFiles:
     issued.private_key_pem.write_to_path(str(files.key))
     AUTHORITY.cert_pem.write_to_path(str(files.authority))
     return files
+
+
+def certificate_files(folder: Path, *names: str, authority: trustme.CA) -> dict[str, Path | None]:
+    """Write a certificate for these host names, its key and its authority; return the settings that name the files."""
+    issued = authority.issue_cert(*names)
+    files: dict[str, Path | None] = {
+        "tls_certificate": folder / f"{names[0]}.pem",
+        "tls_key": folder / f"{names[0]}.key",
+        "tls_ca": folder / "ca.pem",
+    }
+    (folder / f"{names[0]}.pem").write_bytes(b"".join(blob.bytes() for blob in issued.cert_chain_pems))
+    issued.private_key_pem.write_to_path(folder / f"{names[0]}.key")
+    authority.cert_pem.write_to_path(folder / "ca.pem")
+    return files
+
+
+def certificate(folder: Path, *names: str, authority: trustme.CA) -> Tls:
+    """Return a certificate for these host names."""
+    tls = Tls.read(certificate_files(folder, *names, authority=authority))
+    assert tls is not None
+    return tls

@@ -12,21 +12,11 @@ from pydantic import SecretStr
 
 from services.common import request_id, tracing
 from services.common.errors import Reason, ServiceError, Unavailable, from_rpc_error
-from services.common.rpc.options import SHARED_OPTIONS
+from services.common.rpc.options import channel_options, is_local
+from services.common.rpc.tls import Tls
 
 Response = TypeVar("Response")
 
-_OPTIONS: list[tuple[str, int]] = [
-    *SHARED_OPTIONS,
-    # A service that restarts is found again within a second.
-    ("grpc.initial_reconnect_backoff_ms", 100),
-    ("grpc.min_reconnect_backoff_ms", 1000),
-    ("grpc.max_reconnect_backoff_ms", 1000),
-    # A peer that is gone without a word is noticed within 20 s, also in the midst of a long stream.
-    ("grpc.keepalive_time_ms", 10_000),
-    ("grpc.keepalive_timeout_ms", 10_000),
-    ("grpc.http2.max_pings_without_data", 0),
-]
 _HEALTH_SECONDS = 2.0
 _RETRY = {
     "maxAttempts": 5,
@@ -37,19 +27,25 @@ _RETRY = {
 }
 
 
-def connect(address: str, *, repeatable: dict[str, list[str]] | None = None) -> grpc.aio.Channel:
-    """Return a channel to `address` (`unix:PATH` or `HOST:PORT`); the caller closes it.
+def connect(
+    address: str, *, tls: Tls | None = None, repeatable: dict[str, list[str]] | None = None
+) -> grpc.aio.Channel:
+    """Return a channel to `address` (`unix:PATH`, `HOST:PORT` or `dns:///NAME:PORT`); the caller closes it.
 
-    `repeatable` names, by full service name, the methods that gRPC may repeat by itself when the service
-    was unavailable: those whose second call does no more than the first.
+    Calls go in turn to all addresses that the name has. Over a network it speaks mutual TLS where `tls` is given.
+    `repeatable` names, by full service name, the methods that gRPC may repeat by itself when the service was
+    unavailable: those whose second call does no more than the first.
     """
+    config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
     names = [
         {"service": service, "method": method} for service, methods in (repeatable or {}).items() for method in methods
     ]
-    options: list[tuple[str, Any]] = [*_OPTIONS]
     if names:
-        options.append(("grpc.service_config", json.dumps({"methodConfig": [{"name": names, "retryPolicy": _RETRY}]})))
-    return grpc.aio.insecure_channel(address, options=options)
+        config["methodConfig"] = [{"name": names, "retryPolicy": _RETRY}]
+    options: list[tuple[str, Any]] = [*channel_options(address), ("grpc.service_config", json.dumps(config))]
+    if tls is None or is_local(address):
+        return grpc.aio.insecure_channel(address, options=options)
+    return grpc.aio.secure_channel(address, tls.for_channel(), options=options)
 
 
 class Health(StrEnum):
@@ -72,9 +68,10 @@ class Peer:
         *,
         deadline: float,
         secret: SecretStr | None = None,
+        tls: Tls | None = None,
         repeatable: dict[str, list[str]] | None = None,
     ) -> None:
-        self.channel = connect(address, repeatable=repeatable)
+        self.channel = connect(address, tls=tls, repeatable=repeatable)
         self._deadline = deadline
         self._secret = secret
 

@@ -48,10 +48,11 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
         if hmac.compare_digest(shown.encode(), self._secret.get_secret_value().encode()):
             return await continuation(handler_call_details)
 
-        async def refuse(_request: object, context: Context) -> None:
+        async def refuse(_requests: object, context: Context) -> None:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the secret between services is missing or wrong")
 
-        return grpc.unary_unary_rpc_method_handler(refuse)
+        # Of whatever kind the method is: this one answers without reading what a stranger sends.
+        return grpc.stream_unary_rpc_method_handler(refuse)
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):

@@ -11,22 +11,19 @@ from grpc_reflection.v1alpha import reflection
 from pydantic import SecretStr
 
 from services.common.rpc.interceptors import CallInterceptor, SecretInterceptor
-from services.common.rpc.options import SHARED_OPTIONS, is_local
+from services.common.rpc.options import is_local, server_options
+from services.common.rpc.tls import Tls
 
-_OPTIONS: list[tuple[str, int]] = [
-    *SHARED_OPTIONS,
-    # Callers ping every 10 s (common.rpc.client); that is no abuse.
-    ("grpc.http2.min_ping_interval_without_data_ms", 5_000),
-    ("grpc.http2.max_ping_strikes", 0),
-]
+_CONNECTION_SECONDS = 10.0
 
 
 class Server:
     """A gRPC server with health, reflection, errors, logs and the secret between services.
 
     `grpc` is the server to register servicers with; `services` are their full names. The services named
-    in `unguarded` check their callers themselves. Raises ValueError where an address that other hosts can
-    reach has no secret.
+    in `unguarded` check their callers themselves. Over a network, callers must show a certificate where `tls`
+    is given, and a connection is ended gracefully after `connection_seconds`. Raises ValueError where an
+    address that other hosts can reach has no secret.
     """
 
     def __init__(
@@ -35,10 +32,12 @@ class Server:
         *,
         secret: SecretStr | None,
         drain_seconds: float,
+        tls: Tls | None = None,
+        connection_seconds: float = _CONNECTION_SECONDS,
         services: Iterable[str],
         unguarded: Iterable[str] = (),
     ) -> None:
-        if secret is None and not is_local(address):
+        if not (secret and secret.get_secret_value()) and not is_local(address):
             raise ValueError(f"service_secret: needed to listen on {address}, which is not a unix socket")
         self._services = tuple(services)
         self._drain_seconds = drain_seconds
@@ -49,9 +48,12 @@ class Server:
                 CallInterceptor(_methods_of(self._services)),
                 SecretInterceptor(secret, unguarded=open_to_all),
             ],
-            options=_OPTIONS,
+            options=server_options(address, connection_seconds=connection_seconds),
         )
-        self.port = self.grpc.add_insecure_port(address)
+        if tls is None or is_local(address):
+            self.port = self.grpc.add_insecure_port(address)
+        else:
+            self.port = self.grpc.add_secure_port(address, tls.for_server())
 
     async def start(self) -> Self:
         """Listen; all services are reported NOT_SERVING until `set_serving`."""
