@@ -58,6 +58,12 @@ class Backend(Protocol):
     async def sizes(self, oids: Iterable[str]) -> dict[str, int]:
         """Return the sizes of those of `oids` whose bytes are here."""
 
+    def stored(self) -> AsyncIterator[tuple[str, int]]:
+        """Return the oid and the size of all that is here, ascending by oid.
+
+        It holds a small part of them at a time. What comes or goes meanwhile may be among them or not.
+        """
+
     async def delete(self, oid: str) -> None:
         """Delete an object's bytes, if they are here. Cancelled, it ends first what it has begun."""
 
@@ -67,6 +73,9 @@ class Backend(Protocol):
         For each, `settle` is first called with its oid: the bytes may have been published without the index knowing.
         Uploads that live are left alone.
         """
+
+    async def left_over(self) -> int:
+        """Return how many uploads' remains the next `sweep` would remove."""
 
     async def available_bytes(self) -> int:
         """Return how many more bytes there is room for."""

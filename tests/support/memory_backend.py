@@ -93,6 +93,11 @@ class MemoryBackend:
         """Return the sizes of those that are there."""
         return {self._check(oid): len(self.objects[oid]) for oid in oids if oid in self.objects}
 
+    async def stored(self) -> AsyncIterator[tuple[str, int]]:
+        """Return what is there."""
+        for oid in sorted(self.objects):
+            yield oid, len(self.objects[oid])
+
     async def delete(self, oid: str) -> None:
         """Delete an object."""
         self.objects.pop(self._check(oid), None)
@@ -104,6 +109,10 @@ class MemoryBackend:
             await settle(upload.oid)
             self.uploads.remove(upload)
         return len(left)
+
+    async def left_over(self) -> int:
+        """Return how many uploads were left."""
+        return sum(not upload.lives for upload in self.uploads)
 
     async def available_bytes(self) -> int:
         """Return what the capacity leaves."""

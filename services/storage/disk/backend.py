@@ -8,6 +8,7 @@ from pathlib import Path
 from services.common.logs import get_logger
 from services.storage.disk.durable import Folders, sync_folder
 from services.storage.disk.left_over import LeftOver
+from services.storage.disk.listing import objects_in, subfolders
 from services.storage.disk.paths import incoming_folder, oid_of, path_of
 from services.storage.disk.reading import DiskFile
 from services.storage.disk.upload import DiskUpload
@@ -65,6 +66,13 @@ class DiskBackend:
                 continue
         return sizes
 
+    async def stored(self) -> AsyncIterator[tuple[str, int]]:
+        """Return what the folders hold, one folder at a time."""
+        for first in await in_thread(subfolders, self.root / "objects"):
+            for second in await in_thread(subfolders, first):
+                for oid, size in await in_thread(objects_in, second):
+                    yield oid, size
+
     async def delete(self, oid: str) -> None:
         """Delete an object's file, if it exists."""
         await in_thread(self._delete, oid)
@@ -94,6 +102,17 @@ class DiskBackend:
             finally:
                 await left_over.close()
         return swept
+
+    async def left_over(self) -> int:
+        """Return how many files in `incoming` have a dead writer."""
+        count = 0
+        for path in await in_thread(lambda: list(self._incoming.iterdir())):
+            left_over = LeftOver(path)
+            try:
+                count += oid_of(path) is not None and await left_over.claim()
+            finally:
+                await left_over.close()
+        return count
 
     async def available_bytes(self) -> int:
         """Return what the file system has free for this user."""

@@ -179,6 +179,31 @@ async def test_sweep_leaves_uploads_that_live(backend: Backend) -> None:
     assert await get(backend, oid) == b"data"
 
 
+async def test_what_is_stored_is_listed_by_oid(backend: Backend) -> None:
+    """All that is in place is listed, ascending by oid, with its size; bytes on their way are not."""
+    assert [entry async for entry in backend.stored()] == []
+    written = {await put(backend, str(number).encode() * number): len(str(number)) * number for number in range(40)}
+    async with backend.begin(oid_of(b"data")) as upload:
+        await upload.write(b"data")
+        await upload.flush()
+        assert [entry async for entry in backend.stored()] == sorted(written.items())
+    gone = min(written)
+    await backend.delete(gone)
+    del written[gone]
+    assert [entry async for entry in backend.stored()] == sorted(written.items())
+
+
+async def test_left_over_uploads_are_counted(backend: Backend) -> None:
+    """What a sweep would remove is counted and stays; uploads that live are not counted."""
+    oid = await put(backend, b"left", settle=False)
+    async with backend.begin(oid_of(b"data")) as upload:
+        await upload.write(b"data")
+        assert await backend.left_over() == 1
+        assert await backend.left_over() == 1
+    assert await sweep(backend) == [oid]
+    assert await backend.left_over() == 0
+
+
 async def test_sweep_that_fails_leaves_all_as_it_was(backend: Backend) -> None:
     """When an oid cannot be settled, a later sweep finds it again."""
     oid = await put(backend, b"data", settle=False)

@@ -199,3 +199,15 @@ async def test_broken_root(backend: DiskBackend) -> None:
     (backend.root / "incoming").rmdir()
     with pytest.raises(OSError, match="cannot be written"):
         await backend.check()
+
+
+async def test_only_objects_in_their_place_are_listed(tmp_path: Path) -> None:
+    """Files of other names, and objects in a folder that is not theirs, are not taken for objects."""
+    backend = DiskBackend(tmp_path)
+    folder = tmp_path / "objects" / "ab" / "cd"
+    folder.mkdir(parents=True)
+    right = "abcd" + "0" * 60
+    for name in (right, "dcba" + "0" * 60, "notes.txt"):
+        (folder / name).write_bytes(b"x")
+    (tmp_path / "objects" / "readme").write_text("x")
+    assert [entry async for entry in backend.stored()] == [(right, 1)]
