@@ -42,6 +42,16 @@ async def lock(connection: AsyncConnection, oid: str, *, into: int | None = None
     await connection.execute(select(*locks))
 
 
+async def hold_deletions(connection: AsyncConnection) -> None:
+    """Let no bytes be deleted as long as this connection lives; bytes that are being deleted are waited for."""
+    await connection.execute(select(func.pg_advisory_lock(_key("deletions"))))
+
+
+async def may_delete(connection: AsyncConnection) -> bool:
+    """Tell whether bytes may be deleted until the transaction ends: not while another holds them."""
+    return bool(await connection.scalar(select(func.pg_try_advisory_xact_lock_shared(_key("deletions")))))
+
+
 async def close_repository(connection: AsyncConnection, repository_id: int) -> None:
     """Let nothing be added to the repository any more; what is being added at this moment is waited for."""
     await connection.execute(select(func.pg_advisory_xact_lock(_key(repository_id))))

@@ -27,11 +27,12 @@ async def delete_object(store: Store, repository_id: int, oid: str, *, reason: s
         return record
 
     tombstone = await store.database.run(work)
+    settled = False
     try:
-        await settle(store, oid)
-    except BaseException:
-        store.sweep_wanted.set()
-        raise
+        settled = await settle(store, oid)
+    finally:
+        if not settled:
+            store.sweep_wanted.set()
     return tombstone
 
 
@@ -73,14 +74,21 @@ async def delete_repository(store: Store, repository_id: int) -> int:
     return held
 
 
-async def settle(store: Store, oid: str) -> None:
-    """Delete the bytes of `oid` unless a repository holds it."""
+async def settle(store: Store, oid: str) -> bool:
+    """Delete the bytes of `oid` unless a repository holds it.
 
-    async def work(connection: AsyncConnection) -> None:
+    While a backup runs they are left to a later sweep: the answer is then False.
+    """
+
+    async def work(connection: AsyncConnection) -> bool:
         await index.lock(connection, oid)
         if not await index.is_held(connection, oid):
+            if not await index.may_delete(connection):
+                await index.note_unclaimed(connection, [oid])
+                return False
             await store.backend.delete(oid)
         await index.clear_unclaimed(connection, oid)
+        return True
 
     async with store.locks.of(oid):
-        await store.database.run(work)
+        return await store.database.run(work)

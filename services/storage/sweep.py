@@ -2,7 +2,6 @@
 
 import asyncio
 from contextlib import suppress
-from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -12,6 +11,7 @@ from services.storage.removal import settle
 from services.storage.store import Store
 
 _INTERVAL_SECONDS = 3600.0
+_HELD_BACK_SECONDS = 10.0
 _PAUSE_SECONDS = 5.0
 _BATCH = 1000
 
@@ -40,31 +40,40 @@ class Sweeper:
 
     async def run(self) -> None:
         """Sweep whenever it is wanted, for ever."""
+        pause = _INTERVAL_SECONDS
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._store.sweep_wanted.wait(), _INTERVAL_SECONDS)
+                await asyncio.wait_for(self._store.sweep_wanted.wait(), pause)
             self._store.sweep_wanted.clear()
             try:
                 await self._sweep_uploads()
-                await self._sweep_unclaimed()
+                pause = _INTERVAL_SECONDS if await self._sweep_unclaimed() else _HELD_BACK_SECONDS
             except Exception:  # whatever it was, what is left can be swept later
                 _log.exception("sweep failed")
                 self._store.sweep_wanted.set()
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _sweep_uploads(self) -> None:
-        count = await self._store.backend.sweep(partial(settle, self._store))
+        async def settle_one(oid: str) -> None:
+            # Where a backup holds deletions back, the index notes the oid: the upload's trace is needed no more.
+            await settle(self._store, oid)
+
+        count = await self._store.backend.sweep(settle_one)
         if count or not self._first_done:
             _log.info("swept what uploads left", count=count)
 
-    async def _sweep_unclaimed(self) -> None:
+    async def _sweep_unclaimed(self) -> bool:
+        """Delete the bytes that were noted; tell whether that went to the end, or a backup holds deletions back."""
+
         async def work(connection: AsyncConnection) -> list[str]:
             return await index.unclaimed(connection, limit=_BATCH)
 
         count = 0
         while oids := await self._store.database.run(work):
             for oid in oids:
-                await settle(self._store, oid)
+                if not await settle(self._store, oid):
+                    return False
             count += len(oids)
         if count:
             _log.info("swept what removals left", count=count)
+        return True

@@ -5,11 +5,16 @@ import os
 
 import grpc
 import pytest
+from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import from_rpc_error
+from services.database.engine import create_engine
+from services.storage import index
+from services.storage.disk import DiskBackend
+from services.storage.schema import SCHEMA
 from tests.service.storage.conftest import Sql
-from tests.support.storage import RunningStorage, failure, oid_of, until
+from tests.support.storage import RunningStorage, StorageClient, StorageProcess, failure, oid_of, until
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
 
@@ -20,7 +25,7 @@ async def restore(storage: RunningStorage, repository_id: int, oid: str) -> None
     await storage.stub.RestoreObject(request, timeout=20)
 
 
-async def delete_repository(storage: RunningStorage, repository_id: int) -> int:
+async def delete_repository(storage: StorageClient, repository_id: int) -> int:
     """Forget a repository and return how many objects it held."""
     request = pb.DeleteRepositoryRequest(repository_id=repository_id)
     return (await storage.stub.DeleteRepository(request, timeout=20)).object_count
@@ -115,6 +120,47 @@ async def test_nothing_is_written_into_a_deleted_repository(storage: RunningStor
     assert storage.files() == []
     assert storage.incoming() == []
     await storage.write(2, b"late")
+
+
+async def test_bytes_stay_while_deletions_are_held_back(storage: RunningStorage, database_url: SecretStr) -> None:
+    """While a backup runs, removals are answered as ever and uploads go on; the bytes go when it has ended."""
+    removed, again, forgotten = [await storage.write(1, data) for data in (b"removed", b"again", b"forgotten")]
+    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
+    async with engine.connect() as connection:
+        await index.hold_deletions(connection)
+        await connection.commit()
+        await storage.delete(1, removed)
+        await storage.delete(1, again)
+        await delete_repository(storage, 1)
+        assert await storage.statuses(1, removed, forgotten) == [MISSING, MISSING]
+        await storage.write(2, b"again")
+        assert storage.files() == sorted(map(storage.path, (removed, again, forgotten)))
+    await engine.dispose()
+    await delete_repository(storage, 3)
+    await until(lambda: storage.files() == [storage.path(again)])
+    assert await storage.read(2, again) == b"again"
+
+
+async def test_what_uploads_left_is_noted_while_deletions_are_held_back(
+    process: StorageProcess, client: StorageClient, database_url: SecretStr, sql: Sql
+) -> None:
+    """A sweep removes the trace of a crashed upload, and keeps its bytes until the backup has ended."""
+    oid = oid_of(b"data")
+    backend = DiskBackend(client.root)
+    async with backend.begin(oid) as upload:
+        await upload.write(b"data")
+        await upload.flush()
+        await upload.publish()
+    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
+    async with engine.connect() as connection:
+        await index.hold_deletions(connection)
+        await connection.commit()
+        await process.start()
+        assert client.files() == [client.path(oid)]
+        assert await sql("SELECT oid FROM storage.unclaimed_objects") == oid
+    await engine.dispose()
+    await delete_repository(client, 1)
+    await until(lambda: client.files() == [])
 
 
 async def test_large_repository_is_forgotten(storage: RunningStorage, sql: Sql) -> None:
