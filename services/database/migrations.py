@@ -10,10 +10,10 @@ from pathlib import Path
 from alembic import command
 from alembic.config import Config
 from alembic.script import ScriptDirectory
+from alembic.util import CommandError
 from pydantic import SecretStr
 from sqlalchemy import Connection, MetaData, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
-from sqlalchemy.pool import NullPool
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from services.common.errors import Reason, Unavailable
@@ -24,6 +24,13 @@ _ENVIRONMENT = Path(__file__).parent / "environment"
 _LOCK_SECONDS = 60
 _STATEMENT_SECONDS = 600
 _PAUSE_SECONDS = 0.5
+_POOL_SIZE = 4
+
+MIGRATION_KEY = "hashtextextended('towpath-migrate', 0)"
+"""The advisory lock, in SQL, that is held while tables are made or changed."""
+
+RESTORING = "restoring"
+"""The version of a schema whose rows a restore is about to bring: nothing serves or migrates such a schema."""
 
 
 @dataclass(frozen=True)
@@ -44,39 +51,43 @@ def _config(schema: Schema) -> Config:
     return config
 
 
-def _upgrade(connection: Connection, schema: Schema) -> None:
+def _upgrade(connection: Connection, schema: Schema, version: str) -> None:
     config = _config(schema)
     config.attributes["connection"] = connection
-    command.upgrade(config, "head")
+    command.upgrade(config, version)
+
+
+def create_operator_engine(url: SecretStr, name: str) -> AsyncEngine:
+    """Return an engine for a command of the operator, which acts as the URL's own user; the caller disposes of it.
+
+    A statement takes at most ten minutes.
+    """
+    return create_async_engine(
+        parse_url(url),
+        pool_size=_POOL_SIZE,
+        connect_args={
+            "timeout": CONNECT_SECONDS,
+            "command_timeout": _STATEMENT_SECONDS,
+            "server_settings": {"application_name": f"towpath-{name}", "timezone": "UTC", "datestyle": "ISO"},
+        },
+    )
 
 
 async def migrate(url: SecretStr, schema: Schema, *, wait_seconds: float = 0.0) -> None:
     """Make the schema and its role where they are missing, and bring the tables to the newest version.
 
     One migration runs at a time; others wait for it. All or nothing: a failure leaves the version as it was.
-    The user of the URL must be allowed to make schemas in the database and, the first time, roles.
-    Raises `Unavailable` where Postgres does not answer for `wait_seconds`.
+    The user of the URL must be allowed to make schemas in the database and, the first time, roles. Raises ValueError
+    where a restore into the database has not ended, `Unavailable` where Postgres does not answer for `wait_seconds`.
     """
-    engine = create_async_engine(
-        parse_url(url),
-        poolclass=NullPool,
-        connect_args={
-            "timeout": CONNECT_SECONDS,
-            "command_timeout": _STATEMENT_SECONDS,
-            "server_settings": {"application_name": "towpath-migrate", "timezone": "UTC"},
-        },
-    )
-    role = role_of(schema.name)
+    engine = create_operator_engine(url, "migrate")
     try:
         await _reach(engine, wait_seconds)
         async with engine.begin() as connection:
-            await connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
             await connection.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_SECONDS}s'"))
-            await connection.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('towpath-migrate', 0))"))
-            await _ensure_role_and_schema(connection, role, schema.name)
-            await connection.execute(text(f'SET LOCAL ROLE "{role}"'))
-            await connection.execute(text(f'SET LOCAL search_path = "{schema.name}"'))
-            await connection.run_sync(_upgrade, schema)
+            if await version_of(connection, schema.name) == RESTORING:
+                raise ValueError("a restore into this database has not ended: run `towpath restore` again")
+            await upgrade(connection, schema)
     finally:
         await engine.dispose()
 
@@ -102,6 +113,29 @@ async def _reach(engine: AsyncEngine, seconds: float) -> None:
         raise
 
 
+async def upgrade(connection: AsyncConnection, schema: Schema, version: str = "head") -> None:
+    """Do what `migrate` does in the transaction of the connection, up to a version; act as the URL's user again."""
+    role = role_of(schema.name)
+    await connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
+    await connection.execute(text(f"SELECT pg_advisory_xact_lock({MIGRATION_KEY})"))
+    await _ensure_role_and_schema(connection, role, schema.name)
+    await connection.execute(text(f'SET LOCAL ROLE "{role}"'))
+    await connection.execute(text(f'SET LOCAL search_path = "{schema.name}"'))
+    await connection.run_sync(_upgrade, schema, version)
+    await connection.execute(text("SET LOCAL ROLE NONE"))
+
+
+async def mark_restoring(connection: AsyncConnection, schema: Schema) -> None:
+    """Give the schema, which has no tables, the version `RESTORING`."""
+    role = role_of(schema.name)
+    await _ensure_role_and_schema(connection, role, schema.name)
+    await connection.execute(text(f'SET LOCAL ROLE "{role}"'))
+    table = f'"{schema.name}".alembic_version'
+    await connection.execute(text(f"CREATE TABLE {table} (version_num varchar(32) NOT NULL)"))
+    await connection.execute(text(f"INSERT INTO {table} VALUES ('{RESTORING}')"))  # noqa: S608 - our own names
+    await connection.execute(text("SET LOCAL ROLE NONE"))
+
+
 async def _ensure_role_and_schema(connection: AsyncConnection, role: str, schema: str) -> None:
     known = await connection.scalar(text("SELECT 1 FROM pg_roles WHERE rolname = :role"), {"role": role})
     if not known:
@@ -119,9 +153,24 @@ def newest_version(schema: Schema) -> str | None:
     return ScriptDirectory.from_config(_config(schema)).get_current_head()
 
 
+def knows(schema: Schema, version: str) -> bool:
+    """Tell whether `upgrade` can bring the schema to this version, and further to the newest."""
+    try:
+        return ScriptDirectory.from_config(_config(schema)).get_revision(version) is not None
+    except CommandError:
+        return False
+
+
+async def version_of(connection: AsyncConnection, schema: str) -> str | None:
+    """Return the version of the schema's tables; None where there are none."""
+    table = f"{schema}.alembic_version"
+    if await connection.scalar(text("SELECT to_regclass(:table)"), {"table": table}) is None:
+        return None
+    version: str | None = await connection.scalar(text(f"SELECT version_num FROM {table}"))  # noqa: S608 - our own name
+    return version
+
+
 async def is_at(connection: AsyncConnection, schema: Schema, version: str | None) -> bool:
     """Tell whether the tables of the schema are at this version."""
-    table = f"{schema.name}.alembic_version"
-    if await connection.scalar(text("SELECT to_regclass(:table)"), {"table": table}) is None:
-        return False
-    return bool(await connection.scalar(text(f"SELECT version_num FROM {table}")) == version)  # noqa: S608 - our own name
+    found = await version_of(connection, schema.name)
+    return found is not None and found == version

@@ -1,0 +1,114 @@
+"""The operator's commands on the data of all services: `python -m services.backup backup|restore|check`.
+
+Standard output gets one JSON document, standard error all else. The exit status is 1 where something failed, or
+objects are lost.
+"""
+
+import argparse
+import asyncio
+import json
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import redirect_stdout, suppress
+from functools import partial
+from pathlib import Path
+
+from sqlalchemy.exc import DBAPIError
+
+from services.backup.backup import Source, back_up
+from services.backup.check import check
+from services.backup.errors import BackupError
+from services.backup.restore import restore
+from services.backup.settings import BackupSettings
+from services.common import lifecycle, logs
+from services.common.errors import ServiceError
+from services.database.migrations import create_operator_engine
+from services.storage.location import open_backend
+
+Report = tuple[Mapping[str, object], bool]
+"""What is printed, and whether all is well."""
+
+_STOPPED = 130
+
+
+async def _backup(arguments: argparse.Namespace, source: Source) -> Report:
+    report = await back_up(source, arguments.folder, copy_objects=not arguments.no_objects, prune=arguments.prune)
+    return report, not report["lost"]
+
+
+async def _restore(arguments: argparse.Namespace, target: Source) -> Report:
+    report, findings = await restore(
+        target, arguments.folder, digest=arguments.digest, skip_damaged=arguments.skip_damaged
+    )
+    return {**report, "check": findings.record()}, not findings.damaged
+
+
+async def _check(arguments: argparse.Namespace, source: Source) -> Report:
+    findings = await check(source, hashed=arguments.hash, rate=arguments.rate or None)
+    return findings.record(), not findings.damaged
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="python -m services.backup", description="Backup, restore and check.")
+    commands = parser.add_subparsers(required=True)
+    backup = commands.add_parser("backup")
+    backup.set_defaults(work=_backup)
+    backup.add_argument("folder", type=Path)
+    backup.add_argument("--no-objects", action="store_true")
+    backup.add_argument("--prune", action="store_true")
+    restoring = commands.add_parser("restore")
+    restoring.set_defaults(work=_restore)
+    restoring.add_argument("folder", type=Path)
+    restoring.add_argument("--digest")
+    restoring.add_argument("--skip-damaged", action="store_true")
+    checking = commands.add_parser("check")
+    checking.set_defaults(work=_check)
+    checking.add_argument("--hash", action="store_true")
+    checking.add_argument("--rate", type=int, default=0, help="bytes a second; 0 for no limit")
+    return parser
+
+
+async def _run(settings: BackupSettings, work: Callable[[Source], Awaitable[Report]]) -> Report:
+    """Do the work, unless the process is told to stop before it ends."""
+
+    async def with_source() -> Report:
+        engine = create_operator_engine(settings.storage_database_url, "backup")
+        try:
+            return await work(Source(engine, await open_backend(settings.storage_url)))
+        finally:
+            await engine.dispose()
+
+    stop = asyncio.create_task(lifecycle.stop_event(settings.lifeline_fd).wait())
+    working = asyncio.create_task(with_source())
+    await asyncio.wait({stop, working}, return_when=asyncio.FIRST_COMPLETED)
+    stop.cancel()
+    if not working.done():
+        working.cancel()
+        with suppress(asyncio.CancelledError):
+            await working
+        sys.exit(_STOPPED)
+    return working.result()
+
+
+def main() -> None:
+    """Read the arguments and the environment, and do what they say."""
+    arguments = _parser().parse_args()
+    try:
+        settings = BackupSettings()
+        with redirect_stdout(sys.stderr):
+            logs.configure("backup", level=settings.log_level, log_format=settings.log_format)
+        report, well = asyncio.run(_run(settings, partial(arguments.work, arguments)))
+    except (BackupError, ValueError) as error:
+        sys.exit(f"towpath: {error}")
+    except ServiceError as error:
+        sys.exit(f"towpath: {error.message}")
+    except DBAPIError as error:
+        sys.exit(f"towpath: the database: {error.orig}")
+    except OSError as error:
+        sys.exit(f"towpath: {error}")
+    sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
+    sys.exit(not well)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,167 @@
+"""Making a backup: what is locked, in which order things are written, and when it counts."""
+
+import secrets
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import partial
+from importlib.metadata import version
+from pathlib import Path
+
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from services.backup.copying import copy_out
+from services.backup.crew import for_each
+from services.backup.errors import BackupError
+from services.backup.folder import BackupFolder
+from services.backup.hold import Hold, hold
+from services.backup.manifest import LostObject, Manifest, ObjectList
+from services.backup.object_list import read_list
+from services.backup.progress import Bytes, progress
+from services.backup.reading import DamagedBytes
+from services.backup.snapshot import Snapshot, take_snapshot
+from services.storage.backend import Backend
+from services.storage.undivided import in_thread
+
+MOST_LOST = 1000
+"""More lost objects than this are no state to keep: the earlier backup stays then."""
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is backed up."""
+
+    engine: AsyncEngine
+    backend: Backend
+
+
+@dataclass
+class _Copied:
+    """What became of the objects of a list."""
+
+    count: int = 0
+    bytes: int = 0
+    new_count: int = 0
+    new_bytes: int = 0
+    problems: list[LostObject] = field(default_factory=list)
+
+
+async def back_up(source: Source, target: Path, *, copy_objects: bool, prune: bool) -> Mapping[str, object]:
+    """Bring the backup in the folder `target` to this moment, or make one, and return what it holds.
+
+    Until its last step an earlier backup in the folder counts, and stays whole. No call of a service waits for it.
+    Objects that the stack itself has lost, and no earlier backup in the folder has, are told and not copied.
+    `prune` removes the bytes that this backup does not name. Raises `BackupError`.
+    """
+    folder = BackupFolder(target)
+    name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
+    with folder.writing():
+        try:
+            async with hold(source.engine) as held:
+                manifest, copied = await held.during(_write(source, folder, name, held, copy_objects=copy_objects))
+        except BaseException:
+            await in_thread(folder.discard_snapshot, name)
+            raise
+        text, digest = manifest.render()
+        await in_thread(folder.commit, text, name)
+        pruned = await in_thread(_prune, folder, name) if prune else None
+    return _report(manifest, copied, digest, pruned)
+
+
+async def _write(
+    source: Source, folder: BackupFolder, name: str, held: Hold, *, copy_objects: bool
+) -> tuple[Manifest, _Copied]:
+    index = await in_thread(folder.make_snapshot, name)
+    created_at = datetime.now(UTC)
+    snapshot = await take_snapshot(source.engine, index)
+    await held.let_migrate()
+    copied = await in_thread(_count, index / "objects")
+    if copy_objects:
+        with progress("Copying objects", copied.bytes) as shown:
+            await for_each(
+                read_list(index / "objects"), partial(_copy, source.backend, folder, copied=copied, shown=shown)
+            )
+        await in_thread(folder.sync_objects)
+    return _manifest(created_at, name, snapshot, copied, copy_objects=copy_objects), copied
+
+
+def _count(objects: Path) -> _Copied:
+    copied = _Copied()
+    for _, size in read_list(objects):
+        copied.count += 1
+        copied.bytes += size
+    return copied
+
+
+async def _copy(
+    backend: Backend, folder: BackupFolder, entry: tuple[str, int], *, copied: _Copied, shown: Bytes
+) -> None:
+    oid, size = entry
+    if await in_thread(folder.size_of, oid) != size:
+        try:
+            await _copy_with_a_second_look(backend, folder, oid, size)
+            copied.new_count += 1
+            copied.new_bytes += size
+        except DamagedBytes as error:
+            copied.problems.append(LostObject(oid=oid, problem=str(error)))
+            if len(copied.problems) > MOST_LOST:
+                told = [f"{lost.oid}: {lost.problem}" for lost in copied.problems]
+                raise BackupError(f"more than {MOST_LOST} objects are lost; run `towpath check`:", told) from None
+    shown.done(size)
+
+
+async def _copy_with_a_second_look(backend: Backend, folder: BackupFolder, oid: str, size: int) -> None:
+    try:
+        await copy_out(backend, folder, oid, size)
+    except DamagedBytes:
+        # An upload may have healed it in this moment.
+        await copy_out(backend, folder, oid, size)
+
+
+def _manifest(created_at: datetime, name: str, snapshot: Snapshot, copied: _Copied, *, copy_objects: bool) -> Manifest:
+    return Manifest(
+        format=1,
+        created_at=created_at,
+        towpath=version("towpath"),
+        snapshot=name,
+        revisions=snapshot.revisions,
+        tables=snapshot.tables,
+        sequences=snapshot.sequences,
+        objects=ObjectList(
+            count=copied.count,
+            bytes=copied.bytes,
+            sha256=snapshot.objects_sha256,
+            copied=copy_objects,
+            lost=tuple(sorted(copied.problems, key=lambda lost: lost.oid)),
+        ),
+    )
+
+
+def _prune(folder: BackupFolder, name: str) -> int:
+    """Remove the bytes that the list does not name, and return how many objects they were."""
+    listed = read_list(folder.snapshot(name) / "objects")
+    entry = next(listed, None)
+    pruned = 0
+    for oid, _ in folder.objects():
+        while entry is not None and entry[0] < oid:
+            entry = next(listed, None)
+        if entry is None or entry[0] != oid:
+            folder.remove(oid)
+            pruned += 1
+    return pruned
+
+
+def _report(manifest: Manifest, copied: _Copied, digest: str, pruned: int | None) -> Mapping[str, object]:
+    report: dict[str, object] = {
+        "created_at": f"{manifest.created_at:%Y-%m-%dT%H:%M:%SZ}",
+        "digest": digest,
+        "rows": sum(table.rows for table in manifest.tables),
+        "objects": copied.count,
+        "bytes": copied.bytes,
+        "copied_objects": copied.new_count,
+        "copied_bytes": copied.new_bytes,
+        "lost": [lost.model_dump() for lost in manifest.objects.lost],
+    }
+    if pruned is not None:
+        report["pruned_objects"] = pruned
+    return report

@@ -1,0 +1,48 @@
+"""Objects on their way into a backup and out of it."""
+
+import os
+from contextlib import aclosing
+from pathlib import Path
+from typing import BinaryIO
+
+from services.backup.folder import BackupFolder
+from services.backup.reading import copied_bytes, stored_bytes
+from services.storage.backend import Backend
+from services.storage.undivided import in_thread
+
+
+async def copy_out(backend: Backend, folder: BackupFolder, oid: str, size: int) -> None:
+    """Copy an object into the backup, durably but for its name. Raises `DamagedBytes`."""
+    path = folder.new_file(oid)
+    file = await in_thread(path.open, "xb")
+    try:
+        async with aclosing(stored_bytes(backend, oid, size)) as chunks:
+            async for chunk in chunks:
+                await in_thread(file.write, chunk)
+        await in_thread(_end, file)
+        await in_thread(folder.put, path, oid)
+    finally:
+        await in_thread(_discard, file, path)
+
+
+def _end(file: BinaryIO) -> None:
+    file.flush()
+    os.fsync(file.fileno())
+
+
+def _discard(file: BinaryIO, path: Path) -> None:
+    file.close()
+    path.unlink(missing_ok=True)
+
+
+async def copy_in(folder: BackupFolder, backend: Backend, oid: str, size: int) -> None:
+    """Copy an object from the backup to its place. Raises `DamagedBytes`; nothing is in its place then."""
+    async with (
+        backend.begin(oid) as upload,
+        aclosing(copied_bytes(folder.object(oid), oid, size)) as chunks,
+    ):
+        async for chunk in chunks:
+            await upload.write(chunk)
+        await upload.flush()
+        await upload.publish()
+        await upload.settle()

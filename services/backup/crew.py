@@ -1,0 +1,39 @@
+"""Doing the same with many objects, a few at a time."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from itertools import islice
+from typing import TypeVar
+
+from services.storage.undivided import in_thread
+
+Item = TypeVar("Item")
+
+_AT_ONCE = 4
+_BATCH = 1000
+
+
+async def batches(items: Iterator[Item]) -> AsyncIterator[list[Item]]:
+    """Return the items of an iterator that blocks, some at a time."""
+    while batch := await in_thread(lambda: list(islice(items, _BATCH))):
+        yield batch
+
+
+async def for_each(items: Iterator[Item], work: Callable[[Item], Awaitable[None]]) -> None:
+    """Do the work with every item of an iterator that blocks; the first error ends all and is raised."""
+    free = asyncio.Semaphore(_AT_ONCE)
+
+    async def one(item: Item) -> None:
+        try:
+            await work(item)
+        finally:
+            free.release()
+
+    try:
+        async with asyncio.TaskGroup() as group:
+            async for batch in batches(items):
+                for item in batch:
+                    await free.acquire()
+                    group.create_task(one(item))
+    except ExceptionGroup as failures:
+        raise failures.exceptions[0] from failures

@@ -1,0 +1,84 @@
+"""The tables of all services as a backup sees them: what there is, in which order it can be loaded."""
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from graphlib import TopologicalSorter
+from typing import Any
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.database.engine import role_of
+from services.database.migrations import Schema
+from services.locks.models import SCHEMA as LOCKS
+from services.storage.schema import SCHEMA as STORAGE
+
+SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (STORAGE, LOCKS)}
+
+COPY_SECONDS = 24 * 3600.0
+"""How long the rows of one table may take on their way."""
+
+_TABLES = text(
+    "SELECT n.nspname, c.relname, array_agg(a.attname::text ORDER BY a.attnum)"
+    " FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " JOIN pg_attribute a ON a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped AND a.attgenerated = ''"
+    " WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition"
+    " AND n.nspname = ANY(:schemas) AND c.relname <> 'alembic_version'"
+    " GROUP BY 1, 2 ORDER BY 1, 2"
+)
+_SEQUENCES = text(
+    "SELECT n.nspname, c.relname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " WHERE c.relkind = 'S' AND n.nspname = ANY(:schemas) ORDER BY 1, 2"
+)
+_REFERENCES = text(
+    "SELECT n.nspname, c.relname, fn.nspname, fc.relname FROM pg_constraint k"
+    " JOIN pg_class c ON c.oid = k.conrelid JOIN pg_namespace n ON n.oid = c.relnamespace"
+    " JOIN pg_class fc ON fc.oid = k.confrelid JOIN pg_namespace fn ON fn.oid = fc.relnamespace"
+    " WHERE k.contype = 'f' AND k.conrelid <> k.confrelid AND n.nspname = ANY(:schemas)"
+)
+
+
+@dataclass(frozen=True, order=True)
+class Relation:
+    """A table or a sequence."""
+
+    schema: str
+    name: str
+
+    @property
+    def quoted(self) -> str:
+        """Its name in SQL."""
+        return f'"{self.schema}"."{self.name}"'
+
+
+async def tables(connection: AsyncConnection) -> dict[Relation, tuple[str, ...]]:
+    """Return all tables, those of Alembic apart, and their columns."""
+    rows = await connection.execute(_TABLES, {"schemas": list(SCHEMAS)})
+    return {Relation(schema, name): tuple(columns) for schema, name, columns in rows}
+
+
+async def sequences(connection: AsyncConnection) -> list[Relation]:
+    """Return all sequences, those of identities included."""
+    return [Relation(*row) for row in await connection.execute(_SEQUENCES, {"schemas": list(SCHEMAS)})]
+
+
+async def loading_order(connection: AsyncConnection) -> list[Relation]:
+    """Return all tables, each after those that it refers to."""
+    order: TopologicalSorter[Relation] = TopologicalSorter({table: [] for table in await tables(connection)})
+    for schema, name, other_schema, other in await connection.execute(_REFERENCES, {"schemas": list(SCHEMAS)}):
+        order.add(Relation(schema, name), Relation(other_schema, other))
+    return list(order.static_order())
+
+
+@asynccontextmanager
+async def acting_for(connection: AsyncConnection, schema: str) -> AsyncIterator[None]:
+    """Act as the role that owns a schema, within the transaction."""
+    await connection.execute(text(f'SET LOCAL ROLE "{role_of(schema)}"'))
+    yield
+    await connection.execute(text("SET LOCAL ROLE NONE"))
+
+
+async def driver_of(connection: AsyncConnection) -> Any:  # noqa: ANN401 - asyncpg has no types
+    """Return asyncpg's connection, in the same transaction; SQLAlchemy knows no COPY."""
+    return (await connection.get_raw_connection()).driver_connection

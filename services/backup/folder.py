@@ -1,0 +1,124 @@
+"""The folder of a backup, on any file system: what lies where, and how it is written.
+
+DIR/manifest.json                  what belongs to the backup; replaced last, at once
+DIR/index/SNAPSHOT/SCHEMA.TABLE    the rows of a table
+DIR/index/SNAPSHOT/objects         the oid and the size of each object, a line each, ascending by oid
+DIR/objects/ab/cd/OID              the bytes of an object; they stay from one backup to the next
+DIR/incoming/                      bytes on their way
+DIR/lock                           held by the backup that writes here
+"""
+
+import fcntl
+import os
+import secrets
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+
+from services.backup.errors import BackupError
+from services.storage.disk.durable import Folders, sync_folder
+from services.storage.disk.listing import objects_in, subfolders
+from services.storage.disk.paths import path_of
+
+_OURS = {"manifest.json", "manifest.json.new", "index", "objects", "incoming", "lock"}
+
+
+class BackupFolder:
+    """A backup's folder. All methods block: they are for threads."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.manifest = path / "manifest.json"
+        self._incoming = path / "incoming"
+        self._folders = Folders(path)
+
+    @contextmanager
+    def writing(self) -> Iterator[None]:
+        """Make the folder where it is missing, and keep other backups from it.
+
+        Raises `BackupError` where it is something else's folder, or another backup writes here.
+        """
+        self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
+        strange = {entry.name for entry in self.path.iterdir()} - _OURS - {"lost+found"}
+        if strange:
+            raise BackupError(f"{self.path}: expected an empty folder or a backup, found {min(strange)}")
+        lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(lock)
+            raise BackupError(f"{self.path}: another backup writes here") from None
+        try:
+            shutil.rmtree(self._incoming, ignore_errors=True)
+            self._incoming.mkdir(exist_ok=True)
+            yield
+            shutil.rmtree(self._incoming, ignore_errors=True)
+        finally:
+            os.close(lock)
+
+    def snapshot(self, name: str) -> Path:
+        """Return the folder of what a snapshot of the database gave."""
+        return self.path / "index" / name
+
+    def object(self, oid: str) -> Path:
+        """Return where the bytes of an object lie."""
+        return path_of(self.path, oid)
+
+    def size_of(self, oid: str) -> int | None:
+        """Return how many bytes of an object are here; None where it is not."""
+        try:
+            return self.object(oid).stat().st_size
+        except FileNotFoundError:
+            return None
+
+    def new_file(self, oid: str) -> Path:
+        """Return the name of a file for the bytes of an object on their way."""
+        return self._incoming / f"{oid}.{secrets.token_hex(4)}"
+
+    def put(self, file: Path, oid: str) -> None:
+        """Put a whole and durable file in an object's place. The name is durable after `sync_objects`."""
+        final = self.object(oid)
+        self._folders.ensure(final.parent)
+        file.replace(final)
+
+    def sync_objects(self) -> None:
+        """Return when the names of all objects are durable."""
+        for first in subfolders(self.path / "objects"):
+            for second in subfolders(first):
+                sync_folder(second)
+
+    def objects(self) -> Iterator[tuple[str, int]]:
+        """Return the oids and sizes of the objects that are here, by oid."""
+        for first in subfolders(self.path / "objects"):
+            for second in subfolders(first):
+                yield from objects_in(second)
+
+    def make_snapshot(self, name: str) -> Path:
+        """Make the folder of a snapshot."""
+        folder = self.snapshot(name)
+        self._folders.ensure(folder)
+        return folder
+
+    def commit(self, manifest: str, snapshot: str) -> None:
+        """Make the manifest the one that counts, durably, and remove the snapshots of earlier ones."""
+        sync_folder(self.snapshot(snapshot))
+        new = self.path / "manifest.json.new"
+        with new.open("w") as file:
+            file.write(manifest)
+            file.flush()
+            os.fsync(file.fileno())
+        new.replace(self.manifest)
+        sync_folder(self.path)
+        for folder in subfolders(self.path / "index"):
+            if folder.name != snapshot:
+                shutil.rmtree(folder, ignore_errors=True)
+
+    def discard_snapshot(self, name: str) -> None:
+        """Remove a snapshot that is not finished."""
+        shutil.rmtree(self.snapshot(name), ignore_errors=True)
+
+    def remove(self, oid: str) -> None:
+        """Remove the bytes of an object."""
+        with suppress(FileNotFoundError):
+            self.object(oid).unlink()

@@ -1,0 +1,107 @@
+"""The database's part of a restore, in one transaction: the tables as they were, and then their newest version."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+
+from services.backup import database
+from services.backup.database import COPY_SECONDS, SCHEMAS, Relation, acting_for, driver_of
+from services.backup.errors import BackupError
+from services.backup.manifest import Manifest
+from services.database.migrations import MIGRATION_KEY, RESTORING, mark_restoring, upgrade, version_of
+from services.storage.undivided import in_thread
+
+_PIECE = 1024 * 1024
+
+ID_GAP = 1_000_000
+"""How many ids a restore skips: those that were given out after the backup must not come to mean something else."""
+
+
+async def begin_restore(engine: AsyncEngine) -> bool:
+    """Note in the database, which must have no rows, that a restore goes on; tell whether an earlier one was at it.
+
+    From then on until `load` nothing serves it. Raises `BackupError` where a table has rows.
+    """
+    async with engine.begin() as connection:
+        await _lock(connection)
+        versions = [await version_of(connection, name) for name in SCHEMAS]
+        await _drop_empty(connection)
+        for schema in SCHEMAS.values():
+            await mark_restoring(connection, schema)
+        return RESTORING in versions
+
+
+async def _lock(connection: AsyncConnection) -> None:
+    await connection.execute(text("SET LOCAL lock_timeout = '60s'"))
+    await connection.execute(text(f"SELECT pg_advisory_xact_lock({MIGRATION_KEY})"))
+
+
+async def _drop_empty(connection: AsyncConnection) -> None:
+    """Drop the schemas. Raises `BackupError` where one of their tables has rows."""
+    full = []
+    for table in await database.tables(connection):
+        async with acting_for(connection, table.schema):
+            await connection.execute(text(f"LOCK TABLE {table.quoted} IN ACCESS EXCLUSIVE MODE"))
+            query = f"SELECT EXISTS (SELECT FROM {table.quoted})"  # noqa: S608 - names that Postgres gave, quoted
+            if await connection.scalar(text(query)):
+                full.append(f"{table.schema}.{table.name}")
+    if full:
+        raise BackupError(f"expected a database without rows; there are some in {', '.join(full)}")
+    for name in SCHEMAS:
+        present = await connection.scalar(text("SELECT 1 FROM pg_namespace WHERE nspname = :name"), {"name": name})
+        if present:
+            async with acting_for(connection, name):
+                await connection.execute(text(f'DROP SCHEMA "{name}" CASCADE'))
+
+
+async def load(engine: AsyncEngine, manifest: Manifest, index: Path) -> None:
+    """Bring the rows of a verified backup into the database that `begin_restore` has prepared. All or nothing."""
+    async with engine.begin() as connection:
+        await _lock(connection)
+        await _drop_empty(connection)
+        for name, schema in SCHEMAS.items():
+            await upgrade(connection, schema, manifest.revisions[name])
+        await _fill(connection, manifest, index)
+        for sequence in manifest.sequences:
+            async with acting_for(connection, sequence.schema_name):
+                await connection.execute(
+                    text("SELECT setval(CAST(:name AS regclass), :value)"),
+                    {
+                        "name": Relation(sequence.schema_name, sequence.name).quoted,
+                        "value": sequence.last_value + ID_GAP,
+                    },
+                )
+        for schema in SCHEMAS.values():
+            await upgrade(connection, schema)
+
+
+async def _fill(connection: AsyncConnection, manifest: Manifest, index: Path) -> None:
+    present = await database.tables(connection)
+    files = {Relation(table.schema_name, table.table): table for table in manifest.tables}
+    if {table: set(columns) for table, columns in present.items()} != {
+        table: set(file.columns) for table, file in files.items()
+    }:
+        raise BackupError("manifest.json: its tables and columns are not those of its revisions")
+    for table in await database.loading_order(connection):
+        file = files[table]
+        async with acting_for(connection, table.schema):
+            status = await (await driver_of(connection)).copy_to_table(
+                table.name,
+                schema_name=table.schema,
+                columns=file.columns,
+                source=_pieces(index / file.name),
+                timeout=COPY_SECONDS,
+            )
+        if status != f"COPY {file.rows}":
+            raise BackupError(f"{file.name}: Postgres took {status}, expected {file.rows} rows")
+
+
+async def _pieces(path: Path) -> AsyncIterator[bytes]:
+    file = await in_thread(path.open, "rb")
+    try:
+        while piece := await in_thread(file.read, _PIECE):
+            yield piece
+    finally:
+        await in_thread(file.close)

@@ -1,0 +1,99 @@
+"""The manifest of a backup: what belongs to it, and how each part is known to be whole."""
+
+import hashlib
+import json
+from datetime import datetime
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from services.backup.errors import BackupError
+
+Name = Annotated[str, Field(pattern=r"^[a-z_][a-z0-9_]*$", max_length=63)]
+Digest = Annotated[str, Field(pattern=r"^[0-9a-f]{64}$")]
+Count = Annotated[int, Field(ge=0)]
+
+
+class _Part(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class TableFile(_Part):
+    """The rows of a table, in the text format of Postgres' COPY, with the columns in this order."""
+
+    schema_name: Name
+    table: Name
+    columns: tuple[Name, ...]
+    rows: Count
+    sha256: Digest
+
+    @property
+    def name(self) -> str:
+        """The table's name, with its schema's."""
+        return f"{self.schema_name}.{self.table}"
+
+
+class Sequence(_Part):
+    """Where a sequence stood, or later: ids up to this one may have been given out."""
+
+    schema_name: Name
+    name: Name
+    last_value: int
+
+
+class LostObject(_Part):
+    """An object whose bytes the stack itself did not have any more when the backup was made."""
+
+    oid: Digest
+    problem: str
+
+
+class ObjectList(_Part):
+    """The list of all objects that repositories hold; with `copied`, their bytes are in the backup, the lost apart."""
+
+    count: Count
+    bytes: Count
+    sha256: Digest
+    copied: bool
+    lost: tuple[LostObject, ...]
+
+
+class Manifest(_Part):
+    """What a backup is. The parts that a later one replaces lie in a folder of the name `snapshot`."""
+
+    format: Literal[1]
+    created_at: datetime
+    towpath: str
+    snapshot: Annotated[str, Field(pattern=r"^[0-9TZ]{16}-[0-9a-f]{8}$")]
+    revisions: dict[Name, str]
+    tables: tuple[TableFile, ...]
+    sequences: tuple[Sequence, ...]
+    objects: ObjectList
+
+    def render(self) -> tuple[str, str]:
+        """Return the text of the manifest's file, and the digest that it ends with."""
+        content = self.model_dump(mode="json")
+        digest = _digest(content)
+        return json.dumps({**content, "digest": digest}, indent=1) + "\n", digest
+
+    @classmethod
+    def parse(cls, text: str) -> tuple[Self, str]:
+        """Return the manifest and its digest. Raises `BackupError` where the text is not as `render` made it."""
+        try:
+            content = json.loads(text)
+            digest = content.pop("digest")
+        except (ValueError, AttributeError, TypeError, KeyError):
+            raise BackupError("manifest.json: expected a manifest with its digest") from None
+        if content.get("format") != 1:
+            raise BackupError(f"manifest.json: expected the format 1, got {content.get('format')!r}")
+        if _digest(content) != digest:
+            raise BackupError("manifest.json: it is not what was written: its digest differs")
+        try:
+            return cls.model_validate(content), digest
+        except ValidationError as error:
+            where = ".".join(map(str, error.errors()[0]["loc"]))
+            raise BackupError(f"manifest.json: {where}: {error.errors()[0]['msg'].lower()}") from None
+
+
+def _digest(content: dict[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content, sort_keys=True, separators=(",", ":")).encode()).hexdigest()

@@ -1,0 +1,65 @@
+"""Reading objects to their end, and knowing that the bytes are the object's."""
+
+import hashlib
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from pathlib import Path
+
+from services.common.rpc.options import CHUNK_BYTES
+from services.storage.backend import Backend, BytesMissing
+from services.storage.undivided import in_thread
+
+
+class DamagedBytes(Exception):
+    """The bytes are not there, cannot be read, or are not those of the object; the message says which."""
+
+
+async def stored_bytes(backend: Backend, oid: str, size: int) -> AsyncGenerator[bytes]:
+    """Return the bytes of an object from its place. Raises `DamagedBytes`, at the latest at their end."""
+    try:
+        async with backend.open(oid) as stored:
+            _require_size(stored.size, size)
+            async with aclosing(_verified(stored.chunks(0, size), oid, size)) as chunks:
+                async for chunk in chunks:
+                    yield chunk
+    except BytesMissing as error:
+        raise DamagedBytes(str(error)) from error
+    except OSError as error:
+        raise DamagedBytes(f"cannot be read: {error.strerror or error}") from error
+
+
+async def copied_bytes(path: Path, oid: str, size: int) -> AsyncGenerator[bytes]:
+    """Return the bytes of an object from a file of a backup. Raises `DamagedBytes`, at the latest at their end."""
+    try:
+        async with aclosing(_verified(_file_bytes(path), oid, size)) as chunks:
+            async for chunk in chunks:
+                yield chunk
+    except FileNotFoundError as error:
+        raise DamagedBytes("the file does not exist") from error
+    except OSError as error:
+        raise DamagedBytes(f"cannot be read: {error.strerror or error}") from error
+
+
+async def _file_bytes(path: Path) -> AsyncGenerator[bytes]:
+    file = await in_thread(path.open, "rb")
+    try:
+        while chunk := await in_thread(file.read, CHUNK_BYTES):
+            yield chunk
+    finally:
+        await in_thread(file.close)
+
+
+async def _verified(chunks: AsyncIterator[bytes], oid: str, size: int) -> AsyncGenerator[bytes]:
+    digest, count = hashlib.sha256(), 0
+    async for chunk in chunks:
+        await in_thread(digest.update, chunk)
+        count += len(chunk)
+        yield chunk
+    _require_size(count, size)
+    if digest.hexdigest() != oid:
+        raise DamagedBytes("the SHA-256 of its bytes is another")
+
+
+def _require_size(found: int, expected: int) -> None:
+    if found != expected:
+        raise DamagedBytes(f"{found} bytes, expected {expected}")

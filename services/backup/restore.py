@@ -1,0 +1,104 @@
+"""Restoring a backup into an empty stack: verified first, bytes before rows, and checked at the end."""
+
+from collections.abc import Mapping
+from functools import partial
+from pathlib import Path
+
+from services.backup.backup import Source
+from services.backup.check import check
+from services.backup.copying import copy_in
+from services.backup.crew import batches, for_each
+from services.backup.errors import BackupError
+from services.backup.findings import Findings
+from services.backup.loading import begin_restore, load
+from services.backup.object_list import read_list
+from services.backup.progress import Bytes, progress
+from services.backup.reading import DamagedBytes
+from services.backup.verification import Verified, verify
+from services.storage.backend import Backend
+from services.storage.undivided import in_thread
+
+
+async def restore(
+    target: Source, source: Path, *, digest: str | None, skip_damaged: bool
+) -> tuple[Mapping[str, object], Findings]:
+    """Restore the backup in the folder `source`; return what was restored, and what a check of it finds.
+
+    The target must hold neither rows nor objects, or be what an earlier restore has left, which is then gone on with.
+    Until all is there nothing serves it. Raises `BackupError`, which names every part of the backup that is missing or
+    damaged; with `skip_damaged`, objects whose bytes are so are left out: they are restored as missing.
+    """
+    backup = await in_thread(verify, source, digest=digest)
+    _refuse(backup.damaged, skip_damaged=skip_damaged)
+    if backup.manifest.objects.copied:
+        if not await begin_restore(target.engine):
+            await _require_no_objects(target.backend)
+        else:
+            await _remove_others(target.backend, backup)
+        await _copy_objects(target.backend, backup)
+        _refuse(backup.damaged, skip_damaged=skip_damaged)
+    else:
+        await _require_objects(target.backend, backup)
+        await begin_restore(target.engine)
+    await load(target.engine, backup.manifest, backup.index)
+    findings = await check(target, hashed=False, rate=None)
+    return _report(backup), findings
+
+
+def _refuse(damaged: Mapping[str, str], *, skip_damaged: bool) -> None:
+    if damaged and not skip_damaged:
+        told = [f"{oid}: {problem}" for oid, problem in sorted(damaged.items())]
+        raise BackupError(f"the backup is damaged: {len(damaged)} objects are not what was written:", told)
+
+
+async def _require_no_objects(backend: Backend) -> None:
+    async for oid, _ in backend.stored():
+        raise BackupError(f"expected a storage without objects, found {oid}")
+
+
+async def _remove_others(backend: Backend, backup: Verified) -> None:
+    """Remove what an earlier restore, of another backup, has put there: before it, nothing was there."""
+    listed = read_list(backup.object_list)
+    entry = await in_thread(next, listed, None)
+    async for oid, size in backend.stored():
+        while entry is not None and entry[0] < oid:
+            entry = await in_thread(next, listed, None)
+        if entry != (oid, size):
+            await backend.delete(oid)
+
+
+async def _require_objects(backend: Backend, backup: Verified) -> None:
+    lost = {lost.oid for lost in backup.manifest.objects.lost}
+    wrong = []
+    async for batch in batches(read_list(backup.object_list)):
+        there = await backend.sizes(oid for oid, _ in batch)
+        wrong += [f"{oid}: missing" for oid, size in batch if there.get(oid) != size and oid not in lost]
+    if wrong:
+        raise BackupError(f"the backup has no bytes of objects, and {len(wrong)} are not in the storage either:", wrong)
+
+
+async def _copy_objects(backend: Backend, backup: Verified) -> None:
+    with progress("Restoring objects", backup.manifest.objects.bytes) as shown:
+        await for_each(read_list(backup.object_list), partial(_copy, backend, backup, shown))
+
+
+async def _copy(backend: Backend, backup: Verified, shown: Bytes, entry: tuple[str, int]) -> None:
+    oid, size = entry
+    if oid not in backup.damaged and (await backend.sizes([oid])).get(oid) != size:
+        try:
+            await copy_in(backup.folder, backend, oid, size)
+        except DamagedBytes as error:
+            backup.damaged[oid] = str(error)
+    shown.done(size)
+
+
+def _report(backup: Verified) -> Mapping[str, object]:
+    manifest = backup.manifest
+    return {
+        "created_at": f"{manifest.created_at:%Y-%m-%dT%H:%M:%SZ}",
+        "digest": backup.digest,
+        "rows": sum(table.rows for table in manifest.tables),
+        "objects": manifest.objects.count,
+        "bytes": manifest.objects.bytes,
+        "skipped": [{"oid": oid, "problem": problem} for oid, problem in sorted(backup.damaged.items())],
+    }

@@ -1,0 +1,1 @@
+"""Backup, restore and check, as processes beside real services."""
