@@ -1,4 +1,4 @@
-"""`towpath grant`, `revoke`, `access` and `check`: who may do what in a repository."""
+"""`towpath grant`, `revoke`, `access` and `explain`: who may do what in a repository."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -77,7 +77,7 @@ def access(repository: Repository, data: Data = DEFAULT_DATA, server: Server = N
     show_records(map(grant_record, response.grants), _COLUMNS, as_json=as_json)
 
 
-def check(
+def explain(
     user: Annotated[str, typer.Argument(metavar="USER", help="The user's name; '' for anybody.", show_default=False)],
     repository: Repository,
     operation: Annotated[Operation, typer.Option(help="What the user would do.")],

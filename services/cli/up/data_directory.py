@@ -19,6 +19,10 @@ from services.cli.errors import CommandError
 from services.cli.up.runtime_directory import make_runtime_directory
 
 
+class FolderTaken(CommandError):
+    """Another `towpath` works on the data folder."""
+
+
 class DataDirectory:
     """A data folder that this process has for itself, from `open` to `close`."""
 
@@ -36,7 +40,7 @@ class DataDirectory:
     def open(cls, path: Path) -> Self:
         """Make the folder (mode 0700) where it is missing, and take it.
 
-        Raises `CommandError` where another `towpath up` has it or it cannot be written.
+        Raises `FolderTaken` where another `towpath up` has it, and `CommandError` where it cannot be written.
         """
         path = path.resolve()
         try:
@@ -49,7 +53,7 @@ class DataDirectory:
         except BlockingIOError:
             holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
             os.close(lock)
-            raise CommandError(f"{path}: another `towpath up` works on it (process {holder or 'unknown'})") from None
+            raise FolderTaken(f"{path}: another `towpath up` works on it (process {holder or 'unknown'})") from None
         os.ftruncate(lock, 0)
         os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
         try:

@@ -31,7 +31,8 @@ def test_help() -> None:
     """--help names every command."""
     result = towpath("--help")
     assert result.returncode == 0
-    for command in ("up", "migrate", "user", "token", "repo", "grant", "revoke", "access", "check", "lock", "object"):
+    access = ("user", "token", "repo", "grant", "revoke", "access", "explain")
+    for command in ("up", "migrate", *access, "lock", "object", "usage", "backup", "restore", "check"):
         assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE), command
 
 
@@ -45,9 +46,12 @@ def test_help() -> None:
         ["up", "--database-url", "mysql://x"],
         ["migrate"],
         ["grant", "alice", "a/b", "--role", "owner"],
-        ["check", "alice", "a/b"],
+        ["explain", "alice", "a/b"],
         ["token", "add", "alice", "--expires", "soon"],
         ["object", "remove", "a/b", "0" * 64],
+        ["backup"],
+        ["restore"],
+        ["check", "--rate", "-1"],
         ["user", "list", "--server", "127.0.0.1:1"],
     ],
     ids=" ".join,

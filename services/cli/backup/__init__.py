@@ -1,0 +1,1 @@
+"""`towpath backup`, `restore` and `check`: on a data folder of this host, or on what the environment names."""

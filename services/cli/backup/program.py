@@ -1,0 +1,63 @@
+"""The program that does the work, `python -m services.backup`: the command itself speaks no SQL."""
+
+import asyncio
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack
+from dataclasses import dataclass
+from typing import Any
+
+from services.cli.errors import CommandError
+from services.cli.up.child import describe, end
+from services.cli.up.programs import python
+
+_STOP_SECONDS = 10.0
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How the program ended: what it printed, and whether all is well."""
+
+    report: Mapping[str, Any]
+    well: bool
+
+
+class ProgramFailed(CommandError):
+    """The program could not do what it was asked, and has said why."""
+
+
+async def run_program(arguments: list[str], environment: Mapping[str, str]) -> Outcome:
+    """Run the program to its end, however long that takes; it stops when this process does.
+
+    Its errors go to the standard error. Raises `ProgramFailed` where it has printed nothing, and `CommandError` where
+    a signal ended it.
+    """
+    with ExitStack() as owned:
+        lifeline, held = os.pipe()
+        owned.callback(os.close, held)
+        owned.callback(os.close, lifeline)
+        process = await asyncio.create_subprocess_exec(
+            *python("services.backup", *arguments),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=sys.stderr,
+            env={**environment, "TOWPATH_LIFELINE_FD": str(lifeline)},
+            pass_fds=[lifeline],
+            # A Ctrl-C must not reach it before it is told to stop.
+            start_new_session=True,
+        )
+        try:
+            output, _ = await process.communicate()
+        finally:
+            await end(process, signal.SIGTERM, time.monotonic() + _STOP_SECONDS)
+    status = process.returncode or 0
+    if status < 0:
+        raise CommandError(f"the {arguments[0]} ended with {describe(status)}")
+    if not output:
+        raise ProgramFailed
+    return Outcome(json.loads(output), status == 0)

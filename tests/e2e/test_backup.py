@@ -1,0 +1,195 @@
+"""`towpath backup`, `restore` and `check` as an operator runs them."""
+
+import asyncio
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import AsyncIterator, Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.e2e.activity import Activity, Moment
+from tests.e2e.bytes_at_rest import file_of, stored
+from tests.support.http import Client, content, oid_of
+from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
+
+DATA = {name: content(name, size) for name, size in (("one", 1), ("two", 70_000), ("three", 3_000_000))}
+
+
+@pytest.fixture
+def own() -> Iterator[Stack]:
+    """A `towpath up --demo` for one test."""
+    with running_stack() as running:
+        yield running
+
+
+@pytest.fixture
+async def alice(own: Stack) -> AsyncIterator[Client]:
+    """Alice, who may write."""
+    async with Client(own.base_url, "alice", own.tokens["alice"]) as client:
+        yield client
+
+
+@pytest.fixture
+def target(own: Stack) -> Path:
+    """Where the backup goes."""
+    return own.data.parent / "backup"
+
+
+def towpath(stack: Stack, *arguments: str | Path, status: int = 0) -> list[str]:
+    """Run a command without --json on the stack's data and return the lines of its standard output and error."""
+    result = subprocess.run(
+        [*TOWPATH, *arguments, "--data", stack.data], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert result.returncode == status, result.stderr
+    return [*result.stdout.splitlines(), *result.stderr.splitlines()]
+
+
+async def test_wiped_and_restored(own: Stack, alice: Client, target: Path) -> None:
+    """After backup, wipe and restore every object and lock is back, and the old tokens open the door."""
+    for data in DATA.values():
+        assert (await alice.upload(data)).status_code == 200
+    for path in ("a.psd", "b/ö.psd"):
+        assert (await alice.lock(path)).status_code == 201
+    locks = await alice.all_locks()
+    running = own.towpath("backup", str(target))
+    assert (running["objects"], running["copied_objects"], running["lost"]) == (3, 3, [])
+    assert own.stop() == 0
+    stopped = own.towpath("backup", str(target))
+    assert (stopped["objects"], stopped["copied_objects"]) == (3, 0)
+    shutil.rmtree(own.data)
+
+    assert "1" in " ".join(towpath(own, "restore", target, "--digest", running["digest"], status=1))
+    lines = towpath(own, "restore", target, "--digest", stopped["digest"])
+    assert "missing     0" in lines
+    assert stored(own) == {oid_of(data) for data in DATA.values()}
+    own.arguments = ()
+    own.start()
+    assert await alice.all_locks() == locks
+    for data in DATA.values():
+        assert (await alice.download(oid_of(data), len(data))).content == data
+    assert (await alice.unlock(locks[0]["id"])).status_code == 200
+    assert (await alice.upload(b"goes on")).status_code == 200
+    assert [user["name"] for user in own.towpath("user", "list")] == ["admin", "alice", "bob"]
+    assert own.towpath("check", "--hash")["objects"] == 4
+
+
+async def test_nothing_is_overwritten(own: Stack, alice: Client, target: Path) -> None:
+    """A restore refuses a folder on which `towpath up` runs, and one that holds anything."""
+    assert (await alice.upload(DATA["one"])).status_code == 200
+    own.towpath("backup", str(target))
+    assert "works on it" in towpath(own, "restore", target, status=1)[0]
+    own.stop()
+    [line] = [line for line in towpath(own, "restore", target, status=1) if line.startswith("towpath: ")]
+    assert "without rows" in line
+    assert "locks.users" in line
+    own.start()
+    assert (await alice.download(oid_of(DATA["one"]), 1)).content == DATA["one"]
+
+
+async def test_half_restored_does_not_start(own: Stack, alice: Client, target: Path) -> None:
+    """After a restore that was refused for a corrupt object nothing starts; with a whole backup it goes on."""
+    for data in DATA.values():
+        assert (await alice.upload(data)).status_code == 200
+    own.towpath("backup", str(target))
+    own.stop()
+    shutil.rmtree(own.data)
+    oid = oid_of(DATA["two"])
+    copy = target / "objects" / oid[:2] / oid[2:4] / oid
+    copy.write_bytes(DATA["two"][:-1] + b"!")
+    assert any(oid in line for line in towpath(own, "restore", target, status=1))
+    with pytest.raises(AssertionError, match="run `towpath restore` again"):
+        own.start()
+    assert own.process is not None
+    assert own.process.wait(20) == 1
+    copy.write_bytes(DATA["two"])
+    towpath(own, "restore", target)
+    own.arguments = ()
+    own.start()
+    assert (await alice.download(oid, len(DATA["two"]))).content == DATA["two"]
+
+
+async def test_backup_under_load(own: Stack, alice: Client, target: Path) -> None:
+    """While uploads, locks and unlocks go on, a backup and a check see a sound stack, and what was acknowledged."""
+    activity = Activity(alice, "load", Moment.UPLOADED)
+    running = asyncio.create_task(activity.run())
+    await activity.reached.wait()
+    activity.struck.set()
+    objects, locks = dict(activity.ledger.objects), dict(activity.ledger.locks)
+    made = await asyncio.to_thread(own.towpath, "backup", str(target))
+    checked = await asyncio.to_thread(own.towpath, "check", "--hash")
+    activity.stop.set()
+    await running
+    assert checked["findings"] == []
+    assert made["lost"] == []
+    own.stop()
+    shutil.rmtree(own.data)
+    towpath(own, "restore", target)
+    own.arguments = ()
+    own.start()
+    assert set(objects) <= stored(own)
+    for oid, size in objects.items():
+        assert oid_of((await alice.download(oid, size)).content) == oid
+    standing = {lock["id"] for lock in await alice.all_locks()}
+    assert {lock for lock in locks if lock not in activity.ledger.unlocked} <= standing
+    assert own.towpath("check", "--hash")["findings"] == []
+
+
+async def test_a_new_push_heals(own: Stack, alice: Client) -> None:
+    """A check names the object that is gone and its repository; pushing the file again brings it back."""
+    data = DATA["two"]
+    assert (await alice.upload(data)).status_code == 200
+    file_of(own, oid_of(data)).unlink()
+    lines = towpath(own, "check", status=1)
+    assert f"missing: {oid_of(data)}: the bytes are not there (demo/assets)" in lines
+    assert (await alice.upload(data)).status_code == 200
+    towpath(own, "check", "--hash")
+
+
+def test_the_environment_of_the_stack(own: Stack, target: Path) -> None:
+    """Without --data, the settings of the storage service say where everything lies."""
+    sockets = own.data.resolve() / "run"
+    environment = {
+        "TOWPATH_STORAGE_DATABASE_URL": f"postgresql://towpath@/towpath?host={sockets}",
+        "TOWPATH_STORAGE_URL": (own.data.resolve() / "storage").as_uri(),
+    }
+    result = subprocess.run(
+        [*TOWPATH, "backup", str(target)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+        env={**os.environ, **environment},
+    )
+    assert "digest" in result.stdout
+    assert (target / "manifest.json").exists()
+
+
+def test_where_no_data_are(tmp_path: Path) -> None:
+    """A folder without data is told, and nothing is made."""
+    result = subprocess.run(
+        [*TOWPATH, "check", "--data", tmp_path], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert (result.returncode, result.stdout) == (1, "")
+    assert "no data of a `towpath up`" in result.stderr
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_nothing_is_left_running() -> None:
+    """A check of a stack that does not run leaves no process behind, also when it is told to stop."""
+    with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
+        stack = Stack(Path(folder) / "var")
+        stack.start()
+        stack.stop()
+        stack.towpath("check")
+        assert processes_of(stack.data) == []
+        process = subprocess.Popen(
+            [*TOWPATH, "check", "--data", stack.data], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+        )
+        while not (stack.data / "postgres" / "postmaster.pid").exists():
+            assert process.poll() is None
+        process.terminate()
+        process.communicate(timeout=30)
+        assert processes_of(stack.data) == []
