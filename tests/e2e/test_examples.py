@@ -11,7 +11,10 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+import trustme
+from pydantic import SecretStr
 
+from tests.support.certificates import certificate_files
 from tests.support.inner_services import InnerServices, inner_services
 from tests.support.outside import ROOT, SECONDS, Outside
 from tests.support.postgres import TestPostgres
@@ -39,6 +42,31 @@ async def alice(running: InnerServices) -> dict[str, str]:
 async def bob(running: InnerServices, alice: dict[str, str]) -> dict[str, str]:
     """What bob's programs are told."""
     return {**alice, "TOWPATH_TOKEN": await running.add_writer("bob", REPOSITORY)}
+
+
+@pytest.fixture(scope="module")
+def node(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
+    """The example of Node.js with what it needs, or None where there is no npm to bring it."""
+    if shutil.which("npm") is None:
+        return None
+    folder = tmp_path_factory.mktemp("node") / "example"
+    shutil.copytree(EXAMPLES / "node", folder, ignore=shutil.ignore_patterns("node_modules"))
+    install = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefer-offline", "--loglevel=error"]
+    subprocess.run(install, cwd=folder, check=True, timeout=SECONDS)
+    return folder
+
+
+def run_node(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run the example of Node.js."""
+    return subprocess.run(
+        ["node", "take_lock.js", *arguments],
+        cwd=folder,
+        env={**os.environ, **environment, "TOWPATH_PROTO": str(ROOT / "proto")},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
 
 
 def run(
@@ -152,31 +180,35 @@ def test_a_repository_that_one_may_not_know_is_refused(bare: Outside, alice: dic
     assert done.stderr.decode().startswith("NOT_FOUND: ")
 
 
+async def test_the_examples_speak_mutual_tls(
+    database_url: SecretStr, bare: Outside, node: Path | None, tmp_path: Path
+) -> None:
+    """With the certificates they are served, in both languages; without, the secret alone does not do."""
+    files = certificate_files(tmp_path, "127.0.0.1", authority=trustme.CA())
+    certificates = {f"TOWPATH_{name.upper()}": str(path) for name, path in files.items()}
+    async with inner_services(database_url, tmp_path, certificates=certificates) as running:
+        alice = {**running.caller_environment, "TOWPATH_TOKEN": await running.add_writer("alice", REPOSITORY)}
+        (tmp_path / "small").write_bytes(b"small")
+        oid = run(bare, alice, "write_object.py", REPOSITORY, str(tmp_path / "small")).stdout.decode().split()[0]
+        assert run(bare, alice, "read_object.py", REPOSITORY, oid).stdout == b"small"
+        if node is not None:
+            taken = run_node(node, alice, REPOSITORY, "scenes/ending.blend")
+            assert taken.returncode == 0, taken.stderr
+        stranger = {name: value for name, value in alice.items() if name not in certificates}
+        refused = run(bare, stranger, "list_locks.py", REPOSITORY, status=1)
+        assert refused.stderr.decode().startswith(("UNAVAILABLE: ", "DEADLINE_EXCEEDED: "))
+
+
 @pytest.mark.skipif(shutil.which("npm") is None, reason="npm is not installed")
-def test_take_and_list_locks_from_node(alice: dict[str, str], bob: dict[str, str], tmp_path: Path) -> None:
+def test_take_and_list_locks_from_node(node: Path, alice: dict[str, str], bob: dict[str, str]) -> None:
     """Node.js does the same from the .proto files alone."""
-    shutil.copytree(EXAMPLES / "node", tmp_path / "node", ignore=shutil.ignore_patterns("node_modules"))
-    install = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefer-offline", "--loglevel=error"]
-    subprocess.run(install, cwd=tmp_path / "node", check=True, timeout=SECONDS)
-
-    def node(environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            ["node", "take_lock.js", *arguments],
-            cwd=tmp_path / "node",
-            env={**os.environ, **environment, "TOWPATH_PROTO": str(ROOT / "proto")},
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-
-    taken = node(alice, REPOSITORY, "scenes/ending.blend")
+    taken = run_node(node, alice, REPOSITORY, "scenes/ending.blend")
     assert taken.returncode == 0, taken.stderr
     (lock_id,) = re.findall(r"^scenes/ending\.blend is now locked by alice, lock (\S+)$", taken.stdout, re.MULTILINE)
     assert f"scenes/ending.blend\talice\t{lock_id}\n" in taken.stdout
-    refused = node(bob, REPOSITORY, "scenes/ending.blend")
+    refused = run_node(node, bob, REPOSITORY, "scenes/ending.blend")
     assert refused.returncode == 3, refused.stderr
     assert refused.stdout.startswith("the path is locked by alice\n")
-    wrong = node({**alice, "TOWPATH_SERVICE_SECRET": "wrong"}, REPOSITORY, "scenes/ending.blend")
+    wrong = run_node(node, {**alice, "TOWPATH_SERVICE_SECRET": "wrong"}, REPOSITORY, "scenes/ending.blend")
     assert wrong.returncode == 1
     assert wrong.stderr.startswith("UNAUTHENTICATED: the secret")

@@ -9,14 +9,17 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import grpc
 from pydantic import SecretStr
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
-from services.common.rpc.client import Peer
 from tests.support.storage import wait_serving
+
+if TYPE_CHECKING:  # only the stubs' types know the two kinds apart
+    from towpath.access.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
 
 _START_SECONDS = 60
 _STOP_SECONDS = 20
@@ -29,10 +32,14 @@ def _free_address() -> str:
 
 @dataclass
 class InnerServices:
-    """The addresses, the secret between services, an administrator's token, and what the services logged."""
+    """The addresses, the secret between services, an administrator's token, and what the services logged.
+
+    `certificates` are the settings of mutual TLS, for the services and their callers alike; without them it is off.
+    """
 
     folder: Path
     database_url: SecretStr
+    certificates: dict[str, str] = field(default_factory=dict)
     storage_address: str = field(default_factory=_free_address)
     locks_address: str = field(default_factory=_free_address)
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(32))
@@ -44,6 +51,7 @@ class InnerServices:
         """The settings of both services."""
         return {
             **os.environ,
+            **self.certificates,
             "TOWPATH_SERVICE_SECRET": self.secret,
             "TOWPATH_STORAGE_LISTEN": self.storage_address,
             "TOWPATH_STORAGE_URL": (self.folder / "bytes").as_uri(),
@@ -59,6 +67,7 @@ class InnerServices:
     def caller_environment(self) -> dict[str, str]:
         """What the operator tells another service."""
         return {
+            **self.certificates,
             "TOWPATH_SERVICE_SECRET": self.secret,
             "TOWPATH_STORAGE_ADDRESS": self.storage_address,
             "TOWPATH_LOCKS_ADDRESS": self.locks_address,
@@ -98,7 +107,7 @@ class InnerServices:
     async def wait_until_serving(self) -> None:
         """Wait until both are SERVING."""
         for address in (self.storage_address, self.locks_address):
-            async with grpc.aio.insecure_channel(address) as channel:
+            async with self.channel(address) as channel:
                 try:
                     await wait_serving(channel, service="", seconds=_START_SECONDS)
                 except TimeoutError:
@@ -111,27 +120,36 @@ class InnerServices:
         for process in self.processes.values():
             process.wait(_STOP_SECONDS)
 
+    def channel(self, address: str) -> grpc.aio.Channel:
+        """Return a channel to one of the services; the caller closes it."""
+        if not self.certificates:
+            return grpc.aio.insecure_channel(address)
+        names = ("TOWPATH_TLS_CA", "TOWPATH_TLS_KEY", "TOWPATH_TLS_CERTIFICATE")
+        ca, key, certificate = (Path(self.certificates[name]).read_bytes() for name in names)
+        return grpc.aio.secure_channel(address, grpc.ssl_channel_credentials(ca, key, certificate))
+
     async def add_writer(self, user: str, repository: str) -> str:
         """Make a user who may write in a repository, which is made when it is new, and return a token."""
-        peer = Peer(self.locks_address, deadline=20, secret=SecretStr(self.admin_token))
-        stub = AdminServiceStub(peer.channel)
-        try:
-            listed = await peer.call(stub.ListRepositories, admin.ListRepositoriesRequest())
+        shown = (("authorization", f"Bearer {self.admin_token}"),)
+        async with self.channel(self.locks_address) as channel:
+            stub: AdminServiceAsyncStub = AdminServiceStub(channel)
+            listed = await stub.ListRepositories(admin.ListRepositoriesRequest(), metadata=shown, timeout=20)
             if repository not in [known.name for known in listed.repositories]:
-                await peer.call(stub.CreateRepository, admin.CreateRepositoryRequest(name=repository))
-            await peer.call(stub.CreateUser, admin.CreateUserRequest(name=user))
+                new = admin.CreateRepositoryRequest(name=repository)
+                await stub.CreateRepository(new, metadata=shown, timeout=20)
+            await stub.CreateUser(admin.CreateUserRequest(name=user), metadata=shown, timeout=20)
             grant = admin.GrantAccessRequest(user_name=user, repository=repository, role=admin.ROLE_WRITE)
-            await peer.call(stub.GrantAccess, grant)
+            await stub.GrantAccess(grant, metadata=shown, timeout=20)
             token = admin.CreateTokenRequest(user_name=user, name="example")
-            return (await peer.call(stub.CreateToken, token)).secret
-        finally:
-            await peer.close()
+            return (await stub.CreateToken(token, metadata=shown, timeout=20)).secret
 
 
 @asynccontextmanager
-async def inner_services(database_url: SecretStr, folder: Path) -> AsyncIterator[InnerServices]:
-    """Run both services on an empty database."""
-    running = InnerServices(folder, database_url)
+async def inner_services(
+    database_url: SecretStr, folder: Path, *, certificates: dict[str, str] | None = None
+) -> AsyncIterator[InnerServices]:
+    """Run both services on an empty database, with mutual TLS where certificates are given."""
+    running = InnerServices(folder, database_url, certificates or {})
     running.prepare()
     try:
         for service in ("storage", "locks"):
