@@ -1,6 +1,5 @@
 """Settings. Each process reads its environment and its secret files once, in its main function."""
 
-import os
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -15,11 +14,10 @@ from pydantic_settings import (
 
 from services.common.logs import LogFormat
 from services.common.rpc.tls import FILES, Tls
+from services.common.secret_files import secrets_folder, value_of
 
 Seconds = Annotated[float, Field(gt=0)]
 Bytes = Annotated[int, Field(ge=0)]
-
-_SECRETS_DIR = "/run/secrets"
 
 
 class _SecretFiles(SecretsSettingsSource):
@@ -33,7 +31,8 @@ class _SecretFiles(SecretsSettingsSource):
         except SettingsError as error:
             # Such as a file that the service's user may not read: the message alone tells the field, not why.
             raise SettingsError(f"{error}: {error.__cause__}") from error
-        return {name: value for name, value in found.items() if value}
+        folder = Path(str(self.secrets_dir))
+        return {name: value_of(folder / f"towpath_{name}", value) for name, value in found.items() if value}
 
 
 class Settings(BaseSettings):
@@ -41,7 +40,8 @@ class Settings(BaseSettings):
 
     The environment variable of a field is `TOWPATH_` and its name in capitals; an empty one counts as absent. Without
     one, the file `towpath_` and the field's name in the folder `TOWPATH_SECRETS_DIR`, by default /run/secrets, is
-    taken, without the white space around its text. Errors never repeat a value.
+    taken, without the white space around its text; a certificate or key in PEM stands for its own path. Errors never
+    repeat a value.
     """
 
     model_config = SettingsConfigDict(
@@ -58,8 +58,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - ours takes its place
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Return the sources, the one that wins first."""
-        folder = os.environ.get("TOWPATH_SECRETS_DIR") or _SECRETS_DIR
-        return init_settings, env_settings, _SecretFiles(settings_cls, secrets_dir=folder)
+        return init_settings, env_settings, _SecretFiles(settings_cls, secrets_dir=secrets_folder())
 
 
 class TlsSettings(Settings):

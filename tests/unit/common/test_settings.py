@@ -34,6 +34,15 @@ def test_a_file_gives_a_setting(secrets: Path) -> None:
     assert facade().batch_objects == 7
 
 
+def test_a_key_in_a_secret_file_stands_for_its_path(secrets: Path) -> None:
+    """The settings of certificates are paths, and what is in a key does not end up in a message."""
+    key = secrets / "towpath_tls_key"
+    key.write_text("-----BEGIN PRIVATE KEY-----\nhush\n-----END PRIVATE KEY-----\n")
+    (secrets / "towpath_tls_ca").write_text("/etc/ca.pem\n")
+    settings = ServiceSettings()
+    assert (settings.tls_key, settings.tls_ca) == (key, Path("/etc/ca.pem"))
+
+
 def test_the_environment_wins(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A variable is taken before the file; an empty one, as compose gives for what is not set, is none."""
     (secrets / "towpath_service_secret").write_text("of the file")
