@@ -5,9 +5,10 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 OUT ?= proto/gen
+ENV_FILE ?= .env
 
 .DEFAULT_GOAL := help
-.PHONY: help run test fuzz lint types format proto clean git-lfs
+.PHONY: help run test stack stack-test fuzz lint types format proto clean programs
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -15,8 +16,18 @@ help: ## Show this list
 run: $(VENV)/server ## Run Towpath with a demo repository; Ctrl-C stops it
 	$(BIN)/towpath up --demo
 
-test: $(VENV)/dev git-lfs ## Run all tests; ARGS="tests/unit -k lock" runs some
+test: $(VENV)/dev programs ## Run all tests; ARGS="tests/unit -k lock" runs some
 	$(BIN)/pytest $(ARGS)
+
+stack: $(ENV_FILE) ## Build the image and run the stack of compose.yaml; needs Docker with compose
+	sh deploy/new-secrets.sh "$${TOWPATH_SECRETS:-$$(sed -n 's/^TOWPATH_SECRETS=//p' $(ENV_FILE))}"
+	docker compose --env-file $(ENV_FILE) up --build --detach --wait
+
+stack-test: $(VENV)/dev programs ## Run the stack as a project of its own, and the drills on it
+	$(BIN)/pytest tests/stack $(ARGS)
+
+$(ENV_FILE):
+	cp .env.example $@
 
 fuzz: $(VENV)/dev ## Search the served HTTP interface for answers off its schema, for ten minutes
 	TOWPATH_FUZZ_SECONDS=600 $(BIN)/pytest tests/contract/test_openapi.py --timeout=1200
@@ -56,6 +67,7 @@ $(VENV)/dev: $(VENV)/server pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[server,embedded,tracing]' --group dev
 	@touch $@
 
-# The tests run the real client; any package manager that can bring it is asked.
-git-lfs:
-	@command -v git-lfs >/dev/null || sh tests/support/install-git-lfs.sh
+# The tests run the real client, which they cannot do without, and real proxies; any package manager is asked for them.
+programs:
+	@sh tests/support/install.sh git git-lfs
+	@sh tests/support/install.sh nginx caddy || echo "the tests with a proxy that is missing are skipped" >&2

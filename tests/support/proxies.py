@@ -1,0 +1,178 @@
+"""nginx and Caddy as docs/operations.md configures them, on loopback ports, with certificates of the tests."""
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.support.certificates import CertificateFiles, write_certificate
+from tests.support.snippets import ROOT, replaced, snippet
+
+PAGE = "operations.md"
+NAME = "localhost"
+_READY_SECONDS = 20.0
+
+
+@dataclass(frozen=True)
+class Request:
+    """A line of a proxy's access log: `connection` is the same for all requests of one connection."""
+
+    method: str
+    protocol: str
+    connection: str
+    status: int
+
+
+@dataclass
+class Proxy:
+    """A proxy that runs."""
+
+    origin: str
+    files: CertificateFiles
+    process: subprocess.Popen[bytes]
+    log: Path
+    read: Callable[[str], Request]
+
+    def requests(self) -> list[Request]:
+        """Return all requests that it has answered."""
+        return [self.read(line) for line in self.log.read_text().splitlines()]
+
+    def memory(self) -> int:
+        """Return how many bytes of memory its processes have."""
+        own = psutil.Process(self.process.pid)
+        return sum(process.memory_info().rss for process in (own, *own.children(recursive=True)))
+
+
+def free_port() -> int:
+    """Return a port that nobody listens on for the moment."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _program(name: str) -> str:
+    """Return where a program is; without it the test is skipped, as not every package manager has it."""
+    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
+    return found or pytest.skip(f"{name} is not installed, and `make programs` could not bring it")
+
+
+@contextmanager
+def _running(
+    folder: Path, command: Sequence[str], origin_port: int, files: CertificateFiles, read: Callable[[str], Request]
+) -> Iterator[Proxy]:
+    output = folder / "output.log"
+    environment = {"PATH": os.environ["PATH"], "HOME": str(folder), "XDG_DATA_HOME": str(folder)}
+    log = folder / "access.log"
+    log.touch()
+    with output.open("wb") as out:
+        process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, env=environment)
+    try:
+        deadline = time.monotonic() + _READY_SECONDS
+        while True:
+            assert process.poll() is None, f"{command[0]} ended:\n{output.read_text()}"
+            try:
+                socket.create_connection(("127.0.0.1", origin_port), timeout=1).close()
+                break
+            except ConnectionRefusedError:
+                assert time.monotonic() < deadline, f"{command[0]} does not listen:\n{output.read_text()}"
+                time.sleep(0.05)
+        yield Proxy(f"https://{NAME}:{origin_port}", files, process, log, read)
+    finally:
+        process.terminate()
+        process.wait(20)
+
+
+_NGINX = """\
+daemon off;
+worker_processes 1;
+pid {folder}/nginx.pid;
+error_log {folder}/error.log info;
+events {{ worker_connections 512; }}
+http {{
+    log_format tests '{{"method":"$request_method","protocol":"$server_protocol",'
+                     '"connection":"$connection","status":$status}}';
+    access_log {folder}/access.log tests;
+    client_body_temp_path {folder}/bodies;
+    proxy_temp_path {folder}/answers;
+    fastcgi_temp_path {folder}/unused;
+    uwsgi_temp_path {folder}/unused;
+    scgi_temp_path {folder}/unused;
+{server}
+}}
+"""
+
+
+def _nginx_request(line: str) -> Request:
+    return Request(**json.loads(line))
+
+
+@contextmanager
+def running_nginx(folder: Path, upstreams: Sequence[str], *, sub_path: bool = False) -> Iterator[Proxy]:
+    """Run nginx in front of these two `HOST:PORT`; the sub-path is `/lfs`."""
+    files = write_certificate(folder / "tls", NAME, "127.0.0.1")
+    port = free_port()
+    server = snippet(PAGE, "nginx")
+    if sub_path:
+        head, mark, rest = server.partition("    set $towpath_upstream")
+        assert mark
+        assert rest.endswith("}\n")
+        server = head + snippet(PAGE, "nginx sub-path") + "}\n"
+    server = replaced(
+        server,
+        ("listen 443 ssl", f"listen 127.0.0.1:{port} ssl"),
+        ("lfs.example.org;", f"{NAME};"),
+        ("/etc/ssl/lfs.example.org.pem", str(files.chain)),
+        ("/etc/ssl/lfs.example.org.key", str(files.key)),
+        ("127.0.0.1:8080", upstreams[0]),
+        ("127.0.0.1:8081", upstreams[1]),
+        ("/etc/nginx/towpath.conf", str(ROOT / "deploy" / "nginx" / "towpath.conf")),
+    )
+    configuration = folder / "nginx.conf"
+    configuration.write_text(_NGINX.format(folder=folder, server=server))
+    command = [_program("nginx"), "-e", "stderr", "-c", str(configuration)]
+    with _running(folder, command, port, files, _nginx_request) as proxy:
+        # Now whatever it would put on the disk fails.
+        for unwanted in ("bodies", "answers", "unused"):
+            shutil.rmtree(folder / unwanted)
+        yield proxy
+
+
+def _caddy_request(line: str) -> Request:
+    told = json.loads(line)
+    request = told["request"]
+    return Request(request["method"], request["proto"], request["remote_port"], told["status"])
+
+
+@contextmanager
+def running_caddy(folder: Path, upstreams: Sequence[str], *, sub_path: bool = False) -> Iterator[Proxy]:
+    """Run Caddy in front of these two `HOST:PORT`; the sub-path is `/lfs`."""
+    files = write_certificate(folder / "tls", NAME, "127.0.0.1")
+    port = free_port()
+    site = snippet(PAGE, "caddy")
+    if sub_path:
+        head, mark, rest = site.partition("\treverse_proxy")
+        _, errors, tail = rest.partition("\thandle_errors")
+        assert mark
+        assert errors
+        site = head + snippet(PAGE, "caddy sub-path") + errors + tail
+    log = f"\tlog {{\n\t\toutput file {folder}/access.log\n\t\tformat json\n\t}}\n"
+    site = replaced(
+        site,
+        ("lfs.example.org {\n", f"https://{NAME}:{port} {{\n\tbind 127.0.0.1\n\ttls {files.chain} {files.key}\n{log}"),
+        ("127.0.0.1:8080", upstreams[0]),
+        ("127.0.0.1:8081", upstreams[1]),
+    )
+    configuration = folder / "Caddyfile"
+    configuration.write_text("{\n\tadmin off\n\tauto_https disable_redirects\n}\n" + site)
+    command = [_program("caddy"), "run", "--config", str(configuration), "--adapter", "caddyfile"]
+    with _running(folder, command, port, files, _caddy_request) as proxy:
+        yield proxy

@@ -1,0 +1,60 @@
+"""A second facade in front of the services of a `towpath up`."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+
+from tests.support.stack import Stack
+
+_READY_SECONDS = 30.0
+
+
+@dataclass
+class SecondFacade:
+    """It has the settings of the stack's own facade, but for the address `HOST:PORT` where it listens itself."""
+
+    stack: Stack
+    listen: str
+    log: Path
+    process: subprocess.Popen[bytes] | None = None
+
+    def start(self) -> None:
+        """Start it, and wait until it is ready."""
+        told = self.stack.service("facade").environ()
+        settings = {name: text for name, text in told.items() if name.startswith("TOWPATH_")}
+        del settings["TOWPATH_LIFELINE_FD"]
+        with self.log.open("ab") as log:
+            self.process = subprocess.Popen(
+                [sys.executable, "-m", "services.facade"],
+                stdout=log,
+                stderr=log,
+                env={**os.environ, **settings, "TOWPATH_LISTEN": self.listen},
+            )
+        deadline = time.monotonic() + _READY_SECONDS
+        with httpx.Client(trust_env=False) as http:
+            while True:
+                assert self.process.poll() is None, self.log.read_text()
+                try:
+                    if http.get(f"http://{self.listen}/readyz").status_code == httpx.codes.OK:
+                        return
+                except httpx.TransportError:
+                    assert time.monotonic() < deadline, self.log.read_text()
+                time.sleep(0.05)
+
+    def stop(self) -> None:
+        """Stop it as an operator does; it ends well."""
+        assert self.process is not None
+        self.process.send_signal(signal.SIGTERM)
+        assert self.process.wait(20) == 0, self.log.read_text()
+
+    def kill(self) -> None:
+        """Kill it."""
+        assert self.process is not None
+        self.process.kill()
+        self.process.wait(20)
