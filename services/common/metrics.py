@@ -13,7 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from pydantic import SecretStr
 
-from services.common.metrics_server import metrics_server
+from services.common.metrics_server import serve_metrics
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """The buckets for what is a matter of milliseconds, and for a big object of minutes."""
@@ -49,19 +49,20 @@ class Snapshot(Collector):
 
 @asynccontextmanager
 async def served_metrics(listen: str | None, token: SecretStr | None) -> AsyncIterator[None]:
-    """Serve and sample the metrics until left; without an address, do nothing. Raises what `metrics_server` says."""
+    """Serve and sample the metrics until left; without an address, do nothing. Raises what `serve_metrics` says."""
     if listen is None:
         yield
         return
     _BUILD.labels(version("towpath")).set(1)
-    with metrics_server(listen, token):
-        lag = asyncio.create_task(_watch_lag())
-        try:
-            yield
-        finally:
-            lag.cancel()
-            with suppress(asyncio.CancelledError):
-                await lag
+    end = serve_metrics(listen, token)
+    lag = asyncio.create_task(_watch_lag())
+    try:
+        yield
+    finally:
+        lag.cancel()
+        with suppress(asyncio.CancelledError):
+            await lag
+        await asyncio.to_thread(end)
 
 
 async def _watch_lag() -> None:

@@ -3,8 +3,7 @@
 import hmac
 import socket
 import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from http import HTTPStatus
 from http.server import ThreadingHTTPServer
 from ipaddress import ip_address
@@ -20,10 +19,10 @@ _REQUEST_SECONDS = 10
 _log = get_logger(__name__)
 
 
-@contextmanager
-def metrics_server(listen: str, token: SecretStr | None) -> Iterator[None]:
-    """Serve the process's metrics at `listen` (HOST:PORT; port 0 takes a free one, which the log tells) until left.
+def serve_metrics(listen: str, token: SecretStr | None) -> Callable[[], None]:
+    """Serve the process's metrics at `listen` (HOST:PORT; port 0 takes a free one, which the log tells).
 
+    The caller ends it by calling what is returned, which takes up to half a second.
     Raises ValueError where `listen` is malformed, or other hosts can reach it and there is no token; OSError where the
     address cannot be had.
     """
@@ -36,11 +35,12 @@ def metrics_server(listen: str, token: SecretStr | None) -> Iterator[None]:
     server = _Server(host, int(port), token)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     _log.info("metrics", address=listen.removesuffix(port) + str(server.server_address[1]))
-    try:
-        yield
-    finally:
+
+    def end() -> None:
         server.shutdown()
         server.server_close()
+
+    return end
 
 
 def _is_loopback(host: str) -> bool:

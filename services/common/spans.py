@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from importlib.metadata import version
 
-from opentelemetry import trace
+from opentelemetry import context, trace
 from opentelemetry.exporter.otlp.proto.grpc.trace_exporter import OTLPSpanExporter
 from opentelemetry.sdk.resources import SERVICE_NAME, SERVICE_VERSION, Resource
 from opentelemetry.sdk.trace import TracerProvider
@@ -37,29 +37,21 @@ class Spans:
         trace.set_tracer_provider(self._provider)
 
     @contextmanager
-    def serving(self, name: str, caller: Mapping[str, str | bytes]) -> Iterator[None]:
+    def serving(self, caller: Mapping[str, str | bytes]) -> Iterator["ServedSpan"]:
         """Be the current span while a request or call is served."""
         carrier = {key: value for key, value in caller.items() if isinstance(value, str)}
-        with self._tracer.start_as_current_span(
-            name,
+        span = self._tracer.start_span(
+            "other",
             context=_context.extract(carrier),
             kind=trace.SpanKind.SERVER,
             attributes={REQUEST_ID: request_id.current()},
-            # The text of an exception may tell what nobody else should know; the log has it.
-            record_exception=False,
-            set_status_on_exception=False,
-        ):
-            yield
-
-    def note(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
-        """Complete the current span."""
-        span = trace.get_current_span()
-        span.update_name(name)
-        for key, value in fields.items():
-            if isinstance(value, str | int | float):
-                span.set_attribute(f"towpath.{key}", value)
-        if failed:
-            span.set_status(trace.StatusCode.ERROR)
+        )
+        # Not taken back: the context ends with the task, and a stream that is given up is closed in another one.
+        context.attach(trace.set_span_in_context(span))
+        try:
+            yield ServedSpan(span)
+        finally:
+            span.end()
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
         """Return `traceparent`, and `tracestate` where there is one."""
@@ -70,3 +62,19 @@ class Spans:
     def close(self) -> None:
         """Send what is left, and end."""
         self._provider.shutdown()
+
+
+class ServedSpan:
+    """See `services.common.tracing.Span`."""
+
+    def __init__(self, span: trace.Span) -> None:
+        self._span = span
+
+    def note(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
+        """Complete it."""
+        self._span.update_name(name)
+        for key, value in fields.items():
+            if isinstance(value, str | int | float):
+                self._span.set_attribute(f"towpath.{key}", value)
+        if failed:
+            self._span.set_status(trace.StatusCode.ERROR)

@@ -2,12 +2,27 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
     from services.common.spans import Spans
 
 _spans: "Spans | None" = None
+
+
+class Span(Protocol):
+    """The span of a request or call that is served."""
+
+    def note(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
+        """Name it, add fields, none of them a secret, and say whether it failed."""
+
+
+class _NoSpan:
+    def note(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
+        pass
+
+
+_NO_SPAN = _NoSpan()
 
 
 @contextmanager
@@ -37,18 +52,12 @@ def is_on() -> bool:
     return _spans is not None
 
 
-def serving(name: str, caller: Mapping[str, str | bytes]) -> AbstractContextManager[None]:
+def serving(caller: Mapping[str, str | bytes]) -> AbstractContextManager[Span]:
     """Return the span of a request or call that is served; `caller` are its headers, which may name the caller's span.
 
-    It has the current request id.
+    It has the current request id. To be entered in a task that serves nothing else: it stays the task's current span.
     """
-    return _spans.serving(name, caller) if _spans is not None else nullcontext()
-
-
-def note(name: str, fields: Mapping[str, object], *, failed: bool) -> None:
-    """Name the span that is being served, add fields to it, none of them a secret, and say whether it failed."""
-    if _spans is not None:
-        _spans.note(name, fields, failed=failed)
+    return _spans.serving(caller) if _spans is not None else nullcontext(_NO_SPAN)
 
 
 def metadata() -> tuple[tuple[str, str], ...]:

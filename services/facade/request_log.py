@@ -60,7 +60,7 @@ class RequestLog:
             await send(message)
 
         metrics.IN_FLIGHT.inc()
-        with tracing.serving("other", headers):
+        with tracing.serving(headers) as span:
             try:
                 await self._app(scope, counted_receive, counted_send)
             except Exception:
@@ -81,5 +81,5 @@ class RequestLog:
                     "bytes_out": bytes_out,
                     **fields,
                 }
-                tracing.note(operation, told, failed=status >= _SERVER_ERROR)
+                span.note(operation, told, failed=status >= _SERVER_ERROR)
                 _log.info("request", seconds=seconds, **told)

@@ -102,11 +102,13 @@ class _Call:
         self._counted_as = counted_as
         self._metadata = dict(details.invocation_metadata or ())
         self._fields: dict[str, call_fields.Value] = {}
+        self._request_id = ""
+        self._span: tracing.Span
 
     def answered_once(self, handle: Callable[..., Any]) -> Callable[..., Any]:
         async def handler(request: object, context: Context) -> object:
             started = self._begin(request)
-            with tracing.serving(self._counted_as, self._metadata):
+            with tracing.serving(self._metadata) as self._span:
                 try:
                     response = await handle(request, context)
                 except BaseException as error:
@@ -120,7 +122,7 @@ class _Call:
     def answered_by_stream(self, handle: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
         async def handler(request: object, context: Context) -> AsyncIterator[object]:
             started = self._begin(request)
-            with tracing.serving(self._counted_as, self._metadata):
+            with tracing.serving(self._metadata) as self._span:
                 try:
                     async for response in handle(request, context):
                         yield response
@@ -133,7 +135,7 @@ class _Call:
 
     def _begin(self, request: object) -> float:
         offered = self._metadata.get(request_id.METADATA_KEY)
-        request_id.adopt(offered if isinstance(offered, str) else None)
+        self._request_id = request_id.adopt(offered if isinstance(offered, str) else None)
         self._fields = call_fields.begin()
         call_fields.note_request(request)
         metrics.IN_FLIGHT.inc()
@@ -155,6 +157,7 @@ class _Call:
         metrics.IN_FLIGHT.dec()
         metrics.REQUESTS.labels(self._counted_as, status).inc()
         metrics.REQUEST_SECONDS.labels(self._counted_as).observe(seconds)
-        told = {**self._fields, **fields}
-        tracing.note(self._counted_as, {"status": status, **told}, failed=status in _FAILURES)
+        # A stream that is given up is closed in another context, which knows nothing of its request.
+        told = {"request_id": self._request_id, **self._fields, **fields}
+        self._span.note(self._counted_as, {"status": status, **told}, failed=status in _FAILURES)
         _log.info("call", method=self._method, status=status, seconds=seconds, **told)

@@ -91,6 +91,29 @@ async def test_a_trace_goes_on_from_the_caller_and_a_failure_is_marked(
     assert {span.service for span in failed} == {"towpath-facade", "towpath-storage"}
 
 
+async def test_a_download_that_is_given_up_is_told_with_its_id(traced_services: Services, collector: Collector) -> None:
+    """In the line and the span of storage, whose stream nobody reads to its end; nothing complains of it."""
+    data = content("given up", 64 * 1024**2)
+    async with traced_services.client("alice") as alice:
+        assert (await alice.upload(data)).status_code == 200
+        action = await alice.action("download", oid_of(data), len(data))
+        assert action is not None
+        alice.http.headers["X-Request-Id"] = "traced-given-up"
+        async with alice.http.stream("GET", action.href, headers=action.header) as response:
+            assert response.status_code == 200
+    read = "/towpath.storage.v1.StorageService/ReadObject"
+    await collector.until(lambda: read in {span.name for span in collector.of_request("traced-given-up")})
+    (span,) = [span for span in collector.of_request("traced-given-up") if span.name == read]
+    (line,) = [
+        line
+        for line in traced_services.lines("storage")
+        if line.get("request_id") == "traced-given-up" and line["event"] == "call"
+    ]
+    assert (line["status"], span.attributes["towpath.status"]) == ("CANCELLED", "CANCELLED")
+    assert 0 < line["bytes_out"] < len(data)
+    assert not [line for line in traced_services.lines("storage") if "detach" in line["event"]]
+
+
 async def test_no_secret_and_no_value_is_in_any_span(traced_services: Services, collector: Collector) -> None:
     """Statements have placeholders; headers and bodies are not there."""
     async with traced_services.client("bob") as bob:
