@@ -19,18 +19,22 @@ ID_GAP = 1_000_000
 """How many ids a restore skips: those that were given out after the backup must not come to mean something else."""
 
 
-async def begin_restore(engine: AsyncEngine) -> bool:
-    """Note in the database, which must have no rows, that a restore goes on; tell whether an earlier one was at it.
+async def goes_on(engine: AsyncEngine) -> bool:
+    """Tell whether a restore into the database has begun and not ended."""
+    async with engine.connect() as connection:
+        return RESTORING in [await version_of(connection, name) for name in SCHEMAS]
 
-    From then on until `load` nothing serves it. Raises `BackupError` where a table has rows.
+
+async def begin_restore(engine: AsyncEngine) -> None:
+    """Note in the database, which must have no rows, that a restore goes on; nothing serves it until `load`.
+
+    Raises `BackupError` where a table has rows.
     """
     async with engine.begin() as connection:
         await _lock(connection)
-        versions = [await version_of(connection, name) for name in SCHEMAS]
         await _drop_empty(connection)
         for schema in SCHEMAS.values():
             await mark_restoring(connection, schema)
-        return RESTORING in versions
 
 
 async def _lock(connection: AsyncConnection) -> None:

@@ -10,7 +10,7 @@ from services.backup.copying import copy_in
 from services.backup.crew import batches, for_each
 from services.backup.errors import BackupError
 from services.backup.findings import Findings
-from services.backup.loading import begin_restore, load
+from services.backup.loading import begin_restore, goes_on, load
 from services.backup.object_list import read_list
 from services.backup.progress import Bytes, progress
 from services.backup.reading import DamagedBytes
@@ -31,10 +31,11 @@ async def restore(
     backup = await in_thread(verify, source, digest=digest)
     _refuse(backup.damaged, skip_damaged=skip_damaged)
     if backup.manifest.objects.copied:
-        if not await begin_restore(target.engine):
-            await _require_no_objects(target.backend)
+        if await goes_on(target.engine):
+            await _require_no_others(target.backend, backup)
         else:
-            await _remove_others(target.backend, backup)
+            await _require_no_objects(target.backend)
+        await begin_restore(target.engine)
         await _copy_objects(target.backend, backup)
         _refuse(backup.damaged, skip_damaged=skip_damaged)
     else:
@@ -56,15 +57,15 @@ async def _require_no_objects(backend: Backend) -> None:
         raise BackupError(f"expected a storage without objects, found {oid}")
 
 
-async def _remove_others(backend: Backend, backup: Verified) -> None:
-    """Remove what an earlier restore, of another backup, has put there: before it, nothing was there."""
+async def _require_no_others(backend: Backend, backup: Verified) -> None:
+    """Refuse objects that an earlier restore of this backup cannot have put there."""
     listed = read_list(backup.object_list)
     entry = await in_thread(next, listed, None)
-    async for oid, size in backend.stored():
-        while entry is not None and entry[0] < oid:
+    async for stored in backend.stored():
+        while entry is not None and entry[0] < stored[0]:
             entry = await in_thread(next, listed, None)
-        if entry != (oid, size):
-            await backend.delete(oid)
+        if entry != stored:
+            raise BackupError(f"expected a storage without objects other than the backup's, found {stored[0]}")
 
 
 async def _require_objects(backend: Backend, backup: Verified) -> None:
@@ -84,7 +85,8 @@ async def _copy_objects(backend: Backend, backup: Verified) -> None:
 
 async def _copy(backend: Backend, backup: Verified, shown: Bytes, entry: tuple[str, int]) -> None:
     oid, size = entry
-    if oid not in backup.damaged and (await backend.sizes([oid])).get(oid) != size:
+    known = oid in backup.damaged or oid in backup.absent
+    if not known and (await backend.sizes([oid])).get(oid) != size:
         try:
             await copy_in(backup.folder, backend, oid, size)
         except DamagedBytes as error:

@@ -14,12 +14,17 @@ from services.database.migrations import knows
 
 @dataclass(frozen=True)
 class Verified:
-    """A backup whose manifest, tables and list are whole; `damaged` names objects, with what is wrong with each."""
+    """A backup whose manifest, tables and list are whole.
+
+    `damaged` names objects whose bytes are not what was written, with what is wrong with each; `absent` those of which
+    the backup itself says that they were lost.
+    """
 
     folder: BackupFolder
     manifest: Manifest
     digest: str
     damaged: dict[str, str] = field(default_factory=dict)
+    absent: set[str] = field(default_factory=set)
 
     @property
     def index(self) -> Path:
@@ -58,9 +63,11 @@ def verify(path: Path, *, digest: str | None) -> Verified:
         lost = {lost.oid for lost in manifest.objects.lost}
         for oid, size in read_list(verified.object_list):
             there = folder.size_of(oid)
-            if there is None and oid not in lost:
+            if there is None and oid in lost:
+                verified.absent.add(oid)
+            elif there is None:
                 verified.damaged[oid] = "missing"
-            elif there is not None and there != size:
+            elif there != size:
                 verified.damaged[oid] = f"{there} bytes, expected {size}"
     return verified
 

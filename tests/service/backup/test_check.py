@@ -1,0 +1,109 @@
+"""The check finds each kind of damage, names who is hurt, and finds nothing where all is sound."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from services.database.migrations import create_operator_engine
+from services.storage import index
+from services.storage.disk import DiskBackend
+from tests.support.backup import Installation
+from tests.support.storage import oid_of
+
+
+@pytest.mark.parametrize("hashed", [False, True])
+async def test_a_sound_stack(installation: Installation, hashed: bool) -> None:
+    """Objects of several repositories, of no bytes and removed ones are all as they should be."""
+    storage = installation.storage
+    for repository, data in ((1, b""), (1, b"one"), (2, b"one"), (2, b"x" * 3_000_000)):
+        await storage.write(repository, data)
+    await storage.delete(2, oid_of(b"one"))
+    found = (await installation.place.run("check", *(["--hash"] if hashed else []))).document
+    assert (found["objects"], found["bytes"], found["hashed"], found["findings"]) == (3, 3_000_003, hashed, [])
+
+
+def _unlink(path: Path) -> None:
+    path.unlink()
+
+
+def _shorten(path: Path) -> None:
+    path.write_bytes(b"sho")
+
+
+def _corrupt(path: Path) -> None:
+    path.write_bytes(b"DAMAGED")
+
+
+@pytest.mark.parametrize(
+    ("damage", "options", "kind", "problem"),
+    [
+        (_unlink, [], "missing", "the bytes are not there"),
+        (_shorten, [], "corrupt", "3 bytes, expected 7"),
+        (_unlink, ["--hash"], "missing", "the bytes are not there"),
+        (_shorten, ["--hash"], "corrupt", "3 bytes, expected 7"),
+        (_corrupt, ["--hash"], "corrupt", "the SHA-256 of its bytes is another"),
+    ],
+)
+async def test_damage(
+    installation: Installation, damage: Callable[[Path], None], options: list[str], kind: str, problem: str
+) -> None:
+    """A damaged object is told once, with the names of the repositories that hold it; the exit status is 1."""
+    locks, storage = installation.locks, installation.storage
+    first, second = await locks.add_repository("studio/film"), await locks.add_repository("studio/game")
+    oid = await storage.write(first, b"damaged")
+    await storage.write(second, b"damaged")
+    await storage.write(first, b"sound")
+    damage(storage.path(oid))
+    found = (await installation.place.run("check", *options, status=1)).document
+    finding = {"kind": kind, "oid": oid, "size": 7, "problem": problem, "repositories": ["studio/film", "studio/game"]}
+    assert found["findings"] == [finding]
+    assert (found["missing"] + found["corrupt"], found["objects"]) == (1, 2)
+
+
+async def test_a_flipped_bit_is_found_by_reading_alone(installation: Installation) -> None:
+    """Bytes of the right size are believed without --hash."""
+    oid = await installation.storage.write(1, b"damaged")
+    _corrupt(installation.storage.path(oid))
+    assert (await installation.place.run("check")).document["findings"] == []
+
+
+async def test_orphans_and_what_will_be_swept(installation: Installation, database_url: SecretStr) -> None:
+    """Bytes without a holder do no harm: they are told with exit status 0, apart from those that a sweep deletes."""
+    storage = installation.storage
+    await storage.write(1, b"held")
+    removed = await storage.write(1, b"removed")
+    engine = create_operator_engine(database_url, "test")
+    backend = DiskBackend(storage.root)
+    async with engine.connect() as connection:
+        await index.hold_deletions(connection)
+        await connection.commit()
+        await storage.delete(1, removed)
+        for data, settle in ((b"orphan", True), (b"left", False)):
+            async with backend.begin(oid_of(data)) as upload:
+                await upload.write(data)
+                await upload.publish()
+                if settle:
+                    await upload.settle()
+        found = (await installation.place.run("check", "--hash")).document
+    await engine.dispose()
+    assert (found["orphaned"], found["unclaimed"], found["left_over"]) == (2, 1, 1)
+    orphans = {finding["oid"] for finding in found["findings"]}
+    assert orphans == {oid_of(b"orphan"), oid_of(b"left")}
+
+
+async def test_an_upload_that_goes_on_is_no_finding(installation: Installation) -> None:
+    """Bytes on their way are neither orphaned nor left over."""
+    backend = DiskBackend(installation.storage.root)
+    async with backend.begin(oid_of(b"data")) as upload:
+        await upload.write(b"data")
+        found = (await installation.place.run("check")).document
+        assert (found["findings"], found["left_over"]) == ([], 0)
+
+
+async def test_the_rate_is_kept(installation: Installation) -> None:
+    """--rate bounds what is read in a second: a check at a low rate ends, and finds the same."""
+    await installation.storage.write(1, b"x" * 2_000_000)
+    found = (await installation.place.run("check", "--hash", "--rate", "2000000")).document
+    assert (found["hashed"], found["findings"]) == (True, [])

@@ -1,0 +1,91 @@
+"""Migrations keep the version before them running, and those that are released never change."""
+
+import hashlib
+import json
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+from alembic import op
+from alembic.script import ScriptDirectory
+from alembic.script.base import Script
+from sqlalchemy import BigInteger, Column, Text
+
+from services.database.migrations import Schema
+from services.locks.models import SCHEMA as LOCKS
+from services.storage.schema import SCHEMA as STORAGE
+from tests.support.migration_rules import breaches, statements_of
+
+ROOT = Path(__file__).parents[3]
+RECORDED: dict[str, str] = json.loads((ROOT / "tests" / "released" / "migrations.json").read_text())
+
+
+def _scripts_of(schema: Schema) -> list[Script]:
+    folder = ScriptDirectory(str(schema.versions.parent), version_locations=[str(schema.versions)])
+    return list(folder.walk_revisions())
+
+
+def _scripts() -> list[Script]:
+    return [*_scripts_of(STORAGE), *_scripts_of(LOCKS)]
+
+
+@pytest.mark.parametrize("name", RECORDED)
+def test_a_released_migration_never_changes(name: str) -> None:
+    """Its file is the one that was released: what it did to somebody's tables cannot be taken back by an edit."""
+    assert hashlib.sha256((ROOT / name).read_bytes()).hexdigest() == RECORDED[name]
+
+
+@pytest.mark.parametrize("script", _scripts(), ids=lambda script: str(Path(script.path).relative_to(ROOT)))
+def test_the_version_before_keeps_running(script: Script) -> None:
+    """A migration takes nothing away and asks for nothing new, unless it says in `CONTRACTS` why nobody needs it."""
+    if getattr(script.module, "CONTRACTS", ""):
+        return
+    assert breaches(statements_of(script.module)) == []
+
+
+def _migration(*operations: object) -> ModuleType:
+    module = ModuleType("made")
+
+    def upgrade() -> None:
+        for operation in operations:
+            assert callable(operation)
+            operation()
+
+    module.upgrade = upgrade  # type: ignore[attr-defined] # a module has what is put into it
+    return module
+
+
+@pytest.mark.parametrize(
+    ("operation", "what"),
+    [
+        (lambda: op.drop_table("users", schema="locks"), "drops a table"),
+        (lambda: op.drop_column("users", "name"), "drops a column"),
+        (lambda: op.rename_table("users", "people"), "renames"),
+        (lambda: op.alter_column("users", "name", new_column_name="label"), "renames"),
+        (lambda: op.alter_column("users", "id", type_=Text()), "changes a type"),
+        (lambda: op.alter_column("users", "name", nullable=False), "forbids NULL"),
+        (lambda: op.alter_column("users", "name", server_default=None), "takes a default away"),
+        (lambda: op.add_column("users", Column("age", BigInteger(), nullable=False)), "adds a column that must be"),
+        (lambda: op.create_unique_constraint("one", "users", ["name"]), "adds a constraint"),
+        (lambda: op.create_check_constraint("one", "users", "name <> ''"), "adds a constraint"),
+        (lambda: op.create_index("one", "users", ["name"], unique=True), "adds a constraint"),
+        (lambda: op.execute("TRUNCATE users"), "drops a table"),
+    ],
+)
+def test_breaches_are_found(operation: object, what: str) -> None:
+    """Each way to break the version before is told."""
+    [found] = breaches(statements_of(_migration(operation)))
+    assert found.startswith(what)
+
+
+def test_what_expands_is_free() -> None:
+    """New tables with all their constraints, columns that may be left out, and indexes break nothing."""
+    migration = _migration(
+        lambda: op.create_table("plans", Column("id", BigInteger(), primary_key=True)),
+        lambda: op.create_unique_constraint("one", "plans", ["id"]),
+        lambda: op.add_column("users", Column("note", Text(), nullable=True)),
+        lambda: op.add_column("users", Column("age", BigInteger(), nullable=False, server_default="0")),
+        lambda: op.alter_column("users", "name", nullable=True),
+        lambda: op.create_index("two", "users", ["name"]),
+    )
+    assert breaches(statements_of(migration)) == []
