@@ -9,6 +9,7 @@ import typer
 from services.cli.admin import access, locks, objects, repositories, tokens, users
 from services.cli.admin.usage import usage
 from services.cli.backup import commands as backups
+from services.cli.check import check
 from services.cli.errors import CommandError
 from services.cli.up.command import migrate, up
 from services.common.errors import ServiceError
@@ -46,13 +47,12 @@ app.add_typer(repositories.app, name="repo")
 app.command("grant")(access.grant)
 app.command("revoke")(access.revoke)
 app.command("access")(access.access)
-app.command("explain")(access.explain)
 app.add_typer(locks.app, name="lock")
 app.add_typer(objects.app, name="object")
 app.command("usage")(usage)
 app.command("backup")(backups.backup)
 app.command("restore")(backups.restore)
-app.command("check")(backups.check)
+app.command("check")(check)
 
 
 def run() -> None:

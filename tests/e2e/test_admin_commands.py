@@ -110,7 +110,7 @@ def test_repositories(stack: Stack) -> None:
 
 
 def test_access(stack: Stack) -> None:
-    """`grant`, `revoke`, `access`, and `explain` with the grant that decides."""
+    """`grant`, `revoke`, `access`, and `check` with the grant that decides."""
     stack.towpath("user", "add", "gina")
     stack.towpath("repo", "add", "access/tests", "--public")
     grant = stack.towpath(
@@ -127,13 +127,13 @@ def test_access(stack: Stack) -> None:
     assert first == "Anybody may read this repository."
     assert title.split()[:2] == ["USER", "ROLE"]
     assert "refs/heads/rel/*, refs/heads/gina" in row
-    asked = ("explain", "gina", "access/tests", "--operation")
+    asked = ("check", "gina", "access/tests", "--operation")
     yes = stack.towpath(*asked, "upload", "--ref", "refs/heads/rel/1")
     assert (yes["allowed"], yes["grant"], yes["operation"], yes["ref"]) == (True, grant, "upload", "refs/heads/rel/1")
     no = stack.towpath(*asked, "lock", "--ref", "refs/heads/main")
     assert no["allowed"] is False
     assert no["explanation"]
-    anybody = stack.towpath("explain", "", "access/tests", "--operation", "download")
+    anybody = stack.towpath("check", "", "access/tests", "--operation", "download")
     assert anybody["allowed"] is True
     assert "grant" not in anybody
     assert "user" not in anybody

@@ -1,4 +1,4 @@
-"""`towpath grant`, `revoke`, `access` and `explain`: who may do what in a repository."""
+"""`towpath grant`, `revoke`, `access`, and the permissions of `check`: who may do what in a repository."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -77,25 +77,12 @@ def access(repository: Repository, data: Data = DEFAULT_DATA, server: Server = N
     show_records(map(grant_record, response.grants), _COLUMNS, as_json=as_json)
 
 
-def explain(
-    user: Annotated[str, typer.Argument(metavar="USER", help="The user's name; '' for anybody.", show_default=False)],
-    repository: Repository,
-    operation: Annotated[Operation, typer.Option(help="What the user would do.")],
-    ref: Annotated[
-        str, typer.Option(metavar="REF", help="The ref that the client names, such as refs/heads/main.")
-    ] = "",
-    data: Data = DEFAULT_DATA,
-    server: Server = None,
-    as_json: Json = False,
-) -> None:
-    """Say whether a user may do something, and which grant decides.
-
-    The exit status is 0 for yes and for no; with --json, `allowed` tells them apart.
-    """
+def explain(user: str, repository: str, operation: Operation, ref: str, target: Target, *, as_json: bool) -> None:
+    """Print whether a user, or anybody where the name is empty, may do something, and which grant decides."""
     request = pb.ExplainAccessRequest(
         user_name=user, repository=repository, ref=ref, permission=_PERMISSIONS[operation]
     )
-    response = Target(data, server).ask(lambda admin: admin.ExplainAccess, request)
+    response = target.ask(lambda admin: admin.ExplainAccess, request)
     decided = grant_record(response.grant) if response.HasField("grant") else None
     if not as_json:
         typer.echo(f"{'yes' if response.allowed else 'no'}: {cell(response.explanation)}")

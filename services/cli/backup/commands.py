@@ -1,4 +1,8 @@
-"""The commands `towpath backup`, `towpath restore` and `towpath check`, as the operator types them."""
+"""The commands `towpath backup` and `towpath restore`, and of `towpath check` what looks at the objects.
+
+They work on a data folder of this host, whether `towpath up` runs on it or not; without one that is named, on what
+TOWPATH_STORAGE_URL and TOWPATH_STORAGE_DATABASE_URL name where these are set.
+"""
 
 import asyncio
 import os
@@ -11,27 +15,21 @@ import typer
 
 from services.cli.backup.installation import run_on_data, run_on_environment
 from services.cli.backup.program import Outcome, ProgramFailed
-from services.cli.options import DEFAULT_DATA, Json
+from services.cli.options import DEFAULT_DATA, Data, Json
 from services.cli.output import cell, show_record
+from services.cli.settings import CommandSettings
 
 _MEBIBYTE = 1024 * 1024
 
-Data = Annotated[
-    Path | None,
-    typer.Option(
-        metavar="DIR",
-        envvar="TOWPATH_DATA",
-        help="The data folder of a `towpath up` on this host, running or not; by default what TOWPATH_STORAGE_URL and "
-        f"TOWPATH_STORAGE_DATABASE_URL name where they are set, else ./{DEFAULT_DATA}.",
-    ),
-]
+CHECK_MEBIBYTES = 100
+"""How many MiB a second `towpath check --hash` reads at most, unless told otherwise."""
 
 
 def backup(
     target: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Where the backup goes; one that is there is brought up to date.")
     ],
-    data: Data = None,
+    data: Data = DEFAULT_DATA,
     no_objects: Annotated[
         bool, typer.Option("--no-objects", help="Leave out the bytes, where they are saved by other means.")
     ] = False,
@@ -52,7 +50,7 @@ def backup(
 
 def restore(
     source: Annotated[Path, typer.Argument(metavar="FOLDER", help="The backup.")],
-    data: Data = None,
+    data: Data = DEFAULT_DATA,
     digest: Annotated[
         str | None, typer.Option(metavar="HEX", help="What the backup's digest must be, as `backup` printed it.")
     ] = None,
@@ -77,27 +75,18 @@ def restore(
     _show(Outcome({**report, "missing": found["missing"], "corrupt": found["corrupt"]}, outcome.well), ("skipped",))
 
 
-def check(
-    data: Data = None,
-    hashed: Annotated[bool, typer.Option("--hash", help="Read every object and compare its SHA-256.")] = False,
-    rate: Annotated[
-        int, typer.Option(metavar="MIB", min=0, help="With --hash, the most MiB a second; 0 for no limit.")
-    ] = 100,
-    as_json: Json = False,
-) -> None:
-    """Compare the index of objects with the bytes that are there; services may run meanwhile.
-
-    The exit status is 1 where objects are missing or corrupt. Orphaned ones, which no repository holds, do no harm.
-    """
+def check(data: Path | None, *, hashed: bool, rate: int, as_json: bool) -> None:
+    """Compare the index with the bytes, with `hashed` reading at most `rate` MiB a second, and print what is found."""
     options = ["--hash", f"--rate={rate * _MEBIBYTE}"] if hashed else []
     _show(_run(data, ["check", *options]), ("findings",), as_json=as_json)
 
 
 def _run(data: Path | None, arguments: list[str], *, new: bool = False) -> Outcome:
     try:
-        if data is None and os.environ.get("TOWPATH_STORAGE_DATABASE_URL"):
+        settings = CommandSettings.read()
+        if data is None and "data" not in settings.model_fields_set and os.environ.get("TOWPATH_STORAGE_DATABASE_URL"):
             return asyncio.run(run_on_environment(arguments))
-        return asyncio.run(run_on_data((data or DEFAULT_DATA).resolve(), arguments, new=new))
+        return asyncio.run(run_on_data((data or settings.data).resolve(), arguments, new=new))
     except ProgramFailed:
         sys.exit(1)
 

@@ -31,7 +31,7 @@ def test_help() -> None:
     """--help names every command."""
     result = towpath("--help")
     assert result.returncode == 0
-    access = ("user", "token", "repo", "grant", "revoke", "access", "explain")
+    access = ("user", "token", "repo", "grant", "revoke", "access")
     for command in ("up", "migrate", *access, "lock", "object", "usage", "backup", "restore", "check"):
         assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE), command
 
@@ -46,7 +46,11 @@ def test_help() -> None:
         ["up", "--database-url", "mysql://x"],
         ["migrate"],
         ["grant", "alice", "a/b", "--role", "owner"],
-        ["explain", "alice", "a/b"],
+        ["check", "alice", "a/b"],
+        ["check", "alice", "--operation", "upload"],
+        ["check", "alice", "a/b", "--operation", "upload", "--hash"],
+        ["check", "--operation", "upload"],
+        ["check", "--ref", "refs/heads/main"],
         ["token", "add", "alice", "--expires", "soon"],
         ["object", "remove", "a/b", "0" * 64],
         ["backup"],

@@ -1,0 +1,54 @@
+"""`towpath check`: of a permission where a user is named, else of the bytes of all objects."""
+
+from typing import Annotated
+
+import typer
+
+from services.cli.admin import access
+from services.cli.backup import commands as backups
+from services.cli.connection import Target
+from services.cli.options import DEFAULT_DATA, Data, Json, Server
+
+Mebibytes = Annotated[
+    int, typer.Option(metavar="MIB", min=0, help="With --hash, the most MiB a second; 0 for no limit.")
+]
+
+
+def check(
+    user: Annotated[
+        str | None, typer.Argument(metavar="USER", help="The user's name; '' for anybody.", show_default=False)
+    ] = None,
+    repository: Annotated[
+        str | None, typer.Argument(metavar="REPO", help="The repository's name.", show_default=False)
+    ] = None,
+    operation: Annotated[
+        access.Operation | None, typer.Option(help="With USER: what the user would do.", show_default=False)
+    ] = None,
+    ref: Annotated[
+        str, typer.Option(metavar="REF", help="With USER: the ref that the client names, such as refs/heads/main.")
+    ] = "",
+    hashed: Annotated[bool, typer.Option("--hash", help="Read every object and compare its SHA-256.")] = False,
+    rate: Mebibytes = backups.CHECK_MEBIBYTES,
+    data: Data = DEFAULT_DATA,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Check what a user may do, or the objects.
+
+    With USER, REPO and --operation: say whether the user may do that, and which grant decides; the exit status is 0 for
+    yes and for no, and with --json `allowed` tells them apart.
+
+    Without: compare the index of objects with the bytes that are there; services may run meanwhile. The exit status is
+    1 where objects are missing or corrupt. Orphaned ones, which no repository holds, do no harm.
+    """
+    if user is None:
+        for name, given in (("--operation", operation), ("--ref", ref), ("--server", server)):
+            if given:
+                raise typer.BadParameter("expected USER and REPO with it", param_hint=name)
+        backups.check(data, hashed=hashed, rate=rate, as_json=as_json)
+        return
+    if repository is None or operation is None:
+        raise typer.BadParameter("expected REPO and --operation with it", param_hint="USER")
+    if hashed:
+        raise typer.BadParameter("checks the objects, and takes no USER", param_hint="--hash")
+    access.explain(user, repository, operation, ref, Target(data, server), as_json=as_json)
