@@ -72,7 +72,7 @@ async def _run(settings: BackupSettings, work: Callable[[Source], Awaitable[Repo
     """Do the work, unless the process is told to stop before it ends."""
 
     async def with_source() -> Report:
-        engine = create_operator_engine(settings.storage_database_url, "backup")
+        engine = create_operator_engine(settings.database, "backup")
         try:
             return await work(Source(engine, await open_backend(settings.storage_url)))
         finally:
