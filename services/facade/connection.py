@@ -9,6 +9,7 @@ from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from services.common.logs import get_logger
+from services.facade import metrics
 from services.facade.dialect import NEUTRAL
 
 _ABORT = "towpath.abort"
@@ -61,7 +62,8 @@ class Connection(HttpToolsProtocol):
             self.transport.abort()
             return
         request_id = uuid.uuid4().hex
-        _log.info("request", status=400, message=msg, request_id=request_id)
+        metrics.REQUESTS.labels("other", 400).inc()
+        _log.info("request", operation="other", status=400, message=msg, request_id=request_id)
         body = json.dumps({"message": msg, "request_id": request_id}).encode()
         head = [
             "HTTP/1.1 400 Bad Request",

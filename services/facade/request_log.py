@@ -69,7 +69,6 @@ class RequestLog:
             finally:
                 seconds = round(time.monotonic() - started, 6)
                 operation = operation_of(scope)
-                metrics.IN_FLIGHT.dec()
                 metrics.REQUESTS.labels(operation, status).inc()
                 metrics.REQUEST_SECONDS.labels(operation).observe(seconds)
                 told = {
@@ -83,3 +82,4 @@ class RequestLog:
                 }
                 span.note(operation, told, failed=status >= _SERVER_ERROR)
                 _log.info("request", seconds=seconds, **told)
+                metrics.IN_FLIGHT.dec()

@@ -46,6 +46,7 @@ class Prometheus:
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
+        self.address = str(http.base_url)
 
     async def query(self, expression: str) -> list[dict[str, Any]]:
         """Return what an expression gives now; fail where Prometheus refuses it."""

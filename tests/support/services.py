@@ -25,6 +25,11 @@ from tests.support.postgres import TestPostgres
 from tests.support.waiting import until
 
 SERVICES = ("storage", "locks", "facade")
+IN_FLIGHT = {
+    "facade": "towpath_http_requests_in_flight",
+    "storage": "towpath_grpc_in_flight",
+    "locks": "towpath_grpc_in_flight",
+}
 SIGNING_KEY = "a key that signs nothing outside of these tests"
 SERVICE_SECRET = "what the services show each other in these tests"
 METRICS_TOKEN = "what a scraper shows in these tests"
@@ -88,8 +93,16 @@ class Services:
             for sample in family.samples
         }
 
+    async def idle(self) -> None:
+        """Wait until what was answered is counted and logged too, which comes after the answer."""
+        for service, series in IN_FLIGHT.items():
+            async with asyncio.timeout(30):
+                while (await self.scrape(service))[key(series)]:  # noqa: ASYNC110 - another process
+                    await asyncio.sleep(0.02)
+
     async def scrape_all(self) -> dict[str, Samples]:
-        """Return the samples of every service."""
+        """Return the samples of every service, when it is idle."""
+        await self.idle()
         return {service: await self.scrape(service) for service in SERVICES}
 
     def start(self, service: str, settings: Mapping[str, object]) -> None:

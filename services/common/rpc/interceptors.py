@@ -154,10 +154,10 @@ class _Call:
 
     def _end(self, started: float, status: str, **fields: str) -> None:
         seconds = round(time.monotonic() - started, 6)
-        metrics.IN_FLIGHT.dec()
         metrics.REQUESTS.labels(self._counted_as, status).inc()
         metrics.REQUEST_SECONDS.labels(self._counted_as).observe(seconds)
         # A stream that is given up is closed in another context, which knows nothing of its request.
         told = {"request_id": self._request_id, **self._fields, **fields}
         self._span.note(self._counted_as, {"status": status, **told}, failed=status in _FAILURES)
         _log.info("call", method=self._method, status=status, seconds=seconds, **told)
+        metrics.IN_FLIGHT.dec()

@@ -12,6 +12,7 @@ from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.cog.plugins import register_default_plugins
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
+from tests.support.dashboard_page import page
 from tests.support.http import content, oid_of
 from tests.support.prometheus import FOLDER, Prometheus, running_prometheus
 from tests.support.services import METRICS_TOKEN, REPOSITORY, SERVICES, Services
@@ -69,6 +70,12 @@ async def test_every_panel_has_data(services: Services, prometheus: Prometheus) 
                 empty = {expression for expression in empty if not await prometheus.query(expression)}
     except TimeoutError:
         pytest.fail("no data: " + "\n".join(sorted(empty)))
+
+
+async def test_the_picture_of_the_dashboard_has_every_panel(prometheus: Prometheus) -> None:
+    """The page for docs/pictures, drawn from a running Prometheus."""
+    drawn = await asyncio.to_thread(page, prometheus.address, 2)
+    assert all(f"<h3>{panel['title']}</h3>" in drawn for panel in PANELS)
 
 
 async def test_every_alert_can_be_evaluated(prometheus: Prometheus) -> None:

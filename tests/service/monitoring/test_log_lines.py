@@ -45,6 +45,7 @@ async def test_an_upload_is_told_once_in_each_service_it_passed(services: Servic
         assert (await alice.put(action, data, len(data))).status_code == 200
         alice.http.headers["X-Request-Id"] = "told-download"
         assert (await alice.download(oid_of(data), len(data))).status_code == 200
+    await services.idle()
     (facade,), (storage,) = (_of(services, "told-upload")[name] for name in ("facade", "storage"))
     assert _told(facade) == {
         "service": "facade",
@@ -55,6 +56,7 @@ async def test_an_upload_is_told_once_in_each_service_it_passed(services: Servic
         "path": f"/{REPOSITORY}/objects/{oid_of(data)}",
         "repository": REPOSITORY,
         "user": "alice",
+        "client": "127.0.0.1",
         "objects": 1,
         "bytes_in": 2_000,
         "bytes_out": 0,
@@ -86,6 +88,7 @@ async def test_a_batch_and_a_lock_are_told_in_all_services(services: Services) -
         assert (await alice.lock("told.psd")).status_code == 201
         alice.http.headers["X-Request-Id"] = "told-conflict"
         assert (await alice.lock("told.psd")).status_code == 409
+    await services.idle()
     batch = _of(services, "told-batch")
     (line,) = batch["facade"]
     assert (line["operation"], line["direction"], line["objects"]) == ("batch", "download", 3)
@@ -158,6 +161,7 @@ async def test_no_secret_is_in_any_line(services: Services) -> None:
     shown = await _misuse(services)
     await _misuse_inside(services)
     await _break_storage(services)
+    await services.idle()
     (failed,) = [line for line in services.lines("storage") if line["event"] == "call failed"]
     assert failed["request_id"] == "told-traceback"
     assert failed["exception"]

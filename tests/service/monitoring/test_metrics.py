@@ -117,13 +117,19 @@ async def test_bytes_that_are_gone_are_counted_on_stat(services: Services) -> No
 async def test_a_stranger_makes_no_series(services: Services) -> None:
     """Paths and repositories that nobody knows are counted, and are no label."""
     async with httpx.AsyncClient(trust_env=False, base_url=services.origin) as http:
-        before = await services.scrape("facade")
+        before = (await services.scrape_all())["facade"]
         for path in ("/nothing/here", "/such/a/thing", "/healthz/x"):
             assert (await http.get(path)).status_code == 404
         assert (await http.post("/unknown/one/locks", json={})).status_code in (401, 406, 415)
-        moved = Moved(before, await services.scrape("facade"))
+        reader, writer = await asyncio.open_connection(*httpx.URL(services.origin).netloc.decode().split(":"))
+        writer.write(b"no such protocol\r\n\r\n")
+        assert b" 400 " in await reader.readline()
+        writer.close()
+        await writer.wait_closed()
+        moved = Moved(before, (await services.scrape_all())["facade"])
     counted = moved.all_of("towpath_http_requests_total")
     assert counted.pop(("other", "404")) == 3
+    assert counted.pop(("other", "400")) == 1
     assert [operation for operation, _ in counted] == ["create_lock"]
 
 

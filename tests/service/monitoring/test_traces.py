@@ -104,6 +104,7 @@ async def test_a_download_that_is_given_up_is_told_with_its_id(traced_services: 
     read = "/towpath.storage.v1.StorageService/ReadObject"
     await collector.until(lambda: read in {span.name for span in collector.of_request("traced-given-up")})
     (span,) = [span for span in collector.of_request("traced-given-up") if span.name == read]
+    await traced_services.idle()
     (line,) = [
         line
         for line in traced_services.lines("storage")
