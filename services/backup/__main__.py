@@ -7,12 +7,14 @@ objects are lost.
 import argparse
 import asyncio
 import json
+import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import redirect_stdout, suppress
 from functools import partial
 from pathlib import Path
 
+import asyncpg
 from sqlalchemy.exc import DBAPIError
 
 from services.backup.backup import Source, back_up
@@ -32,6 +34,8 @@ _STOPPED = 130
 
 
 async def _backup(arguments: argparse.Namespace, source: Source) -> Report:
+    # Names of users and hashes of tokens are nobody else's business, whoever made the folder.
+    os.umask(0o077)
     report = await back_up(source, arguments.folder, copy_objects=not arguments.no_objects, prune=arguments.prune)
     return report, not report["lost"]
 
@@ -104,8 +108,9 @@ def main() -> None:
         sys.exit(f"towpath: {error.message}")
     except DBAPIError as error:
         sys.exit(f"towpath: the database: {error.orig}")
-    except OSError as error:
-        sys.exit(f"towpath: {error}")
+    except (asyncpg.PostgresError, OSError) as error:
+        # What asyncpg raises while it connects is not wrapped.
+        sys.exit(f"towpath: {str(error) or type(error).__name__}")
     sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     sys.exit(not well)
 

@@ -18,7 +18,7 @@ from services.backup.findings import Finding, Findings
 from services.backup.pace import Pace
 from services.backup.progress import Bytes, progress
 from services.backup.reading import DamagedBytes, stored_bytes
-from services.database.migrations import version_of
+from services.database.migrations import RESTORING, version_of
 from services.storage import index
 from services.storage.models import SCHEMA_NAME as STORAGE
 from services.storage.models import Object, UnclaimedObject
@@ -35,7 +35,7 @@ async def check(source: Source, *, hashed: bool, rate: int | None) -> Findings:
     """Compare the index with the bytes; with `hashed`, read them all, at most `rate` bytes a second."""
     findings = Findings(hashed)
     async with source.engine.begin() as connection, acting_for(connection, STORAGE):
-        if await version_of(connection, STORAGE) is None:
+        if await version_of(connection, STORAGE) in (None, RESTORING):
             raise BackupError("the schema storage has no tables: nothing to check")
         total = await connection.scalar(select(func.sum(col(Object.size))).where(col(Object.removed_at).is_(None)))
     with progress("Checking objects", int(total or 0)) as shown:

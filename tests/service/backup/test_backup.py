@@ -11,6 +11,8 @@ import grpc
 import pytest
 from pydantic import SecretStr
 
+from services.database.migrations import migrate
+from services.storage.schema import SCHEMA as STORAGE
 from tests.support.backup import Installation, Place, running_installation
 from tests.support.storage import until
 
@@ -54,7 +56,7 @@ async def test_incremental(installation: Installation, target: Path) -> None:
     assert (await place.run("backup", target, "--prune")).document["pruned_objects"] == 1
     left = {path.name for path in (target / "objects").rglob("*") if path.is_file()}
     assert left == {first, new}
-    assert mode(target) == 0o700
+    assert {mode(target), mode(target / "manifest.json"), mode(object_file(target, new))} == {0o700, 0o600}
 
 
 async def test_killed_in_the_middle(installation: Installation, target: Path, empty_place: Place) -> None:
@@ -77,6 +79,27 @@ async def test_killed_in_the_middle(installation: Installation, target: Path, em
     assert made["objects"] == 151
     assert made["copied_objects"] < 131
     assert not (target / "incoming").exists()
+
+
+async def test_a_restore_killed_in_the_middle(installation: Installation, target: Path, empty_place: Place) -> None:
+    """After SIGKILL while objects are copied nothing migrates or serves; the same command goes on, to the end."""
+    storage, place = installation.storage, installation.place
+    oids = [await storage.write(1, b"%d" % number * 10_000) for number in range(150)]
+    await place.run("backup", target)
+    process = await empty_place.start("restore", target)
+    await until(lambda: sum(path.is_file() for path in (empty_place.bytes / "objects").rglob("*")) > 20)
+    process.send_signal(signal.SIGKILL)
+    await process.communicate()
+    with pytest.raises(ValueError, match="run `towpath restore` again"):
+        await migrate(empty_place.database_url, STORAGE)
+    refused = await empty_place.run("backup", target, status=1)
+    assert "nothing to back up" in refused.errors
+    refused = await empty_place.run("check", status=1)
+    assert "nothing to check" in refused.errors
+    restored = (await empty_place.run("restore", target)).document
+    assert (restored["objects"], restored["check"]["findings"]) == (150, [])
+    async with running_installation(empty_place) as new:
+        assert await new.storage.read(1, oids[7]) == b"7" * 10_000
 
 
 async def test_told_to_stop(installation: Installation, target: Path) -> None:
@@ -189,12 +212,14 @@ async def test_nothing_to_back_up(empty_place: Place, target: Path) -> None:
     assert not (target / "manifest.json").exists()
 
 
-async def test_no_database(tmp_path: Path, target: Path) -> None:
-    """A database that is not there is one line, not a traceback."""
-    place = Place(SecretStr("postgresql://nobody@/none?host=/nonexistent"), tmp_path)
-    answer = await place.run("backup", target, status=1)
-    assert answer.errors.startswith("towpath: ")
-    assert len(answer.errors.splitlines()) == 1
+async def test_no_database(tmp_path: Path, target: Path, database_url: SecretStr) -> None:
+    """A database, or a server, that is not there is one line, not a traceback."""
+    nowhere = SecretStr("postgresql://nobody@/none?host=/nonexistent")
+    strangers = SecretStr(database_url.get_secret_value().replace("//towpath@", "//stranger@"))
+    for url in (nowhere, strangers):
+        answer = await Place(url, tmp_path).run("backup", target, status=1)
+        assert answer.errors.startswith("towpath: ")
+        assert len(answer.errors.splitlines()) == 1
 
 
 async def test_the_digest_is_the_manifests(installation: Installation, target: Path) -> None:
