@@ -1,5 +1,6 @@
 """What surrounds every request: its id, its log line, its place in the metrics."""
 
+import logging
 import time
 from typing import Any
 
@@ -10,6 +11,7 @@ from services.common import request_id, tracing
 from services.common.logs import get_logger
 from services.facade import metrics
 
+_HEALTH = ("healthz", "readyz")
 _SERVER_ERROR = 500
 
 _log = get_logger(__name__)
@@ -81,5 +83,7 @@ class RequestLog:
                     **fields,
                 }
                 span.note(operation, told, failed=status >= _SERVER_ERROR)
-                _log.info("request", seconds=seconds, **told)
+                # Whoever watches over the process asks every few seconds; that is no news.
+                level = logging.DEBUG if operation in _HEALTH else logging.INFO
+                _log.log(level, "request", seconds=seconds, **told)
                 metrics.IN_FLIGHT.dec()
