@@ -24,7 +24,7 @@ stack: $(ENV_FILE) ## Build the image and run the stack of compose.yaml; needs D
 	docker compose --env-file $(ENV_FILE) up --build --detach --wait
 
 stack-test: $(VENV)/dev programs ## Run the stack as a project of its own, and the drills on it
-	$(BIN)/pytest tests/stack $(ARGS)
+	$(BIN)/pytest tests/stack --timeout=900 $(ARGS)
 
 $(ENV_FILE):
 	cp .env.example $@

@@ -1,0 +1,35 @@
+# One image for all services; compose.yaml gives each its command.
+# For a build that is the same to the byte, name the base by digest: --build-arg PYTHON=python:3.13-slim-trixie@sha256:...
+ARG PYTHON=python:3.13-slim-trixie
+
+FROM ${PYTHON} AS build
+RUN apt-get update && apt-get install --yes --no-install-recommends binutils
+WORKDIR /source
+RUN python -m venv /opt/towpath
+# What Towpath needs is a layer of its own, which a change of Towpath's code leaves as it is.
+COPY pyproject.toml README.md LICENSE ./
+COPY deploy/requirements.py deploy/
+RUN python deploy/requirements.py server tracing > /tmp/requirements.txt \
+    && /opt/towpath/bin/pip install --no-cache-dir --only-binary :all: --requirement /tmp/requirements.txt \
+    # The symbols for debuggers are a fifth of it.
+    && find /opt/towpath -name '*.so' -exec strip --strip-unneeded {} +
+COPY proto/gen proto/gen
+COPY services services
+RUN /opt/towpath/bin/pip install --no-cache-dir --no-deps . \
+    && /opt/towpath/bin/pip uninstall --yes pip
+
+FROM ${PYTHON}
+LABEL org.opencontainers.image.title="Towpath" \
+      org.opencontainers.image.description="Large files beside git repositories, and exclusive locks on their paths" \
+      org.opencontainers.image.licenses="Apache-2.0"
+# A fixed user, and the folder of objects as a new volume takes it over.
+RUN groupadd --gid 10001 towpath \
+    && useradd --uid 10001 --gid towpath --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin towpath \
+    && install --directory --owner towpath --group towpath --mode 0750 /var/lib/towpath
+COPY --from=build /opt/towpath /opt/towpath
+ENV PATH=/opt/towpath/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONUNBUFFERED=1
+USER 10001:10001
+WORKDIR /var/lib/towpath
+CMD ["towpath", "--help"]

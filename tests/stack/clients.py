@@ -1,0 +1,141 @@
+"""People at work: real git-lfs clients that push, pull and lock until they are told to stop."""
+
+import threading
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+from tests.support.git import Clone, Workspace, shared_repository
+from tests.support.http import content, oid_of
+
+_SIZES = (1_000, 300_000, 3_000_000)
+# Longer than any outage that a client is to wait out, with all of its retries.
+_COMMAND_SECONDS = 120
+
+
+@dataclass
+class Ledger:
+    """What the service has acknowledged to one client."""
+
+    files: dict[str, bytes] = field(default_factory=dict)
+    """What was pushed, by path."""
+    locks: dict[str, str] = field(default_factory=dict)
+    """The paths of the locks that must stand, by id."""
+    unlocked: set[str] = field(default_factory=set)
+    """The ids of the locks that must be gone."""
+
+
+class Worker:
+    """One person: commits and pushes files, takes and gives back locks, and pulls everything at a second computer.
+
+    A command that fails ends the work and is told by `failure`: nobody is there who would repeat it.
+    """
+
+    def __init__(self, name: str, home: Path, token: str, *, origin: str, repository: str, trust: Path) -> None:
+        self.name = name
+        # Others of this name have worked in the repository before.
+        self._folder = f"{home.parent.name}/{name}"
+        self.ledger = Ledger()
+        self.rounds = 0
+        self.failure: BaseException | None = None
+        self._stop = threading.Event()
+        url = f"{origin}/{repository}"
+        self._remote = home / "remote.git"
+        self._desk = computer(home / "desk", name, token, origin=origin, trust=trust)
+        self._clone = shared_repository(self._desk, self._remote, lfs_url=url)
+        self._clone.git("config", f"lfs.{url}.locksverify", "true")
+        self._other = computer(home / "other", name, token, origin=origin, trust=trust).clone(self._remote, lfs_url=url)
+        self._thread = threading.Thread(target=self._work, name=name)
+
+    def start(self) -> None:
+        """Begin."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Finish the round that was begun, and end."""
+        self._stop.set()
+        self._thread.join(300)
+        assert not self._thread.is_alive(), f"{self.name} does not end"
+
+    def fresh_clone(self, home: Path, token: str, *, origin: str, repository: str, trust: Path) -> Clone:
+        """Clone what this client has pushed, on a computer that has nothing."""
+        url = f"{origin}/{repository}"
+        return computer(home, self.name, token, origin=origin, trust=trust).clone(self._remote, lfs_url=url)
+
+    def _work(self) -> None:
+        try:
+            while not self._stop.is_set():
+                self._round(self.rounds + 1)
+                self.rounds += 1
+        except BaseException as error:  # whatever it is, the test tells it
+            self.failure = error
+
+    def _round(self, number: int) -> None:
+        files = {
+            f"{self._folder}/{number}-{size}.dat": content(f"{self._folder} {number} {size}", size) for size in _SIZES
+        }
+        kept, given_back = (self._lock(f"{self._folder}/{number}-{kind}.dat") for kind in ("kept", "given-back"))
+        self._clone.commit(files)
+        self._clone.git("push", "--quiet", "origin", "main", seconds=_COMMAND_SECONDS)
+        self.ledger.files.update(files)
+        del self.ledger.locks[given_back]
+        self._clone.lfs("unlock", f"--id={given_back}", seconds=_COMMAND_SECONDS)
+        self.ledger.unlocked.add(given_back)
+        self._other.git("pull", "--quiet", seconds=_COMMAND_SECONDS)
+        for path, data in files.items():
+            assert oid_of((self._other.path / path).read_bytes()) == oid_of(data), path
+        assert kept in self.ledger.locks
+
+    def _lock(self, path: str) -> str:
+        self._clone.lfs("lock", path, seconds=_COMMAND_SECONDS)
+        listed = self._clone.lfs("locks", f"--path={path}", seconds=_COMMAND_SECONDS).stdout.split()
+        assert listed[1] == self.name, listed
+        lock_id = listed[2].removeprefix("ID:")
+        self.ledger.locks[lock_id] = path
+        return lock_id
+
+
+def computer(home: Path, user: str, token: str, *, origin: str, trust: Path) -> Workspace:
+    """Return a computer that trusts the certificate authority of the proxy."""
+    workspace = Workspace(home, user, token, origin=origin)
+    workspace.git("config", "--global", "http.sslCAInfo", str(trust))
+    return workspace
+
+
+class Crew:
+    """Several workers at once; as a context they work until its end, and then none must have failed."""
+
+    def __init__(self, workers: list[Worker]) -> None:
+        self.workers = workers
+
+    def __enter__(self) -> Self:
+        """Begin, and return once each has done a whole round."""
+        for worker in self.workers:
+            worker.start()
+        self.wait_for_rounds(1)
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Let each finish its round."""
+        for worker in self.workers:
+            worker.stop()
+        if error is None:
+            self._require_success()
+
+    def wait_for_rounds(self, count: int, *, seconds: float = 120) -> None:
+        """Wait until each has done so many rounds more, so that what happened in between was seen by all."""
+        goals = [worker.rounds + count for worker in self.workers]
+        deadline = time.monotonic() + seconds
+        while any(worker.rounds < goal for worker, goal in zip(self.workers, goals, strict=True)):
+            self._require_success()
+            assert time.monotonic() < deadline, [worker.rounds for worker in self.workers]
+            time.sleep(0.2)
+
+    def _require_success(self) -> None:
+        failures = [worker.failure for worker in self.workers if worker.failure is not None]
+        if failures:
+            raise ExceptionGroup("clients failed", [f for f in failures if isinstance(f, Exception)]) from None

@@ -1,0 +1,104 @@
+"""The stack of compose.yaml as a project of its own, driven the way an operator does."""
+
+import json
+import os
+import signal
+import subprocess
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[2]
+SERVICES = ("storage", "locks", "facade")
+
+
+@dataclass
+class ComposeStack:
+    """A compose project: its name, the folder of its `env` and `secrets`, and what is set beside them."""
+
+    project: str
+    folder: Path
+    settings: dict[str, str]
+    profiles: tuple[str, ...] = ()
+    scale: dict[str, int] = field(default_factory=dict)
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """The environment of every command."""
+        own = {
+            "COMPOSE_PROJECT_NAME": self.project,
+            "ENV_FILE": str(self.folder / "env"),
+            "TOWPATH_SECRETS": str(self.folder / "secrets"),
+        }
+        return {**os.environ, **own, **self.settings}
+
+    def make(self, *arguments: str, seconds: float = 600) -> None:
+        """Run a target of the Makefile, as the README says."""
+        _run("make", *arguments, environment=self.environment, seconds=seconds)
+
+    def compose(self, *arguments: str, check: bool = True, seconds: float = 180) -> str:
+        """Run docker compose and return what it prints."""
+        profiles = [f"--profile={profile}" for profile in self.profiles]
+        command = ["docker", "compose", f"--env-file={self.folder / 'env'}", *profiles, *arguments]
+        return _run(*command, environment=self.environment, check=check, seconds=seconds)
+
+    def up(self) -> None:
+        """Start what is not there, in the scale that is asked for, and wait until all is healthy."""
+        scale = [f"--scale={service}={count}" for service, count in self.scale.items()]
+        self.compose("up", "--detach", "--wait", *scale, seconds=300)
+
+    def containers(self, service: str) -> list[str]:
+        """Return the ids of a service's running containers, in the order of their numbers."""
+        rows = [json.loads(line) for line in self.compose("ps", "--format=json", service).splitlines() if line]
+        return [row["ID"] for row in sorted(rows, key=lambda row: row["Name"])]
+
+    def address(self, service: str, port: int, *, index: int = 1) -> str:
+        """Return HOST:PORT where a container's port is published."""
+        return self.compose("port", f"--index={index}", service, str(port)).strip()
+
+    def towpath(self, *arguments: str) -> Any:  # noqa: ANN401 - whatever JSON the command prints
+        """Run an administrative command in a container of the lock service and return what it prints, parsed."""
+        output = self.compose("exec", "--no-TTY", "locks", "towpath", *arguments, "--json")
+        return json.loads(output) if output.strip() else None
+
+    def secrets(self) -> dict[str, str]:
+        """Return the secrets, by name."""
+        return {path.name: path.read_text() for path in (self.folder / "secrets").iterdir()}
+
+    def log(self, *services: str, since: float = 0.0) -> str:
+        """Return what the containers of the services have written since a moment, in seconds of the epoch."""
+        containers = [container for service in services for container in self.containers(service)]
+        return "".join(docker("logs", f"--since={since:.3f}", container, errors=True) for container in containers)
+
+
+def docker(*arguments: str, check: bool = True, seconds: float = 120, errors: bool = False) -> str:
+    """Run docker and return what it prints, with `errors` also on the standard error."""
+    return _run("docker", *arguments, environment=dict(os.environ), check=check, seconds=seconds, errors=errors)
+
+
+def inspect(container: str) -> dict[str, Any]:
+    """Return what the engine knows of a container."""
+    known: dict[str, Any] = json.loads(docker("inspect", container))[0]
+    return known
+
+
+def kill(container: str) -> None:
+    """End a container's first process as a crash does; what the engine then does is its own affair."""
+    os.kill(inspect(container)["State"]["Pid"], signal.SIGKILL)
+
+
+def wait_healthy(container: str, *, seconds: float = 60) -> None:
+    """Wait until a container is healthy."""
+    deadline = time.monotonic() + seconds
+    while (state := inspect(container)["State"])["Status"] != "running" or state["Health"]["Status"] != "healthy":
+        assert time.monotonic() < deadline, f"{container} is not healthy after {seconds} s: {state}"
+        time.sleep(0.5)
+
+
+def _run(*command: str, environment: dict[str, str], check: bool = True, seconds: float, errors: bool = False) -> str:
+    result = subprocess.run(
+        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds, check=False
+    )
+    assert not check or result.returncode == 0, f"{command}: exit {result.returncode}\n{result.stdout}\n{result.stderr}"
+    return result.stdout + result.stderr if errors else result.stdout

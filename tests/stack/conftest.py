@@ -1,0 +1,132 @@
+"""The one stack that all tests of this folder use, its users, and clients that work on it."""
+
+import os
+import socket
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.stack.clients import Crew, Worker
+from tests.stack.compose import ComposeStack
+from tests.support.certificates import CertificateFiles, write_certificate
+
+REPOSITORY = "studio/film"
+CREW = ("ada", "ben", "cleo", "dan")
+_PORTS = 4
+
+
+@pytest.fixture(scope="session")
+def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
+    """What the proxy shows, and the authority that the clients trust."""
+    files = write_certificate(tmp_path_factory.mktemp("tls"))
+    # The proxy's user reads it.
+    files.key.chmod(0o644)
+    return files
+
+
+@pytest.fixture(scope="session")
+def stack(tmp_path_factory: pytest.TempPathFactory, certificates: CertificateFiles) -> Iterator[ComposeStack]:
+    """The stack as `make stack` makes it where there is none, and the proxy beside it."""
+    folder = tmp_path_factory.mktemp("stack")
+    first = _free_ports(_PORTS + 1)
+    running = ComposeStack(
+        f"towpath-test-{os.getpid()}",
+        folder,
+        {
+            "TOWPATH_PUBLISH": f"127.0.0.1:{first}-{first + _PORTS - 1}",
+            "TOWPATH_PROXY_PUBLISH": f"127.0.0.1:{first + _PORTS}",
+            "TOWPATH_PROXY_CERTIFICATE": str(certificates.chain),
+            "TOWPATH_PROXY_KEY": str(certificates.key),
+            "TOWPATH_PROXY_SUBNET": "172.31.252.0/24",
+        },
+    )
+    try:
+        running.make("stack")
+        running.profiles = ("proxy",)
+        running.up()
+        yield running
+    finally:
+        if os.environ.get("TOWPATH_KEEP_STACK") != "1":
+            running.compose("down", "--volumes", "--timeout=10", check=False)
+
+
+def _free_ports(count: int) -> int:
+    """Return the first of so many ports in a row that nobody listens on."""
+    for first in range(18080, 28080, count):
+        try:
+            for port in range(first, first + count):
+                with socket.socket() as probe:
+                    probe.bind(("127.0.0.1", port))
+        except OSError:
+            continue
+        return first
+    raise AssertionError("no free ports")
+
+
+@pytest.fixture
+def single(stack: ComposeStack) -> ComposeStack:
+    """The stack with one of each service."""
+    return _scaled(stack, facade=1, storage=1, locks=1)
+
+
+@pytest.fixture
+def two_facades(stack: ComposeStack) -> ComposeStack:
+    """The stack with two facades behind the proxy, and one each of what they call."""
+    return _scaled(stack, facade=2, storage=1, locks=1)
+
+
+@pytest.fixture
+def doubled(stack: ComposeStack) -> ComposeStack:
+    """The stack with two of each service."""
+    return _scaled(stack, facade=2, storage=2, locks=2)
+
+
+def _scaled(stack: ComposeStack, **scale: int) -> ComposeStack:
+    if stack.scale != scale:
+        stack.scale = scale
+        stack.up()
+    return stack
+
+
+@pytest.fixture(scope="session")
+def origin(stack: ComposeStack) -> str:
+    """Where clients reach the proxy."""
+    return f"https://{stack.address('proxy', 8443)}"
+
+
+@pytest.fixture(scope="session")
+def tokens(stack: ComposeStack) -> dict[str, str]:
+    """The tokens of everybody who works in the repository, which is made for them."""
+    stack.towpath("repo", "add", REPOSITORY)
+    made = {}
+    for name in CREW:
+        stack.towpath("user", "add", name)
+        made[name] = stack.towpath("token", "add", name, "--name", "tests")["secret"]
+        stack.towpath("grant", name, REPOSITORY, "--role", "write")
+    return made
+
+
+@pytest.fixture
+def crew(
+    tmp_path: Path, origin: str, tokens: dict[str, str], certificates: CertificateFiles
+) -> Callable[[], AbstractContextManager[Crew]]:
+    """Make four people at work, through the proxy."""
+
+    def make() -> Crew:
+        return Crew(
+            [
+                Worker(
+                    name,
+                    tmp_path / name,
+                    tokens[name],
+                    origin=origin,
+                    repository=REPOSITORY,
+                    trust=certificates.authority,
+                )
+                for name in CREW
+            ]
+        )
+
+    return make

@@ -1,0 +1,158 @@
+"""What an operator does, and what happens to machines, while four real clients push, pull and lock.
+
+Every client ends with success, nothing that was acknowledged is lost, and no lock is granted twice.
+"""
+
+import json
+import time
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from pathlib import Path
+
+import pytest
+
+from tests.stack.clients import Crew
+from tests.stack.compose import SERVICES, ComposeStack, docker, kill, wait_healthy
+from tests.stack.conftest import REPOSITORY
+from tests.support.certificates import CertificateFiles
+
+pytestmark = pytest.mark.timeout(600)
+
+OUTAGE_SECONDS = 8
+
+MakeCrew = Callable[[], AbstractContextManager[Crew]]
+
+
+@pytest.fixture
+def verified(
+    crew: MakeCrew,
+    origin: str,
+    tokens: dict[str, str],
+    certificates: CertificateFiles,
+    tmp_path: Path,
+    stack: ComposeStack,
+) -> Callable[[], AbstractContextManager[Crew]]:
+    """Make people at work; when they have ended, all that was acknowledged to them is looked at."""
+
+    class Verified(Crew):
+        def __exit__(self, *failure: object) -> None:
+            super().__exit__(*failure)  # type: ignore[arg-type] # passed on as they came
+            if failure[0] is None:
+                _verify(self, stack, origin, tokens, certificates, tmp_path)
+
+    return lambda: Verified(crew().workers)  # type: ignore[attr-defined] # it is a Crew
+
+
+def _verify(
+    crew: Crew, stack: ComposeStack, origin: str, tokens: dict[str, str], certificates: CertificateFiles, folder: Path
+) -> None:
+    standing = {lock["id"]: lock for lock in stack.towpath("lock", "list", REPOSITORY)}
+    paths = [lock["path"] for lock in standing.values()]
+    assert len(set(paths)) == len(paths)
+    for worker in crew.workers:
+        ledger = worker.ledger
+        assert ledger.files
+        assert {id_: standing[id_]["path"] for id_ in ledger.locks if id_ in standing} == ledger.locks
+        assert {standing[id_]["owner"] for id_ in ledger.locks} == {worker.name}
+        assert not ledger.unlocked & standing.keys()
+        clone = worker.fresh_clone(
+            folder / f"{worker.name}-fresh",
+            tokens[worker.name],
+            origin=origin,
+            repository=REPOSITORY,
+            trust=certificates.authority,
+        )
+        clone.fsck()
+        assert {path: (clone.path / path).read_bytes() == data for path, data in ledger.files.items()} == dict.fromkeys(
+            ledger.files, True
+        )
+
+
+@pytest.fixture
+def since(stack: ComposeStack) -> Callable[[], list[dict[str, object]]]:
+    """Return the log lines that the services have written since the test began."""
+    began = time.time()
+
+    def lines() -> list[dict[str, object]]:
+        log = stack.log(*SERVICES, since=began)
+        return [json.loads(line) for line in log.splitlines() if line.startswith("{")]
+
+    return lines
+
+
+def _followed(lines: list[dict[str, object]]) -> None:
+    """Hold that every lock that a facade has made is in the log of a lock service under the same request id."""
+    asked = {line["request_id"] for line in lines if line.get("operation") == "create_lock" and line["status"] == 201}
+    method = "/towpath.locks.v1.LockService/CreateLock"
+    done = {line["request_id"] for line in lines if line.get("method") == method and line["status"] == "OK"}
+    assert asked
+    assert asked <= done
+
+
+@pytest.mark.parametrize("service", ["storage", "locks", "postgres"])
+def test_restart(
+    service: str, two_facades: ComposeStack, verified: MakeCrew, since: Callable[[], list[dict[str, object]]]
+) -> None:
+    """A service that there is one of restarts."""
+    with verified() as crew:
+        two_facades.compose("restart", service)
+        crew.wait_for_rounds(2)
+    _followed(since())
+
+
+@pytest.mark.parametrize("service", ["storage", "locks", "postgres"])
+def test_kill(
+    service: str, two_facades: ComposeStack, verified: MakeCrew, since: Callable[[], list[dict[str, object]]]
+) -> None:
+    """A service that there is one of dies of SIGKILL, and the engine starts it again."""
+    with verified() as crew:
+        kill(two_facades.containers(service)[0])
+        crew.wait_for_rounds(2)
+    _followed(since())
+
+
+def test_facades_one_by_one(
+    two_facades: ComposeStack, verified: MakeCrew, since: Callable[[], list[dict[str, object]]]
+) -> None:
+    """Each of two facades restarts, and each dies, while the other serves."""
+    with verified() as crew:
+        for container in two_facades.containers("facade"):
+            docker("restart", container)
+            wait_healthy(container)
+            kill(container)
+            crew.wait_for_rounds(1)
+            wait_healthy(container)
+    _followed(since())
+
+
+def test_postgres_pauses(two_facades: ComposeStack, verified: MakeCrew) -> None:
+    """Postgres stands still for a while, with all of its connections open."""
+    [postgres] = two_facades.containers("postgres")
+    with verified() as crew:
+        docker("pause", postgres)
+        time.sleep(OUTAGE_SECONDS)
+        docker("unpause", postgres)
+        crew.wait_for_rounds(2)
+
+
+@pytest.mark.parametrize("service", ["storage", "locks"])
+def test_network_is_cut(service: str, two_facades: ComposeStack, verified: MakeCrew) -> None:
+    """A service is cut off from the facades without a word, and comes back."""
+    [container] = two_facades.containers(service)
+    network = f"{two_facades.project}_inner"
+    with verified() as crew:
+        docker("network", "disconnect", network, container)
+        time.sleep(OUTAGE_SECONDS)
+        docker("network", "connect", f"--alias={service}", network, container)
+        crew.wait_for_rounds(2)
+
+
+def test_roll(doubled: ComposeStack, verified: MakeCrew, since: Callable[[], list[dict[str, object]]]) -> None:
+    """All services restart one by one, as an upgrade does it, with two of each."""
+    with verified() as crew:
+        for service in SERVICES:
+            for container in doubled.containers(service):
+                docker("restart", container)
+                wait_healthy(container)
+            crew.wait_for_rounds(1)
+    _followed(since())

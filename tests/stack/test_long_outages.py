@@ -1,0 +1,47 @@
+"""What lasts longer than a client waits is told at once, and mends itself."""
+
+import ssl
+import time
+
+import httpx
+import pytest
+
+from tests.stack.compose import ComposeStack
+from tests.stack.conftest import CREW, REPOSITORY
+from tests.support.certificates import CertificateFiles
+from tests.support.http import MEDIA_TYPE, basic
+
+# The longest that an answer may take; the connection itself is not waited for.
+ANSWER_SECONDS = 15
+
+
+@pytest.mark.parametrize("service", ["storage", "locks", "postgres", "facade"])
+def test_long_outage(
+    service: str, single: ComposeStack, origin: str, tokens: dict[str, str], certificates: CertificateFiles
+) -> None:
+    """While a service is gone a batch is answered 503 or 429 with Retry-After; when it is back, 200."""
+    single.compose("stop", service)
+    try:
+        told = _batch(origin, tokens, certificates)
+        assert told.status_code in (429, 503)
+        assert int(told.headers["Retry-After"]) > 0
+        assert told.json()["message"]
+        assert "objects" not in told.json()
+    finally:
+        single.compose("start", service)
+    deadline = time.monotonic() + 60
+    while (answer := _batch(origin, tokens, certificates)).status_code != 200:
+        assert time.monotonic() < deadline, answer.text
+        time.sleep(0.5)
+
+
+def _batch(origin: str, tokens: dict[str, str], certificates: CertificateFiles) -> httpx.Response:
+    name = CREW[0]
+    return httpx.post(
+        f"{origin}/{REPOSITORY}/objects/batch",
+        json={"operation": "upload", "objects": [{"oid": "0" * 64, "size": 1}]},
+        headers={"Authorization": basic(name, tokens[name]), "Accept": MEDIA_TYPE, "Content-Type": MEDIA_TYPE},
+        verify=ssl.create_default_context(cafile=certificates.authority),
+        timeout=ANSWER_SECONDS,
+        trust_env=False,
+    )

@@ -1,0 +1,90 @@
+"""compose.yaml, .env.example, the settings and the tables of the documents speak of the same variables."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from services.cli.settings import CommandSettings
+from services.common.settings import Settings
+from services.facade.settings import FacadeSettings
+from services.locks.settings import LocksDatabaseSettings, LocksSettings
+from services.storage.settings import StorageSettings
+
+ROOT = Path(__file__).parents[3]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+# Who reads what a container is given.
+READERS: dict[str, tuple[type[Settings], ...]] = {
+    # It runs the migrations of the services, with the database's URL for theirs.
+    "migrate": (CommandSettings, LocksDatabaseSettings),
+    "storage": (StorageSettings,),
+    "locks": (LocksSettings, CommandSettings),
+    "facade": (FacadeSettings,),
+}
+# Chosen by the operator for compose itself.
+OF_COMPOSE = {
+    "TOWPATH_SECRETS",
+    "TOWPATH_PUBLISH",
+    "TOWPATH_PROXY_PUBLISH",
+    "TOWPATH_PROXY_CERTIFICATE",
+    "TOWPATH_PROXY_KEY",
+    "TOWPATH_PROXY_SUBNET",
+    "TOWPATH_PROMETHEUS_PUBLISH",
+    "TOWPATH_GRAFANA_PUBLISH",
+}
+
+
+def _variables(reader: type[Settings]) -> set[str]:
+    return {f"TOWPATH_{name.upper()}" for name in reader.model_fields}
+
+
+def _environment(service: str) -> set[str]:
+    return set(COMPOSE["services"][service].get("environment", {}))
+
+
+def test_every_variable_is_a_setting_of_its_reader() -> None:
+    """A container is given no variable and no secret that its program does not read."""
+    for service, readers in READERS.items():
+        known = set().union(*map(_variables, readers))
+        secrets = {name.upper() for name in COMPOSE["services"][service]["secrets"]}
+        assert _environment(service) | secrets <= known, service
+
+
+def test_what_is_required_is_given() -> None:
+    """A service is given every setting that has no default."""
+    for service, readers in READERS.items():
+        if service == "migrate":
+            continue
+        given = _environment(service) | {name.upper() for name in COMPOSE["services"][service]["secrets"]}
+        for reader in readers:
+            required = {f"TOWPATH_{name.upper()}" for name, field in reader.model_fields.items() if field.is_required()}
+            assert required <= given, service
+
+
+def test_no_secret_is_a_variable() -> None:
+    """What a settings model holds as a secret never comes by the environment."""
+    for service, readers in READERS.items():
+        for reader in readers:
+            secret = {
+                f"TOWPATH_{name.upper()}"
+                for name, field in reader.model_fields.items()
+                if "SecretStr" in str(field.annotation) and not name.endswith("database_url")
+            }
+            assert not secret & _environment(service), service
+
+
+def test_no_url_of_a_database_has_a_password() -> None:
+    """The password comes from its file."""
+    urls = re.findall(r"postgresql://\S+", (ROOT / "compose.yaml").read_text())
+    assert urls
+    assert all(re.fullmatch(r"postgresql://towpath@postgres:5432/towpath", url) for url in urls)
+
+
+def test_what_may_be_chosen_is_in_the_example() -> None:
+    """`.env.example` names every variable that compose.yaml takes from its environment, and no other."""
+    taken = set(re.findall(r"\$\{([A-Z_]+)", (ROOT / "compose.yaml").read_text()))
+    named = set(re.findall(r"^#?([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE))
+    assert taken == named
+    settings = set().union(*(_variables(reader) for readers in READERS.values() for reader in readers))
+    assert taken - OF_COMPOSE <= settings
