@@ -7,7 +7,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from tests.support.git import Clone, Workspace, shared_repository
+from tests.support.git import Workspace, shared_repository
 from tests.support.http import content, oid_of
 
 _SIZES = (1_000, 300_000, 3_000_000)
@@ -41,12 +41,16 @@ class Worker:
         self.rounds = 0
         self.failure: BaseException | None = None
         self._stop = threading.Event()
-        url = f"{origin}/{repository}"
+        self._url = f"{origin}/{repository}"
         self._remote = home / "remote.git"
-        self._desk = computer(home / "desk", name, token, origin=origin, trust=trust)
-        self._clone = shared_repository(self._desk, self._remote, lfs_url=url)
-        self._clone.git("config", f"lfs.{url}.locksverify", "true")
-        self._other = computer(home / "other", name, token, origin=origin, trust=trust).clone(self._remote, lfs_url=url)
+
+        def computer_called(purpose: str) -> Workspace:
+            return computer(home / purpose, name, token, origin=origin, trust=trust)
+
+        self._computer = computer_called
+        self._clone = shared_repository(self._computer("desk"), self._remote, lfs_url=self._url)
+        self._clone.git("config", f"lfs.{self._url}.locksverify", "true")
+        self._other = self._computer("other").clone(self._remote, lfs_url=self._url)
         self._thread = threading.Thread(target=self._work, name=name)
 
     def start(self) -> None:
@@ -59,10 +63,13 @@ class Worker:
         self._thread.join(300)
         assert not self._thread.is_alive(), f"{self.name} does not end"
 
-    def fresh_clone(self, home: Path, token: str, *, origin: str, repository: str, trust: Path) -> Clone:
-        """Clone what this client has pushed, on a computer that has nothing."""
-        url = f"{origin}/{repository}"
-        return computer(home, self.name, token, origin=origin, trust=trust).clone(self._remote, lfs_url=url)
+    def require_pushed(self) -> None:
+        """Clone what was pushed on a computer that has nothing, and hold that it is all there."""
+        clone = self._computer("fresh").clone(self._remote, lfs_url=self._url)
+        clone.fsck()
+        changed = [path for path, data in self.ledger.files.items() if (clone.path / path).read_bytes() != data]
+        assert self.ledger.files
+        assert changed == []
 
     def _work(self) -> None:
         try:

@@ -2,13 +2,10 @@
 
 import os
 import socket
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager
-from pathlib import Path
+from collections.abc import Iterator
 
 import pytest
 
-from tests.stack.clients import Crew, Worker
 from tests.stack.compose import ComposeStack
 from tests.support.certificates import CertificateFiles, write_certificate
 
@@ -106,27 +103,3 @@ def tokens(stack: ComposeStack) -> dict[str, str]:
         made[name] = stack.towpath("token", "add", name, "--name", "tests")["secret"]
         stack.towpath("grant", name, REPOSITORY, "--role", "write")
     return made
-
-
-@pytest.fixture
-def crew(
-    tmp_path: Path, origin: str, tokens: dict[str, str], certificates: CertificateFiles
-) -> Callable[[], AbstractContextManager[Crew]]:
-    """Make four people at work, through the proxy."""
-
-    def make() -> Crew:
-        return Crew(
-            [
-                Worker(
-                    name,
-                    tmp_path / name,
-                    tokens[name],
-                    origin=origin,
-                    repository=REPOSITORY,
-                    trust=certificates.authority,
-                )
-                for name in CREW
-            ]
-        )
-
-    return make

@@ -5,67 +5,58 @@ Every client ends with success, nothing that was acknowledged is lost, and no lo
 
 import json
 import time
-from collections.abc import Callable
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 
 import pytest
 
-from tests.stack.clients import Crew
+from tests.stack.clients import Crew, Worker
 from tests.stack.compose import SERVICES, ComposeStack, docker, kill, wait_healthy
-from tests.stack.conftest import REPOSITORY
+from tests.stack.conftest import CREW, REPOSITORY
 from tests.support.certificates import CertificateFiles
 
 pytestmark = pytest.mark.timeout(600)
 
 OUTAGE_SECONDS = 8
 
-MakeCrew = Callable[[], AbstractContextManager[Crew]]
+AtWork = Callable[[], AbstractContextManager[Crew]]
 
 
 @pytest.fixture
-def verified(
-    crew: MakeCrew,
-    origin: str,
-    tokens: dict[str, str],
-    certificates: CertificateFiles,
-    tmp_path: Path,
-    stack: ComposeStack,
-) -> Callable[[], AbstractContextManager[Crew]]:
-    """Make people at work; when they have ended, all that was acknowledged to them is looked at."""
+def at_work(
+    stack: ComposeStack, origin: str, tokens: dict[str, str], certificates: CertificateFiles, tmp_path: Path
+) -> AtWork:
+    """Put four people to work, through the proxy; at the end all that was acknowledged to them is looked at."""
 
-    class Verified(Crew):
-        def __exit__(self, *failure: object) -> None:
-            super().__exit__(*failure)  # type: ignore[arg-type] # passed on as they came
-            if failure[0] is None:
-                _verify(self, stack, origin, tokens, certificates, tmp_path)
+    def person(name: str) -> Worker:
+        return Worker(
+            name, tmp_path / name, tokens[name], origin=origin, repository=REPOSITORY, trust=certificates.authority
+        )
 
-    return lambda: Verified(crew().workers)  # type: ignore[attr-defined] # it is a Crew
+    @contextmanager
+    def work() -> Iterator[Crew]:
+        with ThreadPoolExecutor() as pool:
+            workers = list(pool.map(person, CREW))
+            with Crew(workers) as crew:
+                yield crew
+            _require_locks(stack, workers)
+            list(pool.map(Worker.require_pushed, workers))
+
+    return work
 
 
-def _verify(
-    crew: Crew, stack: ComposeStack, origin: str, tokens: dict[str, str], certificates: CertificateFiles, folder: Path
-) -> None:
+def _require_locks(stack: ComposeStack, workers: list[Worker]) -> None:
+    """Hold that no path is locked twice, and that the locks are those that were acknowledged and not given back."""
     standing = {lock["id"]: lock for lock in stack.towpath("lock", "list", REPOSITORY)}
     paths = [lock["path"] for lock in standing.values()]
     assert len(set(paths)) == len(paths)
-    for worker in crew.workers:
+    for worker in workers:
         ledger = worker.ledger
-        assert ledger.files
         assert {id_: standing[id_]["path"] for id_ in ledger.locks if id_ in standing} == ledger.locks
         assert {standing[id_]["owner"] for id_ in ledger.locks} == {worker.name}
         assert not ledger.unlocked & standing.keys()
-        clone = worker.fresh_clone(
-            folder / f"{worker.name}-fresh",
-            tokens[worker.name],
-            origin=origin,
-            repository=REPOSITORY,
-            trust=certificates.authority,
-        )
-        clone.fsck()
-        assert {path: (clone.path / path).read_bytes() == data for path, data in ledger.files.items()} == dict.fromkeys(
-            ledger.files, True
-        )
 
 
 @pytest.fixture
@@ -91,10 +82,10 @@ def _followed(lines: list[dict[str, object]]) -> None:
 
 @pytest.mark.parametrize("service", ["storage", "locks", "postgres"])
 def test_restart(
-    service: str, two_facades: ComposeStack, verified: MakeCrew, since: Callable[[], list[dict[str, object]]]
+    service: str, two_facades: ComposeStack, at_work: AtWork, since: Callable[[], list[dict[str, object]]]
 ) -> None:
     """A service that there is one of restarts."""
-    with verified() as crew:
+    with at_work() as crew:
         two_facades.compose("restart", service)
         crew.wait_for_rounds(2)
     _followed(since())
@@ -102,20 +93,20 @@ def test_restart(
 
 @pytest.mark.parametrize("service", ["storage", "locks", "postgres"])
 def test_kill(
-    service: str, two_facades: ComposeStack, verified: MakeCrew, since: Callable[[], list[dict[str, object]]]
+    service: str, two_facades: ComposeStack, at_work: AtWork, since: Callable[[], list[dict[str, object]]]
 ) -> None:
     """A service that there is one of dies of SIGKILL, and the engine starts it again."""
-    with verified() as crew:
+    with at_work() as crew:
         kill(two_facades.containers(service)[0])
         crew.wait_for_rounds(2)
     _followed(since())
 
 
 def test_facades_one_by_one(
-    two_facades: ComposeStack, verified: MakeCrew, since: Callable[[], list[dict[str, object]]]
+    two_facades: ComposeStack, at_work: AtWork, since: Callable[[], list[dict[str, object]]]
 ) -> None:
     """Each of two facades restarts, and each dies, while the other serves."""
-    with verified() as crew:
+    with at_work() as crew:
         for container in two_facades.containers("facade"):
             docker("restart", container)
             wait_healthy(container)
@@ -125,10 +116,10 @@ def test_facades_one_by_one(
     _followed(since())
 
 
-def test_postgres_pauses(two_facades: ComposeStack, verified: MakeCrew) -> None:
+def test_postgres_pauses(two_facades: ComposeStack, at_work: AtWork) -> None:
     """Postgres stands still for a while, with all of its connections open."""
     [postgres] = two_facades.containers("postgres")
-    with verified() as crew:
+    with at_work() as crew:
         docker("pause", postgres)
         time.sleep(OUTAGE_SECONDS)
         docker("unpause", postgres)
@@ -136,20 +127,20 @@ def test_postgres_pauses(two_facades: ComposeStack, verified: MakeCrew) -> None:
 
 
 @pytest.mark.parametrize("service", ["storage", "locks"])
-def test_network_is_cut(service: str, two_facades: ComposeStack, verified: MakeCrew) -> None:
+def test_network_is_cut(service: str, two_facades: ComposeStack, at_work: AtWork) -> None:
     """A service is cut off from the facades without a word, and comes back."""
     [container] = two_facades.containers(service)
     network = f"{two_facades.project}_inner"
-    with verified() as crew:
+    with at_work() as crew:
         docker("network", "disconnect", network, container)
         time.sleep(OUTAGE_SECONDS)
         docker("network", "connect", f"--alias={service}", network, container)
         crew.wait_for_rounds(2)
 
 
-def test_roll(doubled: ComposeStack, verified: MakeCrew, since: Callable[[], list[dict[str, object]]]) -> None:
+def test_roll(doubled: ComposeStack, at_work: AtWork, since: Callable[[], list[dict[str, object]]]) -> None:
     """All services restart one by one, as an upgrade does it, with two of each."""
-    with verified() as crew:
+    with at_work() as crew:
         for service in SERVICES:
             for container in doubled.containers(service):
                 docker("restart", container)

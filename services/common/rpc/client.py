@@ -81,11 +81,13 @@ class Peer:
         """Call a unary method of a stub on this peer's channel, waiting for the peer while it restarts.
 
         Raises the `ServiceError` that the service raised; a detail of its status is read into `detail`. A peer that
-        was not there until the deadline is `Unavailable`.
+        was not there until the deadline, or says that it does not serve, is `Unavailable`.
         """
         try:
             return await method(request, timeout=self._deadline, metadata=self.metadata(), wait_for_ready=True)
         except grpc.aio.AioRpcError as error:
+            if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and await self.health("") is Health.NOT_SERVING:
+                raise Unavailable(Reason.UNAVAILABLE, "an inner service lacks what it needs") from error
             raise self.error(error, detail) from error
 
     def error(self, error: grpc.aio.AioRpcError, detail: Message | None = None) -> ServiceError:

@@ -19,6 +19,9 @@ _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]
 # What is no fault of the caller.
 _FAILURES = ("UNKNOWN", "INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "DATA_LOSS", "UNIMPLEMENTED")
 
+# What a service refuses it has waited for itself, as long as its caller has time; gRPC repeats no such call by itself.
+_WAITED_LONG_ENOUGH = ("grpc-retry-pushback-ms", "-1")
+
 _log = get_logger(__name__)
 
 
@@ -145,7 +148,7 @@ class _Call:
         """Abort the call with the status of the error; return only for errors that are gRPC's own affair."""
         if isinstance(error, ServiceError):
             self._end(started, error.status.name, reason=error.reason, message=error.message)
-            await context.abort(error.status, error.message, trailing_metadata(error))
+            await context.abort(error.status, error.message, (*trailing_metadata(error), _WAITED_LONG_ENOUGH))
         if isinstance(error, Exception) and not isinstance(error, grpc.aio.AbortError):
             _log.exception("call failed", method=self._method)
             self._end(started, grpc.StatusCode.INTERNAL.name)

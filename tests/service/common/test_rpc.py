@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -62,15 +63,21 @@ class Locks(pb_grpc.LockServiceServicer):
 
 @asynccontextmanager
 async def running(
-    folder: Path, *, secret: SecretStr | None = None, shown: SecretStr | None = None
+    folder: Path,
+    *,
+    secret: SecretStr | None = None,
+    shown: SecretStr | None = None,
+    locks: Locks | None = None,
+    deadline: float = 5,
+    repeatable: dict[str, list[str]] | None = None,
 ) -> AsyncIterator[tuple[Server, Locks, Peer, pb_grpc.LockServiceAsyncStub]]:
     """Run the service on a unix socket, and a peer that calls it."""
-    locks = Locks()
+    locks = locks or Locks()
     address = f"unix:{folder / 'locks.sock'}"
     server = Server(address, secret=secret, drain_seconds=1, services=[SERVICE])
     pb_grpc.add_LockServiceServicer_to_server(locks, server.grpc)
     await server.start()
-    peer = Peer(address, deadline=5, secret=shown)
+    peer = Peer(address, deadline=deadline, secret=shown, repeatable=repeatable)
     try:
         yield server, locks, peer, pb_grpc.LockServiceStub(peer.channel)
     finally:
@@ -168,3 +175,36 @@ def test_every_status_has_one_error() -> None:
     statuses = [kind.status for kind in ServiceError.__subclasses__()]
     assert len(set(statuses)) == len(statuses)
     assert {PermissionDenied.status, DeadlineExceeded.status} <= set(statuses)
+
+
+async def test_what_a_service_has_waited_for_is_not_repeated(tmp_path: Path) -> None:
+    """A service that says that it lacks something has waited for it: a repeat would only use up the caller's time."""
+
+    class Waiting(Locks):
+        async def ListLocks(self, request: pb.ListLocksRequest, context: Context) -> pb.ListLocksResponse:
+            """Say that the database is away."""
+            self.request_ids.append(request_id.current())
+            raise Unavailable(Reason.UNAVAILABLE, "the database does not answer")
+
+    async with running(tmp_path, locks=Waiting(), repeatable={SERVICE: ["ListLocks"]}) as (_, locks, peer, stub):
+        with pytest.raises(Unavailable, match="the database does not answer"):
+            await peer.call(stub.ListLocks, pb.ListLocksRequest())
+    assert len(locks.request_ids) == 1
+
+
+@pytest.mark.parametrize(("serving", "expected"), [(False, Unavailable), (True, DeadlineExceeded)])
+async def test_a_service_that_does_not_serve_is_unavailable(
+    tmp_path: Path, serving: bool, expected: type[ServiceError]
+) -> None:
+    """A call that ends at its deadline is an outage where the service says so of itself, else it was too slow."""
+
+    class Slow(Locks):
+        async def ListLocks(self, request: pb.ListLocksRequest, context: Context) -> pb.ListLocksResponse:
+            """Take longer than anybody waits."""
+            await asyncio.sleep(30)
+            raise AssertionError
+
+    async with running(tmp_path, locks=Slow(), deadline=0.5) as (server, _, peer, stub):
+        await server.set_serving(serving=serving)
+        with pytest.raises(expected):
+            await peer.call(stub.ListLocks, pb.ListLocksRequest())
