@@ -53,8 +53,8 @@ class BackupFolder:
             shutil.rmtree(self._incoming, ignore_errors=True)
             self._incoming.mkdir(exist_ok=True)
             yield
-            shutil.rmtree(self._incoming, ignore_errors=True)
         finally:
+            shutil.rmtree(self._incoming, ignore_errors=True)
             os.close(lock)
 
     def snapshot(self, name: str) -> Path:

@@ -107,6 +107,7 @@ async def running_scripted(folder: Path) -> AsyncIterator[tuple[Scripted, str]]:
     lock_service_pb2_grpc.add_LockServiceServicer_to_server(servicer, server.grpc)
     storage_service_pb2_grpc.add_StorageServiceServicer_to_server(servicer, server.grpc)
     await server.start()
+    await server.set_serving(serving=True)
     try:
         yield scripted, address
     finally:
