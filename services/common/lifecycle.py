@@ -1,8 +1,11 @@
-"""When a process stops: on SIGTERM or SIGINT, or when the process that started it is gone."""
+"""How a process stops: when (SIGTERM, SIGINT, or the one that started it is gone), and how its tasks end."""
 
 import asyncio
 import os
 import signal
+from typing import Any
+
+_CANCEL_SECONDS = 1.0
 
 
 def stop_event(lifeline_fd: int | None) -> asyncio.Event:
@@ -24,3 +27,19 @@ def stop_event(lifeline_fd: int | None) -> asyncio.Event:
 
         loop.add_reader(lifeline_fd, parent_is_gone)
     return stop
+
+
+async def end(*tasks: asyncio.Task[Any]) -> None:
+    """Cancel tasks and return when all have ended; raise what one of them raised.
+
+    A cancellation can get lost on its way, such as in `asyncio.wait_for` of Python 3.11 or in a driver that is just
+    being cut off: it is asked for again.
+    """
+    pending = set(tasks)
+    while pending:
+        for task in pending:
+            task.cancel()
+        _, pending = await asyncio.wait(pending, timeout=_CANCEL_SECONDS)
+    for task in tasks:
+        if not task.cancelled():
+            task.result()

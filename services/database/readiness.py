@@ -2,8 +2,8 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 
+from services.common.lifecycle import end
 from services.common.logs import get_logger
 from services.common.rpc.server import Server
 from services.database.migrations import Schema, is_at, newest_version
@@ -31,7 +31,8 @@ async def _watch(
     version = await asyncio.to_thread(newest_version, schema)
     while True:
         try:
-            now = await asyncio.wait_for(_is_ready(database, schema, version, check), timeout=5 * _INTERVAL_SECONDS)
+            async with asyncio.timeout(5 * _INTERVAL_SECONDS):
+                now = await _is_ready(database, schema, version, check)
         except Exception as error:  # whatever fails, the answer is "not ready", and why
             now = False
             if serving or not ready.is_set():
@@ -70,8 +71,5 @@ async def serve(
     try:
         await server.serve_until(stop)
     finally:
-        for task in (watcher, starter):
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
+        await end(watcher, starter)
         await database.close()

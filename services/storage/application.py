@@ -6,6 +6,7 @@ from functools import partial
 from towpath.storage.v1.storage_service_pb2_grpc import add_StorageServiceServicer_to_server
 
 from services.common.errors import Unavailable
+from services.common.lifecycle import end
 from services.common.logs import get_logger
 from services.common.metrics import served_metrics
 from services.common.refresh import keep_refreshed
@@ -70,7 +71,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         async with served_metrics(settings.storage_metrics_listen, settings.metrics_token):
             await serve_when_ready(server, database, SCHEMA, stop_serving, check=check, first=first)
     finally:
-        await _end([stopper, *background])
+        await end(stopper, *background)
         await _flush(traffic)
         await database.close()
 
@@ -80,18 +81,13 @@ async def _stop_in_order(
 ) -> None:
     """End what runs in the background before the connections that it uses are closed."""
     await stop.wait()
-    await _end(background)
+    await end(*background)
     stop_serving.set()
-
-
-async def _end(tasks: list[asyncio.Task[None]]) -> None:
-    for task in tasks:
-        task.cancel()
-    await asyncio.wait(tasks)
 
 
 async def _flush(traffic: TrafficMeter) -> None:
     try:
-        await asyncio.wait_for(traffic.flush(), _LAST_FLUSH_SECONDS)
+        async with asyncio.timeout(_LAST_FLUSH_SECONDS):
+            await traffic.flush()
     except (Unavailable, TimeoutError):
         _log.warning("the last second's traffic is not counted, as the database does not answer")

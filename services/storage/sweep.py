@@ -43,7 +43,8 @@ class Sweeper:
         pause = _INTERVAL_SECONDS
         while True:
             with suppress(TimeoutError):
-                await asyncio.wait_for(self._store.sweep_wanted.wait(), pause)
+                async with asyncio.timeout(pause):
+                    await self._store.sweep_wanted.wait()
             self._store.sweep_wanted.clear()
             try:
                 await self._sweep_uploads()

@@ -1,0 +1,46 @@
+"""How tasks end."""
+
+import asyncio
+
+import pytest
+
+from services.common.lifecycle import end
+
+
+async def test_a_lost_cancellation_is_asked_for_again() -> None:
+    """A task that swallows one, as drivers and `wait_for` can, ends all the same."""
+    lost = 0
+
+    async def work() -> None:
+        nonlocal lost
+        while True:
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                if lost:
+                    raise
+                lost += 1
+
+    tasks = [asyncio.create_task(work()), asyncio.create_task(asyncio.sleep(60))]
+    await asyncio.sleep(0)
+    async with asyncio.timeout(10):
+        await end(*tasks)
+    assert lost == 1
+    assert all(task.cancelled() for task in tasks)
+
+
+async def test_what_a_task_raised_is_raised() -> None:
+    """A failure in the background is not lost when the process stops."""
+
+    async def fail() -> None:
+        raise OSError("the disk is gone")
+
+    failed = asyncio.create_task(fail())
+    await asyncio.sleep(0)
+    with pytest.raises(OSError, match="the disk is gone"):
+        await end(failed)
+
+
+async def test_nothing_to_end() -> None:
+    """No task is no error."""
+    await end()
