@@ -5,7 +5,7 @@ All are declared in prometheus-client's one registry of the process.
 
 import asyncio
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 
 from prometheus_client import REGISTRY, Gauge, Histogram
@@ -13,6 +13,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from pydantic import SecretStr
 
+from services.common.lifecycle import end
 from services.common.metrics_server import serve_metrics
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -54,15 +55,13 @@ async def served_metrics(listen: str | None, token: SecretStr | None) -> AsyncIt
         yield
         return
     _BUILD.labels(version("towpath")).set(1)
-    end = serve_metrics(listen, token)
+    stop_serving = serve_metrics(listen, token)
     lag = asyncio.create_task(_watch_lag())
     try:
         yield
     finally:
-        lag.cancel()
-        with suppress(asyncio.CancelledError):
-            await lag
-        await asyncio.to_thread(end)
+        await end(lag)
+        await asyncio.to_thread(stop_serving)
 
 
 async def _watch_lag() -> None:
