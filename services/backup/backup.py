@@ -16,7 +16,7 @@ from services.backup.errors import BackupError
 from services.backup.folder import BackupFolder
 from services.backup.hold import Hold, hold
 from services.backup.manifest import LostObject, Manifest, ObjectList
-from services.backup.object_list import read_list
+from services.backup.object_list import Entry, read_list
 from services.backup.progress import Bytes, progress
 from services.backup.reading import DamagedBytes
 from services.backup.snapshot import Snapshot, take_snapshot
@@ -87,19 +87,17 @@ async def _write(
 
 def _count(objects: Path) -> _Copied:
     copied = _Copied()
-    for _, size in read_list(objects):
+    for entry in read_list(objects):
         copied.count += 1
-        copied.bytes += size
+        copied.bytes += entry.size
     return copied
 
 
-async def _copy(
-    backend: Backend, folder: BackupFolder, entry: tuple[str, int], *, copied: _Copied, shown: Bytes
-) -> None:
-    oid, size = entry
-    if await in_thread(folder.size_of, oid) != size:
+async def _copy(backend: Backend, folder: BackupFolder, entry: Entry, *, copied: _Copied, shown: Bytes) -> None:
+    oid, size = entry.oid, entry.size
+    if await in_thread(folder.size_of, entry.name) != size:
         try:
-            await _copy_with_a_second_look(backend, folder, oid, size)
+            await copy_out(backend, folder, entry)
             copied.new_count += 1
             copied.new_bytes += size
         except DamagedBytes as error:
@@ -108,14 +106,6 @@ async def _copy(
                 told = [f"{lost.oid}: {lost.problem}" for lost in copied.problems]
                 raise BackupError(f"more than {MOST_LOST} objects are lost; run `towpath check`:", told) from None
     shown.done(size)
-
-
-async def _copy_with_a_second_look(backend: Backend, folder: BackupFolder, oid: str, size: int) -> None:
-    try:
-        await copy_out(backend, folder, oid, size)
-    except DamagedBytes:
-        # An upload may have healed it in this moment.
-        await copy_out(backend, folder, oid, size)
 
 
 def _manifest(created_at: datetime, name: str, snapshot: Snapshot, copied: _Copied, *, copy_objects: bool) -> Manifest:
@@ -142,11 +132,11 @@ def _prune(folder: BackupFolder, name: str) -> int:
     listed = read_list(folder.snapshot(name) / "objects")
     entry = next(listed, None)
     pruned = 0
-    for oid, _ in folder.objects():
-        while entry is not None and entry[0] < oid:
+    for name, _ in folder.objects():
+        while entry is not None and entry.name < name:
             entry = next(listed, None)
-        if entry is None or entry[0] != oid:
-            folder.remove(oid)
+        if entry is None or entry.name != name:
+            folder.remove(name)
             pruned += 1
     return pruned
 

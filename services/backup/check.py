@@ -1,7 +1,7 @@
 """Comparing the index with the bytes, beside running services.
 
-The index and the bytes are read side by side, by oid. What differs is looked at again under the oid's lock, which
-excludes uploads and removals of that object: only what differs then is a finding.
+The index and the bytes are read side by side, by oid. What differs is looked at again: only what differs then, and
+has not been replaced or removed meanwhile, is a finding.
 """
 
 from collections.abc import AsyncGenerator
@@ -15,20 +15,25 @@ from services.backup.backup import Source
 from services.backup.database import acting_for
 from services.backup.errors import BackupError
 from services.backup.findings import Finding, Findings
+from services.backup.object_list import Entry
 from services.backup.pace import Pace
 from services.backup.progress import Bytes, progress
 from services.backup.reading import DamagedBytes, stored_bytes
 from services.database.migrations import RESTORING, version_of
-from services.storage import index
+from services.storage import contents
+from services.storage.contents import STORE_ID, State
 from services.storage.models import SCHEMA_NAME as STORAGE
-from services.storage.models import Object, UnclaimedObject
+from services.storage.models import Content, Object
+from services.storage.names import oid_of
+from services.storage.writer import is_gone
 
 _PAGE = 10_000
-_NAMES = text(
+_REPOSITORIES = text(
     "SELECT coalesce(r.name, 'repository ' || o.repository_id) FROM storage.objects o"
     " LEFT JOIN locks.repositories r ON r.id = o.repository_id"
     " WHERE o.oid = :oid AND o.removed_at IS NULL ORDER BY 1"
 )
+_NO_NAME = ""
 
 
 async def check(source: Source, *, hashed: bool, rate: int | None) -> Findings:
@@ -40,8 +45,18 @@ async def check(source: Source, *, hashed: bool, rate: int | None) -> Findings:
         total = await connection.scalar(select(func.sum(col(Object.size))).where(col(Object.removed_at).is_(None)))
     with progress("Checking objects", int(total or 0)) as shown:
         await _Check(source, findings, Pace(rate), shown).run()
-    findings.left_over = await source.backend.left_over()
+    findings.left_over = await _left_over(source)
     return findings
+
+
+async def _left_over(source: Source) -> int:
+    """Return how many uploads the next sweep gives up, as their process is gone."""
+    async with source.engine.begin() as connection:
+        async with acting_for(connection, STORAGE):
+            writers = {
+                writer: len(await contents.ongoing(connection, writer)) for writer in await contents.writers(connection)
+            }
+        return sum([count for writer, count in writers.items() if await is_gone(connection, writer)])
 
 
 class _Check:
@@ -57,92 +72,97 @@ class _Check:
         stored = self._source.backend.stored()
         there = await anext(stored, None)
         async with aclosing(_held(self._source)) as held:
-            async for oid, size in held:
-                while there is not None and there[0] < oid:
-                    await self._look_at_orphan(*there)
+            async for entry in held:
+                found = None
+                while there is not None and oid_of(there[0]) <= entry.oid:
+                    if there[0] == entry.name:
+                        found = there[1]
+                    else:
+                        await self._look_at_orphan(there[0])
                     there = await anext(stored, None)
-                here = there is not None and there[0] == oid
-                await self._look_at(oid, size, there[1] if there is not None and here else None)
-                if here:
-                    there = await anext(stored, None)
+                await self._look_at(entry, found)
         while there is not None:
-            await self._look_at_orphan(*there)
+            await self._look_at_orphan(there[0])
             there = await anext(stored, None)
 
-    async def _look_at(self, oid: str, size: int, found: int | None) -> None:
+    async def _look_at(self, entry: Entry, found: int | None) -> None:
         self._findings.objects += 1
-        self._findings.bytes += size
-        if found != size or (self._findings.hashed and await self._problem(oid, size) is not None):
-            await self._look_again(oid, size)
-        self._shown.done(size)
+        self._findings.bytes += entry.size
+        if found != entry.size or (self._findings.hashed and await self._problem(entry) is not None):
+            await self._look_again(entry.oid)
+        self._shown.done(entry.size)
 
-    async def _problem(self, oid: str, size: int) -> str | None:
+    async def _problem(self, entry: Entry) -> str | None:
         """Read an object to its end, at the pace, and return what is wrong with its bytes."""
         try:
-            async with aclosing(stored_bytes(self._source.backend, oid, size)) as chunks:
+            async with aclosing(stored_bytes(self._source.backend, entry)) as chunks:
                 async for chunk in chunks:
                     await self._pace.keep(len(chunk))
         except DamagedBytes as error:
             return str(error)
         return None
 
-    async def _look_again(self, oid: str, size: int) -> None:
-        problem = None
-        if self._findings.hashed:
-            # Without the lock, which an upload of the object would have to wait for.
-            problem = await self._problem(oid, size)
-            if problem is None:
+    async def _look_again(self, oid: str) -> None:
+        """Tell what is wrong with an object, unless it changes meanwhile: then look once more."""
+        entry = await self._entry(oid)
+        while entry is not None:
+            kind, problem = await self._kind_of_problem(entry)
+            now = await self._entry(oid)
+            if now == entry:
+                if kind is not None:
+                    async with self._source.engine.begin() as connection:
+                        repositories = tuple(await connection.scalars(_REPOSITORIES, {"oid": oid}))
+                    self._findings.add(kind, Finding(oid, entry.size, problem, entry.name, repositories))
                 return
-        async with self._source.engine.begin() as connection:
-            await index.lock(connection, oid)
-            held = await _size_of(connection, oid)
-            if held is None:
-                return
-            found = (await self._source.backend.sizes([oid])).get(oid)
-            names = tuple(await connection.scalars(_NAMES, {"oid": oid}))
+            entry = now
+
+    async def _kind_of_problem(self, entry: Entry) -> tuple[str | None, str]:
+        found = (await self._source.backend.sizes([entry.name])).get(entry.name) if entry.name else None
         if found is None:
-            self._findings.add("missing", Finding(oid, held, "the bytes are not there", names))
-        elif found != held:
-            self._findings.add("corrupt", Finding(oid, held, f"{found} bytes, expected {held}", names))
-        elif problem is not None:
-            self._findings.add("corrupt", Finding(oid, held, problem, names))
+            return "missing", "the bytes are not there"
+        if found != entry.size:
+            return "corrupt", f"{found} bytes, expected {entry.size}"
+        if self._findings.hashed and (problem := await self._problem(entry)) is not None:
+            return "corrupt", problem
+        return None, ""
 
-    async def _look_at_orphan(self, oid: str, _size: int) -> None:
-        async with self._source.engine.begin() as connection:
-            await index.lock(connection, oid)
-            found = (await self._source.backend.sizes([oid])).get(oid)
-            if found is None or await _size_of(connection, oid) is not None:
-                return
-            noted = select(col(UnclaimedObject.oid)).where(col(UnclaimedObject.oid) == oid)
-            async with acting_for(connection, STORAGE):
-                if await connection.scalar(noted) is not None:
-                    self._findings.unclaimed += 1
-                    return
-        self._findings.add("orphaned", Finding(oid, found, "no repository holds it"))
+    async def _entry(self, oid: str) -> Entry | None:
+        async with self._source.engine.begin() as connection, acting_for(connection, STORAGE):
+            [*entries] = await _entries(connection, after="", only=oid)
+        return entries[0] if entries else None
 
-
-async def _size_of(connection: AsyncConnection, oid: str) -> int | None:
-    statement = select(func.max(col(Object.size))).where(col(Object.oid) == oid, col(Object.removed_at).is_(None))
-    async with acting_for(connection, STORAGE):
-        size: int | None = await connection.scalar(statement)
-    return size
+    async def _look_at_orphan(self, name: str) -> None:
+        async with self._source.engine.begin() as connection, acting_for(connection, STORAGE):
+            state = await contents.state_of(connection, name)
+        if state is State.DISCARDED:
+            self._findings.unclaimed += 1
+        elif state is State.UNKNOWN:
+            size = (await self._source.backend.sizes([name])).get(name)
+            if size is not None:
+                self._findings.add("orphaned", Finding(oid_of(name), size, "no repository holds it", name))
 
 
-async def _held(source: Source) -> AsyncGenerator[tuple[str, int]]:
+async def _held(source: Source) -> AsyncGenerator[Entry]:
     """Return all objects that repositories hold, by oid, some in each transaction."""
     last = ""
     while True:
-        statement = (
-            select(col(Object.oid), func.max(col(Object.size)))
-            .where(col(Object.removed_at).is_(None), col(Object.oid) > last)
-            .group_by(col(Object.oid))
-            .order_by(col(Object.oid))
-            .limit(_PAGE)
-        )
         async with source.engine.begin() as connection, acting_for(connection, STORAGE):
-            rows = (await connection.execute(statement)).all()
-        for oid, size in rows:
-            yield oid, size
-        if len(rows) < _PAGE:
+            entries = await _entries(connection, after=last)
+        for entry in entries:
+            yield entry
+        if len(entries) < _PAGE:
             return
-        last = rows[-1][0]
+        last = entries[-1].oid
+
+
+async def _entries(connection: AsyncConnection, *, after: str, only: str | None = None) -> list[Entry]:
+    oid = col(Object.oid)
+    statement = (
+        select(oid, func.max(col(Object.size)), func.coalesce(func.max(col(Content.name)), _NO_NAME))
+        .outerjoin(Content, (col(Content.oid) == oid) & (col(Content.store_id) == STORE_ID))
+        .where(col(Object.removed_at).is_(None), oid > after if only is None else oid == only)
+        .group_by(oid)
+        .order_by(oid)
+        .limit(_PAGE)
+    )
+    return [Entry(*row) for row in await connection.execute(statement)]

@@ -6,21 +6,22 @@ from pathlib import Path
 from typing import BinaryIO
 
 from services.backup.folder import BackupFolder
+from services.backup.object_list import Entry
 from services.backup.reading import copied_bytes, stored_bytes
 from services.storage.backend import Backend
 from services.storage.undivided import in_thread
 
 
-async def copy_out(backend: Backend, folder: BackupFolder, oid: str, size: int) -> None:
+async def copy_out(backend: Backend, folder: BackupFolder, entry: Entry) -> None:
     """Copy an object into the backup, durably but for its name. Raises `DamagedBytes`."""
-    path = folder.new_file(oid)
+    path = folder.new_file(entry.name)
     file = await in_thread(path.open, "xb")
     try:
-        async with aclosing(stored_bytes(backend, oid, size)) as chunks:
+        async with aclosing(stored_bytes(backend, entry)) as chunks:
             async for chunk in chunks:
                 await in_thread(file.write, chunk)
         await in_thread(_end, file)
-        await in_thread(folder.put, path, oid)
+        await in_thread(folder.put, path, entry.name)
     finally:
         await in_thread(_discard, file, path)
 
@@ -35,14 +36,14 @@ def _discard(file: BinaryIO, path: Path) -> None:
     path.unlink(missing_ok=True)
 
 
-async def copy_in(folder: BackupFolder, backend: Backend, oid: str, size: int) -> None:
+async def copy_in(folder: BackupFolder, backend: Backend, entry: Entry) -> None:
     """Copy an object from the backup to its place. Raises `DamagedBytes`; nothing is in its place then."""
+    # An earlier restore may have been cut off while it wrote there.
+    await backend.discard(entry.name)
     async with (
-        backend.begin(oid) as upload,
-        aclosing(copied_bytes(folder.object(oid), oid, size)) as chunks,
+        backend.begin(entry.name, entry.size) as upload,
+        aclosing(copied_bytes(folder.object(entry.name), entry.oid, entry.size)) as chunks,
     ):
         async for chunk in chunks:
             await upload.write(chunk)
-        await upload.flush()
-        await upload.publish()
-        await upload.settle()
+        await upload.finish()

@@ -8,16 +8,25 @@ _TOLD = 1000
 
 @dataclass(frozen=True)
 class Finding:
-    """An object that is not as it should be; `repositories` are the names of those that hold it."""
+    """An object that is not as it should be.
+
+    `name` is what its bytes are called in the storage, and `repositories` are the names of those that hold it.
+    """
 
     oid: str
     size: int
     problem: str
+    name: str
     repositories: tuple[str, ...] = ()
 
     def record(self) -> Mapping[str, object]:
         """Return it as JSON has it."""
-        record: dict[str, object] = {"oid": self.oid, "size": self.size, "problem": self.problem}
+        record: dict[str, object] = {
+            "oid": self.oid,
+            "size": self.size,
+            "problem": self.problem,
+            "name": self.name,
+        }
         return record | ({"repositories": list(self.repositories)} if self.repositories else {})
 
 

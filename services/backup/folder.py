@@ -2,8 +2,8 @@
 
 DIR/manifest.json                  what belongs to the backup; replaced last, at once
 DIR/index/SNAPSHOT/SCHEMA.TABLE    the rows of a table
-DIR/index/SNAPSHOT/objects         the oid and the size of each object, a line each, ascending by oid
-DIR/objects/ab/cd/OID              the bytes of an object; they stay from one backup to the next
+DIR/index/SNAPSHOT/objects         the oid, the size and the name of each object, a line each, ascending by oid
+DIR/objects/ab/cd/NAME             the bytes of an object, as in the storage; they stay from one backup to the next
 DIR/incoming/                      bytes on their way
 DIR/lock                           held by the backup that writes here
 """
@@ -18,7 +18,7 @@ from pathlib import Path
 
 from services.backup.errors import BackupError
 from services.storage.disk.durable import Folders, sync_folder
-from services.storage.disk.listing import objects_in, subfolders
+from services.storage.disk.listing import contents_of, subfolders
 from services.storage.disk.paths import path_of
 
 _OURS = {"manifest.json", "manifest.json.new", "index", "objects", "incoming", "lock"}
@@ -61,24 +61,24 @@ class BackupFolder:
         """Return the folder of what a snapshot of the database gave."""
         return self.path / "index" / name
 
-    def object(self, oid: str) -> Path:
+    def object(self, name: str) -> Path:
         """Return where the bytes of an object lie."""
-        return path_of(self.path, oid)
+        return path_of(self.path, name)
 
-    def size_of(self, oid: str) -> int | None:
+    def size_of(self, name: str) -> int | None:
         """Return how many bytes of an object are here; None where it is not."""
         try:
-            return self.object(oid).stat().st_size
+            return self.object(name).stat().st_size
         except FileNotFoundError:
             return None
 
-    def new_file(self, oid: str) -> Path:
+    def new_file(self, name: str) -> Path:
         """Return the name of a file for the bytes of an object on their way."""
-        return self._incoming / f"{oid}.{secrets.token_hex(4)}"
+        return self._incoming / f"{name}.{secrets.token_hex(4)}"
 
-    def put(self, file: Path, oid: str) -> None:
-        """Put a whole and durable file in an object's place. The name is durable after `sync_objects`."""
-        final = self.object(oid)
+    def put(self, file: Path, name: str) -> None:
+        """Put a whole and durable file in an object's place. Its name there is durable after `sync_objects`."""
+        final = self.object(name)
         self._folders.ensure(final.parent)
         file.replace(final)
 
@@ -89,10 +89,10 @@ class BackupFolder:
                 sync_folder(second)
 
     def objects(self) -> Iterator[tuple[str, int]]:
-        """Return the oids and sizes of the objects that are here, by oid."""
+        """Return the names and sizes of the objects that are here, by name."""
         for first in subfolders(self.path / "objects"):
             for second in subfolders(first):
-                yield from objects_in(second)
+                yield from contents_of(second)
 
     def make_snapshot(self, name: str) -> Path:
         """Make the folder of a snapshot."""
@@ -118,7 +118,7 @@ class BackupFolder:
         """Remove a snapshot that is not finished."""
         shutil.rmtree(self.snapshot(name), ignore_errors=True)
 
-    def remove(self, oid: str) -> None:
+    def remove(self, name: str) -> None:
         """Remove the bytes of an object."""
         with suppress(FileNotFoundError):
-            self.object(oid).unlink()
+            self.object(name).unlink()

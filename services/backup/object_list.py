@@ -1,24 +1,41 @@
-"""The list of objects in a backup: a line each, `OID<tab>SIZE`, ascending by oid."""
+"""The list of objects in a backup: a line each, `OID<tab>SIZE<tab>NAME`, ascending by oid."""
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 from services.backup.errors import BackupError
 from services.common.oid import is_oid
+from services.storage.names import is_name, oid_of
 
-QUERY = "SELECT DISTINCT oid, size FROM storage.objects WHERE removed_at IS NULL ORDER BY oid, size"
+QUERY = (
+    "SELECT DISTINCT o.oid, o.size, coalesce(c.name, o.oid)"
+    " FROM storage.objects o LEFT JOIN storage.contents c USING (oid) WHERE o.removed_at IS NULL ORDER BY 1, 2"
+)
 """What Postgres' COPY writes as such a list."""
 
 
-def read_list(path: Path) -> Iterator[tuple[str, int]]:
-    """Return the oids and sizes of a list. Raises `BackupError` for a line that is none, or out of order."""
+class Entry(NamedTuple):
+    """An object, and the name of its bytes in the storage."""
+
+    oid: str
+    size: int
+    name: str
+
+
+def read_list(path: Path) -> Iterator[Entry]:
+    """Return the entries of a list. Raises `BackupError` for a line that is none, or out of order.
+
+    A line of an older backup has no name: the bytes lay under the oid.
+    """
     last = ""
     with path.open("rb") as file:
         for number, line in enumerate(file, start=1):
-            oid, _, size = line.decode(errors="replace").rstrip("\n").partition("\t")
-            if not is_oid(oid) or not (size.isascii() and size.isdigit()):
-                raise BackupError(f"objects: line {number}: expected an oid and a size")
+            oid, size, name = (*line.decode(errors="replace").rstrip("\n").split("\t", 2), "", "")[:3]
+            name = name or oid
+            if not is_oid(oid) or not (size.isascii() and size.isdigit()) or not is_name(name) or oid_of(name) != oid:
+                raise BackupError(f"objects: line {number}: expected an oid, a size and a name")
             if oid <= last:
                 raise BackupError(f"objects: line {number}: expected an oid after {last}, got {oid}")
             last = oid
-            yield oid, int(size)
+            yield Entry(oid, int(size), name)

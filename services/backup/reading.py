@@ -5,6 +5,7 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
+from services.backup.object_list import Entry
 from services.common.rpc.options import CHUNK_BYTES
 from services.storage.backend import Backend, BytesMissing
 from services.storage.undivided import in_thread
@@ -14,12 +15,12 @@ class DamagedBytes(Exception):
     """The bytes are not there, cannot be read, or are not those of the object; the message says which."""
 
 
-async def stored_bytes(backend: Backend, oid: str, size: int) -> AsyncGenerator[bytes]:
+async def stored_bytes(backend: Backend, entry: Entry) -> AsyncGenerator[bytes]:
     """Return the bytes of an object from its place. Raises `DamagedBytes`, at the latest at their end."""
     try:
-        async with backend.open(oid) as stored:
-            _require_size(stored.size, size)
-            async with aclosing(_verified(stored.chunks(0, size), oid, size)) as chunks:
+        async with backend.open(entry.name) as stored:
+            _require_size(stored.size, entry.size)
+            async with aclosing(_verified(stored.chunks(0, entry.size), entry.oid, entry.size)) as chunks:
                 async for chunk in chunks:
                     yield chunk
     except BytesMissing as error:

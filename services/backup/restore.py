@@ -11,7 +11,7 @@ from services.backup.crew import batches, for_each
 from services.backup.errors import BackupError
 from services.backup.findings import Findings
 from services.backup.loading import begin_restore, goes_on, load
-from services.backup.object_list import read_list
+from services.backup.object_list import Entry, read_list
 from services.backup.progress import Bytes, progress
 from services.backup.reading import DamagedBytes
 from services.backup.verification import Verified, verify
@@ -53,8 +53,8 @@ def _refuse(damaged: Mapping[str, str], *, skip_damaged: bool) -> None:
 
 
 async def _require_no_objects(backend: Backend) -> None:
-    async for oid, _ in backend.stored():
-        raise BackupError(f"expected a storage without objects, found {oid}")
+    async for name, _ in backend.stored():
+        raise BackupError(f"expected a storage without objects, found {name}")
 
 
 async def _require_no_others(backend: Backend, backup: Verified) -> None:
@@ -62,9 +62,9 @@ async def _require_no_others(backend: Backend, backup: Verified) -> None:
     listed = read_list(backup.object_list)
     entry = await in_thread(next, listed, None)
     async for stored in backend.stored():
-        while entry is not None and entry[0] < stored[0]:
+        while entry is not None and entry.name < stored[0]:
             entry = await in_thread(next, listed, None)
-        if entry != stored:
+        if entry is None or (entry.name, entry.size) != stored:
             raise BackupError(f"expected a storage without objects other than the backup's, found {stored[0]}")
 
 
@@ -72,8 +72,10 @@ async def _require_objects(backend: Backend, backup: Verified) -> None:
     lost = {lost.oid for lost in backup.manifest.objects.lost}
     wrong = []
     async for batch in batches(read_list(backup.object_list)):
-        there = await backend.sizes(oid for oid, _ in batch)
-        wrong += [f"{oid}: missing" for oid, size in batch if there.get(oid) != size and oid not in lost]
+        there = await backend.sizes(entry.name for entry in batch)
+        wrong += [
+            f"{entry.oid}: missing" for entry in batch if there.get(entry.name) != entry.size and entry.oid not in lost
+        ]
     if wrong:
         raise BackupError(f"the backup has no bytes of objects, and {len(wrong)} are not in the storage either:", wrong)
 
@@ -83,12 +85,12 @@ async def _copy_objects(backend: Backend, backup: Verified) -> None:
         await for_each(read_list(backup.object_list), partial(_copy, backend, backup, shown))
 
 
-async def _copy(backend: Backend, backup: Verified, shown: Bytes, entry: tuple[str, int]) -> None:
-    oid, size = entry
+async def _copy(backend: Backend, backup: Verified, shown: Bytes, entry: Entry) -> None:
+    oid, size = entry.oid, entry.size
     known = oid in backup.damaged or oid in backup.absent
-    if not known and (await backend.sizes([oid])).get(oid) != size:
+    if not known and (await backend.sizes([entry.name])).get(entry.name) != size:
         try:
-            await copy_in(backup.folder, backend, oid, size)
+            await copy_in(backup.folder, backend, entry)
         except DamagedBytes as error:
             backup.damaged[oid] = str(error)
     shown.done(size)

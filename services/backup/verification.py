@@ -61,8 +61,8 @@ def verify(path: Path, *, digest: str | None) -> Verified:
         raise BackupError("the backup is damaged:", problems)
     if manifest.objects.copied:
         lost = {lost.oid for lost in manifest.objects.lost}
-        for oid, size in read_list(verified.object_list):
-            there = folder.size_of(oid)
+        for oid, size, name in read_list(verified.object_list):
+            there = folder.size_of(name)
             if there is None and oid in lost:
                 verified.absent.add(oid)
             elif there is None:
@@ -107,8 +107,8 @@ def _list_problems(verified: Verified) -> list[str]:
     if found != expected.sha256:
         return ["objects: the list of objects is not what was written"]
     count = total = 0
-    for _, size in read_list(verified.object_list):
-        count, total = count + 1, total + size
+    for entry in read_list(verified.object_list):
+        count, total = count + 1, total + entry.size
     if (count, total) != (expected.count, expected.bytes):
         return [f"objects: {count} objects of {total} bytes, expected {expected.count} of {expected.bytes}"]
     return []

@@ -24,6 +24,7 @@ from services.storage.sizes import refresh_sizes
 from services.storage.store import Store
 from services.storage.sweep import Sweeper
 from services.storage.traffic import TrafficMeter
+from services.storage.writer import Writer
 
 _LAST_FLUSH_SECONDS = 2.0
 
@@ -50,21 +51,21 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         backend=backend,
         room=Room(backend, settings.storage_reserve_bytes),
         traffic=traffic,
+        writer=Writer(database.engine),
         idle_seconds=settings.storage_idle_seconds,
     )
-    sweeper = Sweeper(store)
 
     async def check() -> None:
-        await sweeper.first()
+        await store.writer.wait()
         await store.backend.check()
 
     async def first() -> None:
-        await sweeper.want()
         if settings.storage_metrics_listen is not None:
             await keep_refreshed(partial(refresh_sizes, store))
 
     add_StorageServiceServicer_to_server(StorageService(store), server.grpc)
-    background = [asyncio.create_task(traffic.run()), asyncio.create_task(sweeper.run())]
+    runs = (traffic.run(), store.writer.run(), Sweeper(store).run())
+    background = [asyncio.create_task(run) for run in runs]
     stop_serving = asyncio.Event()
     stopper = asyncio.create_task(_stop_in_order(stop, background, stop_serving))
     try:

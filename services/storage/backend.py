@@ -1,39 +1,33 @@
-"""What the service asks of a place that holds bytes; tests/service/storage/test_backend_suite.py proves a backend."""
+"""What the service asks of a place that holds bytes; tests/service/storage/test_backend_suite.py proves a backend.
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+Bytes are put in place under a name that is used once (`services.storage.names`), and never change there. Which name
+holds an object's bytes is the index's affair, and so is the truth of the bytes (size, hash).
+"""
+
+from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
 
 class BytesMissing(Exception):
-    """The backend has no bytes, or no longer all of them, under this oid."""
+    """The backend has no bytes, or no longer all of them, under this name."""
 
 
 class Upload(Protocol):
-    """Bytes on their way to one oid. Their truth (size, hash) is the caller's affair.
+    """Bytes on their way to one name. Left before `finish` has returned, nothing can be read under it.
 
-    Left before `publish`, nothing remains of it. Left after `publish` and before `settle`, what becomes of the
-    bytes is left to `Backend.sweep`, as it is after a crash.
+    Bytes that a crash or an outage leaves behind go by `Backend.discard`.
     """
 
     async def write(self, chunk: bytes) -> None:
         """Add bytes at the end. Raises `ResourceExhausted` (STORAGE_FULL) where no room is left."""
 
-    async def flush(self) -> None:
-        """Return when all bytes are durable, though not yet in place."""
-
-    async def publish(self) -> None:
-        """Put the bytes in place at once, durably, over any that are there. May be repeated.
-
-        Cancelled, it ends first what it has begun: the oid's lock is held as long.
-        """
-
-    async def settle(self) -> None:
-        """Note that the index holds what was published."""
+    async def finish(self) -> None:
+        """Put the bytes in place at once, and return when they are durable there."""
 
 
 class StoredBytes(Protocol):
-    """The bytes of one object, open for reading; they stay readable while open, even when deleted or replaced."""
+    """Bytes open for reading."""
 
     @property
     def size(self) -> int:
@@ -42,43 +36,40 @@ class StoredBytes(Protocol):
     def chunks(self, offset: int, length: int) -> AsyncIterator[bytes]:
         """Return `length` bytes from `offset` on, in pieces of at most `CHUNK_BYTES`.
 
-        Raises `BytesMissing` where the bytes end earlier.
+        Raises `BytesMissing` where the bytes end earlier, or were discarded meanwhile.
         """
 
 
 class Backend(Protocol):
-    """A place that holds bytes by oid. Oids are well-formed; anything else is a ValueError."""
+    """A place that holds bytes by name. Anything but a name is a ValueError.
 
-    def begin(self, oid: str) -> AbstractAsyncContextManager[Upload]:
-        """Begin an upload. Several of one oid may go on at once."""
+    Every call may raise `Unavailable` where the place does not answer in time.
+    """
 
-    def open(self, oid: str) -> AbstractAsyncContextManager[StoredBytes]:
-        """Open an object for reading. Raises `BytesMissing`."""
+    @property
+    def is_remote(self) -> bool:
+        """Whether looking at bytes is a request over a network, too dear to be made for each object of a batch."""
 
-    async def sizes(self, oids: Iterable[str]) -> dict[str, int]:
-        """Return the sizes of those of `oids` whose bytes are here."""
+    def begin(self, name: str, size: int) -> AbstractAsyncContextManager[Upload]:
+        """Begin an upload of `size` bytes to a name that was never used before."""
+
+    def open(self, name: str) -> AbstractAsyncContextManager[StoredBytes]:
+        """Open what is in place under a name for reading. Raises `BytesMissing`."""
+
+    async def sizes(self, names: Iterable[str]) -> dict[str, int]:
+        """Return the sizes of what is in place under those of `names` that have bytes."""
 
     def stored(self) -> AsyncIterator[tuple[str, int]]:
-        """Return the oid and the size of all that is here, ascending by oid.
+        """Return the name and the size of all that is in place, ascending by name.
 
         It holds a small part of them at a time. What comes or goes meanwhile may be among them or not.
         """
 
-    async def delete(self, oid: str) -> None:
-        """Delete an object's bytes, if they are here. Cancelled, it ends first what it has begun."""
+    async def discard(self, name: str) -> None:
+        """Remove what is under a name, in place or on its way, however far an upload has come; there may be nothing."""
 
-    async def sweep(self, settle: Callable[[str], Awaitable[None]]) -> int:
-        """Remove what uploads left whose writer is dead, and return how many there were.
-
-        For each, `settle` is first called with its oid: the bytes may have been published without the index knowing.
-        Uploads that live are left alone.
-        """
-
-    async def left_over(self) -> int:
-        """Return how many uploads' remains the next `sweep` would remove."""
-
-    async def available_bytes(self) -> int:
-        """Return how many more bytes there is room for."""
+    async def available_bytes(self) -> int | None:
+        """Return how many more bytes there is room for; None where nothing bounds them."""
 
     async def check(self) -> None:
         """Return if the backend can be read and written; else raise an error that says why not."""

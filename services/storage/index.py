@@ -20,41 +20,44 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.storage.models import DeletedRepository, Object, UnclaimedObject
+from services.storage.contents import STORE_ID
+from services.storage.models import Content, DeletedRepository, Object
+
+
+def key(name: object) -> ColumnElement[int]:
+    """Return the key of an advisory lock of this service."""
+    return func.hashtextextended(f"towpath storage {name}", literal(0))
 
 
 def _any_of(oids: Sequence[str]) -> object:
     return any_(cast(list(oids), ARRAY(String)))
 
 
-def _key(name: object) -> ColumnElement[int]:
-    return func.hashtextextended(f"towpath storage {name}", literal(0))
-
-
-async def lock(connection: AsyncConnection, oid: str, *, into: int | None = None) -> None:
-    """Keep all others from publishing or deleting the bytes of `oid` until the transaction ends.
+async def lock(connection: AsyncConnection, *oids: str, into: int | None = None) -> None:
+    """Keep all others from changing where the bytes of `oids` lie until the transaction ends.
 
     With `into`, the id of a repository, that one is not deleted meanwhile either.
     """
-    locks = [func.pg_advisory_xact_lock(_key(oid))]
+    # In one order everywhere, so that two transactions do not wait for each other.
+    for oid in sorted(oids):
+        await connection.execute(select(func.pg_advisory_xact_lock(key(oid))))
     if into is not None:
-        locks.append(func.pg_advisory_xact_lock_shared(_key(into)))
-    await connection.execute(select(*locks))
+        await connection.execute(select(func.pg_advisory_xact_lock_shared(key(into))))
 
 
 async def hold_deletions(connection: AsyncConnection) -> None:
-    """Let no bytes be deleted as long as this connection lives; bytes that are being deleted are waited for."""
-    await connection.execute(select(func.pg_advisory_lock(_key("deletions"))))
+    """Let no bytes be discarded that are needed at this moment or later, as long as this connection lives."""
+    await connection.execute(select(func.pg_advisory_lock(key("deletions"))))
 
 
 async def may_delete(connection: AsyncConnection) -> bool:
-    """Tell whether bytes may be deleted until the transaction ends: not while another holds them."""
-    return bool(await connection.scalar(select(func.pg_try_advisory_xact_lock_shared(_key("deletions")))))
+    """Tell whether bytes may be discarded that are due at this moment: not while another holds deletions."""
+    return bool(await connection.scalar(select(func.pg_try_advisory_xact_lock_shared(key("deletions")))))
 
 
 async def close_repository(connection: AsyncConnection, repository_id: int) -> None:
     """Let nothing be added to the repository any more; what is being added at this moment is waited for."""
-    await connection.execute(select(func.pg_advisory_xact_lock(_key(repository_id))))
+    await connection.execute(select(func.pg_advisory_xact_lock(key(repository_id))))
     await connection.execute(
         postgresql.insert(DeletedRepository).values(repository_id=repository_id).on_conflict_do_nothing()
     )
@@ -62,14 +65,20 @@ async def close_repository(connection: AsyncConnection, repository_id: int) -> N
 
 async def find(connection: AsyncConnection, repository_id: int, oid: str) -> Object | None:
     """Return the record of an object, held or removed."""
-    rows = await find_all(connection, repository_id, [oid])
-    return rows[0] if rows else None
+    statement = select(Object).where(col(Object.repository_id) == repository_id, col(Object.oid) == oid)
+    row = (await connection.execute(statement)).mappings().one_or_none()
+    return None if row is None else Object(**row)
 
 
-async def find_all(connection: AsyncConnection, repository_id: int, oids: Sequence[str]) -> list[Object]:
-    """Return the records that exist of these objects, held or removed, in one statement."""
-    statement = select(Object).where(col(Object.repository_id) == repository_id, col(Object.oid) == _any_of(oids))
-    return [Object(**row) for row in (await connection.execute(statement)).mappings()]
+async def locate(connection: AsyncConnection, repository_id: int, oids: Sequence[str]) -> list[tuple[Object, str]]:
+    """Return the records that exist of these objects, held or removed, and the names of their bytes; "" for none."""
+    statement = (
+        select(Object, func.coalesce(col(Content.name), "").label("name"))
+        .outerjoin(Content, (col(Content.oid) == col(Object.oid)) & (col(Content.store_id) == STORE_ID))
+        .where(col(Object.repository_id) == repository_id, col(Object.oid) == _any_of(oids))
+    )
+    rows = [dict(row) for row in (await connection.execute(statement)).mappings()]
+    return [(Object(**row), name) for row in rows for name in [row.pop("name")]]
 
 
 async def page(connection: AsyncConnection, repository_id: int, *, after: str, limit: int) -> list[Object]:
@@ -128,35 +137,19 @@ async def unbury(connection: AsyncConnection, repository_id: int, oid: str) -> b
     return (await connection.execute(statement)).rowcount > 0
 
 
-async def forget(connection: AsyncConnection, repository_id: int, *, limit: int) -> list[Object]:
-    """Delete up to `limit` records of a repository, and return them."""
-    some = (
-        select(col(Object.oid)).where(col(Object.repository_id) == repository_id).order_by(col(Object.oid)).limit(limit)
-    ).scalar_subquery()
+async def some_of(connection: AsyncConnection, repository_id: int, *, limit: int) -> list[str]:
+    """Return up to `limit` oids of a repository's records."""
     statement = (
-        delete(Object).where(col(Object.repository_id) == repository_id, col(Object.oid).in_(some)).returning(Object)
+        select(col(Object.oid)).where(col(Object.repository_id) == repository_id).order_by(col(Object.oid)).limit(limit)
+    )
+    return list(await connection.scalars(statement))
+
+
+async def forget(connection: AsyncConnection, repository_id: int, oids: Sequence[str]) -> list[Object]:
+    """Delete the records of these objects in a repository, and return them."""
+    statement = (
+        delete(Object)
+        .where(col(Object.repository_id) == repository_id, col(Object.oid) == _any_of(oids))
+        .returning(Object)
     )
     return [Object(**row) for row in (await connection.execute(statement)).mappings()]
-
-
-async def is_held(connection: AsyncConnection, oid: str) -> bool:
-    """Tell whether any repository holds the object."""
-    held = exists().where(col(Object.oid) == oid, col(Object.removed_at).is_(None))
-    return bool(await connection.scalar(select(held)))
-
-
-async def note_unclaimed(connection: AsyncConnection, oids: Sequence[str]) -> None:
-    """Note that the bytes of these objects may be held by no repository any more."""
-    if oids:
-        rows = [{"oid": oid} for oid in sorted(oids)]
-        await connection.execute(postgresql.insert(UnclaimedObject).on_conflict_do_nothing(), rows)
-
-
-async def clear_unclaimed(connection: AsyncConnection, oid: str) -> None:
-    """Take back what `note_unclaimed` noted."""
-    await connection.execute(delete(UnclaimedObject).where(col(UnclaimedObject.oid) == oid))
-
-
-async def unclaimed(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return up to `limit` of the oids that were noted."""
-    return list(await connection.scalars(select(col(UnclaimedObject.oid)).limit(limit)))

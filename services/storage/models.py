@@ -3,7 +3,7 @@
 import datetime
 from typing import ClassVar
 
-from sqlalchemy import BigInteger, CheckConstraint, DateTime, Index, MetaData, String, func, text
+from sqlalchemy import BigInteger, CheckConstraint, DateTime, Index, MetaData, SmallInteger, String, func, text
 from sqlmodel import Field, SQLModel
 
 SCHEMA_NAME = "storage"
@@ -18,6 +18,17 @@ class StorageModel(SQLModel):
 def _oid(*, primary_key: bool) -> str:
     # "C" orders by bytes, whatever the database's collation: pages by oid need only that.
     column: str = Field(primary_key=primary_key, sa_type=String(64, collation="C"))
+    return column
+
+
+def _name(*, primary_key: bool) -> str:
+    # An oid, a dot and 16 digits; "C" so that the names of an oid are a range.
+    column: str = Field(primary_key=primary_key, sa_type=String(81, collation="C"))
+    return column
+
+
+def _store_id() -> int:
+    column: int = Field(primary_key=True, sa_type=SmallInteger, sa_column_kwargs={"autoincrement": False})
     return column
 
 
@@ -47,11 +58,54 @@ class Object(StorageModel, table=True):
     removed_by: str | None = None
 
 
-class UnclaimedObject(StorageModel, table=True):
-    """An oid whose last holder may be gone: its bytes go unless a repository holds it after all.
+class Content(StorageModel, table=True):
+    """Under which name the bytes of an object that is held lie in a store."""
 
-    The row is written with the removal and deleted with the bytes, so that a crash between the two leaves none behind.
+    __tablename__ = "contents"
+
+    store_id: int = _store_id()
+    oid: str = _oid(primary_key=True)
+    name: str = _name(primary_key=False)
+
+
+class OngoingUpload(StorageModel, table=True):
+    """A name whose bytes are on their way. The row goes with the commit, which names them in `contents`.
+
+    Where the writer, a process of this service, is gone or has given up, the row becomes one of `discards`: from then
+    on the upload cannot be committed any more. Bytes that a client brings to the store itself have no writer, but the
+    repository that they are for, and an end.
     """
+
+    __tablename__ = "uploads"
+    __table_args__ = (
+        CheckConstraint(
+            "(writer IS NULL) = (repository_id IS NOT NULL) AND (writer IS NULL) = (expires_at IS NOT NULL)",
+            name="uploads_writer_check",
+        ),
+    )
+
+    store_id: int = _store_id()
+    name: str = _name(primary_key=True)
+    writer: int | None = Field(default=None, sa_type=BigInteger)
+    repository_id: int | None = Field(default=None, sa_type=BigInteger)
+    expires_at: datetime.datetime | None = Field(default=None, sa_type=DateTime(timezone=True))
+
+
+class Discard(StorageModel, table=True):
+    """A name to which nothing refers any more, and never will: what is under it goes when it is due.
+
+    The row is deleted after the bytes, so that a crash between the two leaves none behind.
+    """
+
+    __tablename__ = "discards"
+
+    store_id: int = _store_id()
+    name: str = _name(primary_key=True)
+    due_at: datetime.datetime = Field(sa_type=DateTime(timezone=True), index=True)
+
+
+class UnclaimedObject(StorageModel, table=True):
+    """What the version before notes instead of `discards`; a later migration drops it."""
 
     __tablename__ = "unclaimed_objects"
 

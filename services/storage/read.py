@@ -1,7 +1,7 @@
 """Reading an object, or a part of it."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing, asynccontextmanager
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -46,9 +46,8 @@ async def open_object(
     Bytes that are not there as the index says are an error of ours: it is logged, and nothing is deleted.
     """
     await store.traffic.require(repository_id)
-    record = await _held(store, repository_id, oid)
     try:
-        async with store.backend.open(oid) as stored:
+        async with _open(store, repository_id, oid) as (record, stored):
             _require_size(stored, record.size)
             count = range_length(record.size, offset, length)
             async with aclosing(_counted(store, repository_id, stored, offset, count)) as chunks:
@@ -61,21 +60,43 @@ async def open_object(
         raise object_not_found(oid) from error
 
 
+@asynccontextmanager
+async def _open(store: Store, repository_id: int, oid: str) -> AsyncIterator[tuple[Object, StoredBytes]]:
+    record, name = await _held(store, repository_id, oid)
+    async with AsyncExitStack() as stack:
+        try:
+            stored = await stack.enter_async_context(store.backend.open(_required(name)))
+        except BytesMissing:
+            record, now = await _held(store, repository_id, oid)
+            if now == name:
+                raise
+            # Others have taken their place in this moment.
+            stored = await stack.enter_async_context(store.backend.open(_required(now)))
+        yield record, stored
+
+
+def _required(name: str) -> str:
+    if not name:
+        raise BytesMissing("the index has no name for them")
+    return name
+
+
 def _require_size(stored: StoredBytes, size: int) -> None:
     if stored.size != size:
         raise BytesMissing(f"{stored.size} bytes are there, expected {size}")
 
 
-async def _held(store: Store, repository_id: int, oid: str) -> Object:
-    async def work(connection: AsyncConnection) -> Object | None:
-        return await index.find(connection, repository_id, oid)
+async def _held(store: Store, repository_id: int, oid: str) -> tuple[Object, str]:
+    async def work(connection: AsyncConnection) -> list[tuple[Object, str]]:
+        return await index.locate(connection, repository_id, [oid])
 
-    record = await store.database.run(work)
-    if record is None:
+    found = await store.database.run(work)
+    if not found:
         raise object_not_found(oid)
+    [(record, name)] = found
     if record.removed_at is not None:
         raise object_removed(oid, record.removal_reason or "")
-    return record
+    return record, name
 
 
 async def _counted(

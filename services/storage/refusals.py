@@ -1,6 +1,6 @@
 """The errors of the storage service that more than one call raises, each worded once."""
 
-from services.common.errors import FailedPrecondition, NotFound, Reason, ResourceExhausted
+from services.common.errors import FailedPrecondition, NotFound, Reason, ResourceExhausted, Unavailable
 
 # A status travels in HTTP/2 headers, which may not be long.
 _REASON_CHARACTERS = 200
@@ -32,3 +32,8 @@ def bandwidth_exceeded(limit: int) -> ResourceExhausted:
     return ResourceExhausted(
         Reason.BANDWIDTH_EXCEEDED, f"the repository has moved the {limit} bytes that it may move in a day (UTC)"
     )
+
+
+def upload_given_up() -> Unavailable:
+    """Say that others took this process for gone while the bytes came."""
+    return Unavailable(Reason.UNAVAILABLE, "the connection to the database was lost while the bytes came")

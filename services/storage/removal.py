@@ -1,14 +1,15 @@
-"""Removing objects. Bytes go when no repository holds them: first the index, then, under the oid's lock, the bytes."""
+"""Removing objects. Bytes that no repository holds any more are let go of in the index; the sweeper removes them."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import NotFound, Reason
-from services.storage import index
+from services.storage import contents, index
 from services.storage.models import Object
 from services.storage.refusals import object_not_found
 from services.storage.store import Store
 
-_BATCH = 1000
+# Each takes a lock in Postgres, which has room for some thousands.
+_BATCH = 200
 
 
 async def delete_object(store: Store, repository_id: int, oid: str, *, reason: str, removed_by: str) -> Object:
@@ -18,21 +19,16 @@ async def delete_object(store: Store, repository_id: int, oid: str, *, reason: s
     """
 
     async def work(connection: AsyncConnection) -> Object:
+        await index.lock(connection, oid)
         buried = await index.bury(connection, repository_id, oid, reason=reason, removed_by=removed_by)
         record = buried or await index.find(connection, repository_id, oid)
         if record is None:
             raise object_not_found(oid)
-        if buried:
-            await index.note_unclaimed(connection, [oid])
+        await contents.release(connection, [oid])
         return record
 
     tombstone = await store.database.run(work)
-    settled = False
-    try:
-        settled = await settle(store, oid)
-    finally:
-        if not settled:
-            store.sweep_wanted.set()
+    store.sweep_wanted.set()
     return tombstone
 
 
@@ -61,8 +57,10 @@ async def delete_repository(store: Store, repository_id: int) -> int:
         await index.close_repository(connection, repository_id)
 
     async def work(connection: AsyncConnection) -> list[Object]:
-        forgotten = await index.forget(connection, repository_id, limit=_BATCH)
-        await index.note_unclaimed(connection, [record.oid for record in forgotten if record.removed_at is None])
+        oids = await index.some_of(connection, repository_id, limit=_BATCH)
+        await index.lock(connection, *oids)
+        forgotten = await index.forget(connection, repository_id, oids)
+        await contents.release(connection, oids)
         return forgotten
 
     await store.database.run(close)
@@ -72,23 +70,3 @@ async def delete_repository(store: Store, repository_id: int) -> int:
     finally:
         store.sweep_wanted.set()
     return held
-
-
-async def settle(store: Store, oid: str) -> bool:
-    """Delete the bytes of `oid` unless a repository holds it.
-
-    While a backup runs they are left to a later sweep: the answer is then False.
-    """
-
-    async def work(connection: AsyncConnection) -> bool:
-        await index.lock(connection, oid)
-        if not await index.is_held(connection, oid):
-            if not await index.may_delete(connection):
-                await index.note_unclaimed(connection, [oid])
-                return False
-            await store.backend.delete(oid)
-        await index.clear_unclaimed(connection, oid)
-        return True
-
-    async with store.locks.of(oid):
-        return await store.database.run(work)

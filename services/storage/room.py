@@ -26,14 +26,18 @@ class Room:
         self._reserve = reserve
         self._uploads: set[Announced] = set()
 
-    async def available_bytes(self) -> int:
-        """Return how many more bytes may be announced."""
+    async def available_bytes(self) -> int | None:
+        """Return how many more bytes may be announced; None where nothing bounds them."""
+        available = await self._backend.available_bytes()
+        if available is None:
+            return None
         taken = self._reserve + sum(upload.remaining for upload in self._uploads)
-        return max(0, await self._backend.available_bytes() - taken)
+        return max(0, available - taken)
 
     async def require(self, size: int) -> None:
         """Raise `ResourceExhausted` (STORAGE_FULL) unless so many bytes fit."""
-        if size > await self.available_bytes():
+        available = await self.available_bytes()
+        if available is not None and size > available:
             raise storage_full()
 
     @asynccontextmanager

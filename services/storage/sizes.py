@@ -13,7 +13,8 @@ from services.storage.store import Store
 
 async def refresh_sizes(store: Store) -> None:
     """Bring the metrics up to date. Raises what the database and the backend raise."""
-    metrics.AVAILABLE_BYTES.replace({(): await store.room.available_bytes()})
+    available = await store.room.available_bytes()
+    metrics.AVAILABLE_BYTES.replace({} if available is None else {(): available})
     sizes = await store.database.run(_sizes)
     metrics.REPOSITORY_OBJECTS.replace({(str(id_),): count for id_, count, _ in sizes})
     metrics.REPOSITORY_BYTES.replace({(str(id_),): count for id_, _, count in sizes})

@@ -67,36 +67,42 @@ def missing_bytes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> i
 
 
 async def _find(store: Store, repository_id: int, oids: set[str]) -> dict[str, ObjectStat]:
-    records = {record.oid: record for record in await _records(store, repository_id, oids)}
-    there = await store.backend.sizes(oid for oid, record in records.items() if record.removed_at is None)
-    lost = {oid for oid, record in records.items() if record.removed_at is None and there.get(oid) != record.size}
+    found = await _locate(store, repository_id, oids)
+    there = await _sizes(store, found)
+    lost = {record.oid for record, name in found if record.removed_at is None and there.get(name) != record.size}
     if lost:
-        # Some may have been removed between the two looks; what the index still holds is lost.
-        again = {record.oid: record for record in await _records(store, repository_id, lost)}
-        records = {oid: record for oid, record in records.items() if oid not in lost} | again
-        for oid, record in again.items():
-            if record.removed_at is None:
+        # Some may have been removed or replaced between the two looks; what the index still holds is lost.
+        found = await _locate(store, repository_id, oids)
+        there = await _sizes(store, found)
+        for record, name in found:
+            if record.removed_at is None and there.get(name) != record.size:
                 OBJECTS_MISSING.inc()
                 _log.error(
                     "bytes of an object are lost",
                     repository_id=repository_id,
-                    oid=oid,
+                    oid=record.oid,
                     expected=record.size,
-                    found=there.get(oid),
+                    found=there.get(name),
                 )
-    return {oid: _answer(record, there) for oid, record in records.items()}
+    return {record.oid: _answer(record, there.get(name)) for record, name in found}
 
 
-def _answer(record: Object, there: dict[str, int]) -> ObjectStat:
+async def _sizes(store: Store, found: list[tuple[Object, str]]) -> dict[str, int]:
+    """Return how many bytes are there by name; those of a remote backend are believed to be as the index says."""
+    held = {name: record.size for record, name in found if record.removed_at is None and name}
+    return held if store.backend.is_remote else await store.backend.sizes(held)
+
+
+def _answer(record: Object, size: int | None) -> ObjectStat:
     if record.removed_at is not None:
         return ObjectStat(Status.REMOVED, removal_reason=record.removal_reason or "")
-    if there.get(record.oid) != record.size:
+    if size != record.size:
         return ObjectStat(Status.MISSING)
     return ObjectStat(Status.PRESENT, size=record.size)
 
 
-async def _records(store: Store, repository_id: int, oids: set[str]) -> list[Object]:
-    async def work(connection: AsyncConnection) -> list[Object]:
-        return await index.find_all(connection, repository_id, list(oids))
+async def _locate(store: Store, repository_id: int, oids: set[str]) -> list[tuple[Object, str]]:
+    async def work(connection: AsyncConnection) -> list[tuple[Object, str]]:
+        return await index.locate(connection, repository_id, list(oids))
 
     return await store.database.run(work)

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 
 from services.database.transactions import Database
 from services.storage.backend import Backend
-from services.storage.object_locks import ObjectLocks
 from services.storage.room import Room
 from services.storage.traffic import TrafficMeter
+from services.storage.writer import Writer
+
+_REPLACED_REMOTE_SECONDS = 3600.0
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,12 @@ class Store:
     backend: Backend
     room: Room
     traffic: TrafficMeter
+    writer: Writer
     idle_seconds: float
-    locks: ObjectLocks = field(default_factory=ObjectLocks)
     sweep_wanted: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set where bytes may have been left that no repository holds."""
+    """Set where there may be bytes that no repository holds."""
+
+    @property
+    def replaced_seconds(self) -> float:
+        """How long bytes stay that others have replaced: only a local file outlives its removal while it is read."""
+        return _REPLACED_REMOTE_SECONDS if self.backend.is_remote else 0.0

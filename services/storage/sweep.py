@@ -1,4 +1,4 @@
-"""Removing bytes that no repository holds: what a crash or an outage has left, and what removals leave to it."""
+"""Removing bytes that no repository holds: what uploads have left, what was removed, and what was replaced."""
 
 import asyncio
 from contextlib import suppress
@@ -6,75 +6,93 @@ from contextlib import suppress
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.logs import get_logger
-from services.storage import index
-from services.storage.removal import settle
+from services.storage import contents, index
 from services.storage.store import Store
+from services.storage.writer import is_gone
 
 _INTERVAL_SECONDS = 3600.0
 _HELD_BACK_SECONDS = 10.0
 _PAUSE_SECONDS = 5.0
-_BATCH = 1000
+_DOUBT_SECONDS = 5.0
+_BATCH = 100
+_AT_ONCE = 8
 
 _log = get_logger(__name__)
 
 
 class Sweeper:
-    """Sweeps at start, when it is wanted, and every hour. Its owner runs `run`."""
+    """Sweeps at start, when it is wanted, when bytes are due, and every hour. Its owner runs `run`."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._first_done = False
-
-    async def first(self) -> None:
-        """Sweep what uploads of an earlier run left, unless that is done already.
-
-        Raises `Unavailable`, or the backend's own error; then it may be repeated.
-        """
-        if not self._first_done:
-            await self._sweep_uploads()
-            self._first_done = True
-
-    async def want(self) -> None:
-        """Ask `run` for a sweep."""
-        self._store.sweep_wanted.set()
 
     async def run(self) -> None:
-        """Sweep whenever it is wanted, for ever."""
-        pause = _INTERVAL_SECONDS
+        """Sweep, for ever."""
         while True:
+            self._store.sweep_wanted.clear()
+            try:
+                await self._give_up()
+                pause = await self._discard()
+            except Exception:  # whatever it was, what is left can be swept later
+                _log.exception("sweep failed")
+                pause = _PAUSE_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._store.sweep_wanted.wait()
-            self._store.sweep_wanted.clear()
-            try:
-                await self._sweep_uploads()
-                pause = _INTERVAL_SECONDS if await self._sweep_unclaimed() else _HELD_BACK_SECONDS
-            except Exception:  # whatever it was, what is left can be swept later
-                _log.exception("sweep failed")
-                self._store.sweep_wanted.set()
-                await asyncio.sleep(_PAUSE_SECONDS)
 
-    async def _sweep_uploads(self) -> None:
-        async def settle_one(oid: str) -> None:
-            # Where a backup holds deletions back, the index notes the oid: the upload's trace is needed no more.
-            await settle(self._store, oid)
+    async def _give_up(self) -> None:
+        """Give up the uploads that this process has ended, and those of processes that are gone."""
+        await self._give_up_own()
+        if gone := await self._store.database.run(self._gone):
+            # One may have lost its connection, and not its life: it has it back by then.
+            await asyncio.sleep(_DOUBT_SECONDS)
+            count = await self._store.database.run(lambda connection: self._give_up_of(connection, gone))
+            _log.info("gave up uploads whose writer is gone", count=count)
 
-        count = await self._store.backend.sweep(settle_one)
-        if count or not self._first_done:
-            _log.info("swept what uploads left", count=count)
+    async def _give_up_own(self) -> None:
+        writer = self._store.writer
 
-    async def _sweep_unclaimed(self) -> bool:
-        """Delete the bytes that were noted; tell whether that went to the end, or a backup holds deletions back."""
+        async def work(connection: AsyncConnection) -> None:
+            ended = [name for name in await contents.ongoing(connection, writer.id) if name not in writer.names]
+            await contents.give_up(connection, ended)
 
-        async def work(connection: AsyncConnection) -> list[str]:
-            return await index.unclaimed(connection, limit=_BATCH)
+        await self._store.database.run(work)
+
+    async def _gone(self, connection: AsyncConnection) -> set[int]:
+        others = [writer for writer in await contents.writers(connection) if writer != self._store.writer.id]
+        return {writer for writer in others if await is_gone(connection, writer)}
+
+    async def _give_up_of(self, connection: AsyncConnection, suspects: set[int]) -> int:
+        gone = suspects & await self._gone(connection)
+        return sum([await contents.give_up(connection, await contents.ongoing(connection, one)) for one in gone])
+
+    async def _discard(self) -> float:
+        """Discard what is due; return after how many seconds to look again. While a backup runs, nothing is."""
+
+        async def claim(connection: AsyncConnection) -> list[str] | None:
+            if not await index.may_delete(connection):
+                return None
+            return await contents.claim_due(connection, limit=_BATCH)
 
         count = 0
-        while oids := await self._store.database.run(work):
-            for oid in oids:
-                if not await settle(self._store, oid):
-                    return False
-            count += len(oids)
+        while names := await self._store.database.run(claim):
+            await self._discard_all(names)
+            count += len(names)
         if count:
-            _log.info("swept what removals left", count=count)
-        return True
+            _log.info("discarded bytes that no repository holds", count=count)
+        if names is None:
+            return _HELD_BACK_SECONDS
+        due = await self._store.database.run(contents.seconds_until_due)
+        return _INTERVAL_SECONDS if due is None else min(max(due, 1.0), _INTERVAL_SECONDS)
+
+    async def _discard_all(self, names: list[str]) -> None:
+        free = asyncio.Semaphore(_AT_ONCE)
+
+        async def discard(name: str) -> None:
+            async with free:
+                await self._store.backend.discard(name)
+
+        async with asyncio.TaskGroup() as group:
+            for name in names:
+                group.create_task(discard(name))
+        await self._store.database.run(lambda connection: contents.discarded(connection, names))

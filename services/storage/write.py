@@ -2,16 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import aclosing, asynccontextmanager
+from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Reason, ServiceError
 from services.common.rpc.call_fields import note
-from services.storage import index, metrics
+from services.storage import contents, index, metrics
 from services.storage.backend import Upload
 from services.storage.models import Object
-from services.storage.refusals import object_removed, repository_deleted
+from services.storage.names import new_name
+from services.storage.refusals import object_removed, repository_deleted, upload_given_up
 from services.storage.room import Announced
 from services.storage.store import Store
 from services.storage.tally import Tally
@@ -39,31 +41,46 @@ async def write_object(store: Store, stream: UploadStream) -> Object:
 async def _write(store: Store, stream: UploadStream) -> Object:
     header = await stream.header()
     note(repository_id=header.repository_id, oid=header.oid, objects=1)
-    await _refuse_removed(store, header)
     await store.traffic.require(header.repository_id)
-    committing = False
+    async with (
+        store.room.announced(header.size) as announced,
+        _noted(store, header) as noted,
+        store.backend.begin(noted.name, header.size) as upload,
+    ):
+        async with aclosing(stream.chunks()) as chunks:
+            await _receive(store, header, chunks, upload, announced)
+        # Whole and verified: from here on the client's going away changes nothing.
+        return await undivided(_keep(store, header, noted, upload))
+
+
+@dataclass(frozen=True)
+class _Noted:
+    """An upload that the index knows of."""
+
+    name: str
+    replaces: str | None
+
+
+@asynccontextmanager
+async def _noted(store: Store, header: UploadHeader) -> AsyncIterator[_Noted]:
+    """Note that bytes come to a new name; what is under it at the end, and not committed, is swept."""
+    name = new_name(header.oid)
+
+    async def work(connection: AsyncConnection) -> _Noted:
+        record = await index.find(connection, header.repository_id, header.oid)
+        if record is not None and record.removed_at is not None:
+            raise object_removed(header.oid, record.removal_reason or "")
+        await contents.begin(connection, name, writer=store.writer.id)
+        return _Noted(name, await contents.name_of(connection, header.oid))
+
+    store.writer.names.add(name)
     try:
-        async with store.room.announced(header.size) as announced, store.backend.begin(header.oid) as upload:
-            async with aclosing(stream.chunks()) as chunks:
-                await _receive(store, header, chunks, upload, announced)
-            await upload.flush()
-            committing = True
-            # Whole and verified: from here on the client's going away changes nothing.
-            return await undivided(_commit(store, header, upload))
+        yield await store.database.run(work)
     except BaseException:
-        if committing:
-            # The bytes may be in place, and whether the record is there may not be known.
-            store.sweep_wanted.set()
+        store.sweep_wanted.set()
         raise
-
-
-async def _refuse_removed(store: Store, header: UploadHeader) -> None:
-    async def work(connection: AsyncConnection) -> Object | None:
-        return await index.find(connection, header.repository_id, header.oid)
-
-    record = await store.database.run(work)
-    if record is not None and record.removed_at is not None:
-        raise object_removed(header.oid, record.removal_reason or "")
+    finally:
+        store.writer.names.discard(name)
 
 
 async def _receive(
@@ -81,8 +98,9 @@ async def _receive(
     tally.finish()
 
 
-async def _commit(store: Store, header: UploadHeader, upload: Upload) -> Object:
-    """Put the bytes in place and the record into the index, as one, whatever else happens to the oid meanwhile."""
+async def _keep(store: Store, header: UploadHeader, noted: _Noted, upload: Upload) -> Object:
+    """Put the bytes in place, and let the object be held with them."""
+    await upload.finish()
 
     async def work(connection: AsyncConnection) -> Object:
         await index.lock(connection, header.oid, into=header.repository_id)
@@ -90,10 +108,13 @@ async def _commit(store: Store, header: UploadHeader, upload: Upload) -> Object:
         if record is None:
             tombstone = await index.find(connection, header.repository_id, header.oid)
             raise object_removed(header.oid, tombstone.removal_reason or "") if tombstone else repository_deleted()
-        await upload.publish()
+        committed = await contents.commit(
+            connection, header.oid, noted.name, replaces=noted.replaces, replaced_seconds=store.replaced_seconds
+        )
+        if committed is None:
+            raise upload_given_up()
+        if committed != noted.name or noted.replaces is not None:
+            store.sweep_wanted.set()
         return record
 
-    async with store.locks.of(header.oid):
-        record = await store.database.run(work)
-    await upload.settle()
-    return record
+    return await store.database.run(work)

@@ -2,12 +2,14 @@
 
 from pathlib import Path
 
+from services.storage.names import oid_of
 from tests.support.stack import Stack
+from tests.support.storage import stored_path
 
 
 def stored(stack: Stack) -> set[str]:
-    """Return the names of all files that count as objects."""
-    return {path.name for path in (stack.data / "storage" / "objects").rglob("*") if path.is_file()}
+    """Return the oids of all files that hold objects."""
+    return {oid_of(path.name) for path in (stack.data / "storage" / "objects").rglob("*") if path.is_file()}
 
 
 def incoming(stack: Stack) -> list[Path]:
@@ -17,4 +19,4 @@ def incoming(stack: Stack) -> list[Path]:
 
 def file_of(stack: Stack, oid: str) -> Path:
     """Return where the bytes of an object lie."""
-    return stack.data / "storage" / "objects" / oid[:2] / oid[2:4] / oid
+    return stored_path(stack.data / "storage", oid)

@@ -14,6 +14,7 @@ from tests.e2e.activity import Activity, Moment
 from tests.e2e.bytes_at_rest import file_of, stored
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
+from tests.support.storage import stored_path
 
 DATA = {name: content(name, size) for name, size in (("one", 1), ("two", 70_000), ("three", 3_000_000))}
 
@@ -96,7 +97,7 @@ async def test_half_restored_does_not_start(own: Stack, alice: Client, target: P
     own.stop()
     shutil.rmtree(own.data)
     oid = oid_of(DATA["two"])
-    copy = target / "objects" / oid[:2] / oid[2:4] / oid
+    copy = stored_path(target, oid)
     copy.write_bytes(DATA["two"][:-1] + b"!")
     assert any(oid in line for line in towpath(own, "restore", target, status=1))
     with pytest.raises(AssertionError, match="run `towpath restore` again"):
@@ -140,9 +141,10 @@ async def test_a_new_push_heals(own: Stack, alice: Client) -> None:
     """A check names the object that is gone and its repository; pushing the file again brings it back."""
     data = DATA["two"]
     assert (await alice.upload(data)).status_code == 200
-    file_of(own, oid_of(data)).unlink()
+    file = file_of(own, oid_of(data))
+    file.unlink()
     lines = towpath(own, "check", status=1)
-    assert f"missing: {oid_of(data)}: the bytes are not there (demo/assets)" in lines
+    assert f"missing: {file.name}: the bytes are not there (demo/assets)" in lines
     assert (await alice.upload(data)).status_code == 200
     towpath(own, "check", "--hash")
 

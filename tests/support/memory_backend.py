@@ -1,12 +1,12 @@
 """A backend that holds bytes in memory: it shows that the service needs no disk, and lets tests look inside."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
-from services.common.oid import is_oid
 from services.common.rpc.options import CHUNK_BYTES
 from services.storage.backend import BytesMissing
+from services.storage.names import checked
 from services.storage.refusals import storage_full
 
 
@@ -15,10 +15,8 @@ class MemoryUpload:
     """One upload; see `services.storage.backend.Upload`."""
 
     backend: "MemoryBackend"
-    oid: str
+    name: str
     content: bytearray = field(default_factory=bytearray)
-    lives: bool = True
-    left_to_sweep: bool = False
 
     async def write(self, chunk: bytes) -> None:
         """Add bytes at the end."""
@@ -26,17 +24,9 @@ class MemoryUpload:
             raise storage_full()
         self.content += chunk
 
-    async def flush(self) -> None:
-        """Return: what lies in memory is as durable as it will be."""
-
-    async def publish(self) -> None:
+    async def finish(self) -> None:
         """Put the bytes in place."""
-        self.left_to_sweep = True
-        self.backend.objects[self.oid] = bytes(self.content)
-
-    async def settle(self) -> None:
-        """Leave nothing to a sweep."""
-        self.left_to_sweep = False
+        self.backend.contents[self.name] = bytes(self.content)
 
 
 @dataclass(frozen=True)
@@ -60,72 +50,52 @@ class MemoryBytes:
 
 
 class MemoryBackend:
-    """Objects by oid, and the uploads that go on or were left; see `services.storage.backend.Backend`."""
+    """Bytes by name, and the uploads that go on; see `services.storage.backend.Backend`."""
+
+    is_remote = False
 
     def __init__(self, capacity: int = 1 << 30) -> None:
         self.capacity = capacity
-        self.objects: dict[str, bytes] = {}
+        self.contents: dict[str, bytes] = {}
         self.uploads: list[MemoryUpload] = []
         self.broken: Exception | None = None
 
     @asynccontextmanager
-    async def begin(self, oid: str) -> AsyncIterator[MemoryUpload]:
+    async def begin(self, name: str, size: int) -> AsyncIterator[MemoryUpload]:
         """Begin an upload."""
-        self._check(oid)
-        upload = MemoryUpload(self, oid)
+        upload = MemoryUpload(self, checked(name))
         self.uploads.append(upload)
         try:
             yield upload
         finally:
-            upload.lives = False
-            if not upload.left_to_sweep:
-                self.uploads.remove(upload)
+            self.uploads.remove(upload)
 
     @asynccontextmanager
-    async def open(self, oid: str) -> AsyncIterator[MemoryBytes]:
-        """Open an object."""
-        self._check(oid)
-        if oid not in self.objects:
+    async def open(self, name: str) -> AsyncIterator[MemoryBytes]:
+        """Open what is in place."""
+        if checked(name) not in self.contents:
             raise BytesMissing("no bytes are there")
-        yield MemoryBytes(self.objects[oid])
+        yield MemoryBytes(self.contents[name])
 
-    async def sizes(self, oids: Iterable[str]) -> dict[str, int]:
+    async def sizes(self, names: Iterable[str]) -> dict[str, int]:
         """Return the sizes of those that are there."""
-        return {self._check(oid): len(self.objects[oid]) for oid in oids if oid in self.objects}
+        return {checked(name): len(self.contents[name]) for name in names if name in self.contents}
 
     async def stored(self) -> AsyncIterator[tuple[str, int]]:
         """Return what is there."""
-        for oid in sorted(self.objects):
-            yield oid, len(self.objects[oid])
+        for name in sorted(self.contents):
+            yield name, len(self.contents[name])
 
-    async def delete(self, oid: str) -> None:
-        """Delete an object."""
-        self.objects.pop(self._check(oid), None)
-
-    async def sweep(self, settle: Callable[[str], Awaitable[None]]) -> int:
-        """Remove the uploads that were left."""
-        left = [upload for upload in self.uploads if not upload.lives]
-        for upload in left:
-            await settle(upload.oid)
-            self.uploads.remove(upload)
-        return len(left)
-
-    async def left_over(self) -> int:
-        """Return how many uploads were left."""
-        return sum(not upload.lives for upload in self.uploads)
+    async def discard(self, name: str) -> None:
+        """Remove what is there."""
+        self.contents.pop(checked(name), None)
 
     async def available_bytes(self) -> int:
         """Return what the capacity leaves."""
-        taken = sum(map(len, self.objects.values())) + sum(len(upload.content) for upload in self.uploads)
+        taken = sum(map(len, self.contents.values())) + sum(len(upload.content) for upload in self.uploads)
         return self.capacity - taken
 
     async def check(self) -> None:
         """Return unless it has been told to be broken."""
         if self.broken is not None:
             raise self.broken
-
-    @staticmethod
-    def _check(oid: str) -> str:
-        if not is_oid(oid):
-            raise ValueError(f"oid: expected 64 lower-case hexadecimal digits, got {oid!r}")
-        return oid

@@ -64,6 +64,12 @@ async def until(condition: Callable[[], bool], *, seconds: float = 10) -> None:
             await asyncio.sleep(0.01)
 
 
+def stored_path(root: Path, oid: str) -> Path:
+    """Return the newest file of an object below the root of a disk backend; a path without one where there is none."""
+    folder = root / "objects" / oid[:2] / oid[2:4]
+    return max(folder.glob(f"{oid}*"), key=lambda path: path.stat().st_mtime_ns, default=folder / oid)
+
+
 class StorageClient:
     """A storage service as its callers see it, and where its bytes lie."""
 
@@ -96,8 +102,8 @@ class StorageClient:
         return (await self.stub.DeleteObject(request, timeout=60)).object
 
     def path(self, oid: str) -> Path:
-        """Return where an object's bytes lie."""
-        return self.root / "objects" / oid[:2] / oid[2:4] / oid
+        """Return where an object's bytes lie; a path that does not exist where there are none."""
+        return stored_path(self.root, oid)
 
     def incoming(self) -> list[Path]:
         """Return the files of uploads that go on, or were left."""

@@ -22,9 +22,11 @@ def usage(
     """Tell how many bytes and objects the repositories hold and have moved today (UTC), and how much still fits."""
     response = Target(data, server).ask(lambda admin: admin.ListUsage, pb.ListUsageRequest(repository=repository))
     records = [usage_record(entry) for entry in response.usage]
+    available = response.available_bytes if response.HasField("available_bytes") else None
     if as_json:
-        show_record({"repositories": records, "available_bytes": response.available_bytes}, as_json=True)
+        show_record({"repositories": records, "available_bytes": available}, as_json=True)
         return
     columns = ("repository", "object_count", "object_bytes", "removed_count", "bytes_in_today", "bytes_out_today")
     show_records(records, (*columns, "locks"), as_json=False)
-    typer.echo(f"{response.available_bytes} bytes can still be stored.")
+    if available is not None:
+        typer.echo(f"{available} bytes can still be stored.")

@@ -104,5 +104,5 @@ def _show(outcome: Outcome, lists: Sequence[str], *, as_json: bool = False) -> N
 
 
 def _line(kind: str, entry: Mapping[str, Any]) -> str:
-    said = f"{entry.get('kind', kind)}: {entry['oid']}: {entry['problem']}"
+    said = f"{entry.get('kind', kind)}: {entry.get('name') or entry['oid']}: {entry['problem']}"
     return f"{said} ({cell(entry['repositories'])})" if "repositories" in entry else said

@@ -9,7 +9,7 @@ from services.cli.backup.program import Outcome, run_program
 from services.cli.embedded_postgres import EmbeddedPostgres
 from services.cli.errors import CommandError
 from services.cli.up import programs
-from services.cli.up.data_directory import DataDirectory, FolderTaken
+from services.cli.up.data_directory import DataDirectory, FolderTaken, storage_url_of
 from services.cli.up.orphans import lock_out_orphans
 from services.cli.up.runtime_directory import POSTGRES_SOCKET, runtime_directory
 from services.cli.up.supervisor import Supervisor
@@ -40,7 +40,8 @@ async def run_on_data(data: Path, arguments: list[str], *, new: bool = False) ->
             sockets = runtime_directory(data)
             if not (sockets / POSTGRES_SOCKET).exists():
                 raise CommandError(_no_cluster(data)) from None
-            return await run_program(arguments, _environment(EmbeddedPostgres(data / "postgres", sockets), data))
+            cluster = EmbeddedPostgres(data / "postgres", sockets)
+            return await run_program(arguments, _environment(cluster, storage_url_of(data)))
         if not new and not directory.postgres.exists():
             raise CommandError(_no_cluster(data))
         return await _with_postgres(directory, arguments, owned)
@@ -49,7 +50,7 @@ async def run_on_data(data: Path, arguments: list[str], *, new: bool = False) ->
 def _no_cluster(data: Path) -> str:
     return (
         f"{data}: no Postgres of its own runs there; set TOWPATH_STORAGE_DATABASE_URL to the database "
-        f"and TOWPATH_STORAGE_URL to {(data / 'storage').as_uri()} instead of --data"
+        f"and TOWPATH_STORAGE_URL to {storage_url_of(data)} instead of --data"
     )
 
 
@@ -64,7 +65,7 @@ async def _with_postgres(directory: DataDirectory, arguments: list[str], owned: 
         owned.callback(os.close, await lock_out_orphans(directory.run))
         [child] = supervisor.start(programs.postgres(cluster), stop_seconds=_POSTGRES_STOP_SECONDS)
         await child.ready.wait()
-        outcome = await run_program(arguments, _environment(cluster, directory.path))
+        outcome = await run_program(arguments, _environment(cluster, storage_url_of(directory.path)))
         stop.set()
 
     try:
@@ -76,11 +77,11 @@ async def _with_postgres(directory: DataDirectory, arguments: list[str], owned: 
     return outcome
 
 
-def _environment(cluster: EmbeddedPostgres, data: Path) -> Mapping[str, str]:
+def _environment(cluster: EmbeddedPostgres, storage_url: str) -> Mapping[str, str]:
     # What libpq's variables say is meant for other databases.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     return {
         **kept,
         "TOWPATH_STORAGE_DATABASE_URL": cluster.url,
-        "TOWPATH_STORAGE_URL": (data / "storage").as_uri(),
+        "TOWPATH_STORAGE_URL": storage_url,
     }

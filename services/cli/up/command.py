@@ -86,6 +86,15 @@ def up(
         ),
     ] = None,
     database_url: DatabaseUrl = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(
+            metavar="URL",
+            envvar="TOWPATH_STORAGE_URL",
+            help="Where the bytes of objects go instead of DIR/storage, such as s3://BUCKET/PREFIX; given once, it is "
+            "remembered.",
+        ),
+    ] = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="Make a repository and two users to try it with (DIR/demo.json).")
     ] = False,
@@ -109,6 +118,7 @@ def up(
                 listen=listen,
                 public_url=public_url,
                 database_url=SecretStr(database_url) if database_url else None,
+                storage_url=storage,
                 demo=demo,
                 log_format=log_format,
                 environment=os.environ,

@@ -1,7 +1,8 @@
 """The data folder of `towpath up`: what lies where, and that only one works on it.
 
 DIR/postgres/       the cluster, unless --database-url is given
-DIR/storage/        the objects' bytes
+DIR/storage/        the objects' bytes, unless --storage is given
+DIR/storage-url     where they are instead
 DIR/run/            the sockets, or elsewhere: see runtime_directory
 DIR/admin-token     the administrator's token, for the administration commands
 DIR/signing-key     what the facade signs the tokens of its actions with
@@ -77,11 +78,33 @@ class DataDirectory:
     def __exit__(self, *_: object) -> None:
         self.close()
 
+    def storage_url(self, given: str | None) -> str:
+        """Return where the bytes of objects are; what is `given` at first is remembered.
+
+        Raises `CommandError` where they are somewhere else already.
+        """
+        if given is not None and not _storage_url_file(self.path).exists() and not any(self.storage.glob("objects/*")):
+            write_secret(_storage_url_file(self.path), f"{given}\n")
+        known = storage_url_of(self.path)
+        if given not in (None, known):
+            raise CommandError(f"{self.path}: its objects are in {known}, not in {given}")
+        return known
+
     def ensure_signing_key(self) -> str:
         """Return the signing key, made on first use: 64 random characters."""
         if not self.signing_key.exists():
             write_secret(self.signing_key, secrets.token_urlsafe(48) + "\n")
         return self.signing_key.read_text().strip()
+
+
+def _storage_url_file(data: Path) -> Path:
+    return data / "storage-url"
+
+
+def storage_url_of(data: Path) -> str:
+    """Return where the bytes of the objects of a data folder are."""
+    file = _storage_url_file(data)
+    return file.read_text().strip() if file.exists() else (data / "storage").as_uri()
 
 
 def write_secret(path: Path, text: str) -> None:

@@ -40,13 +40,13 @@ class Environments:
         kept.setdefault("TOWPATH_LOG_FORMAT", self.log_format)
         return {**kept, **decided, "TOWPATH_LIFELINE_FD": str(self.lifeline)}
 
-    def storage(self, objects: Path, *, drain_seconds: float) -> dict[str, str]:
-        """Return that of the storage service, which keeps its bytes in the folder `objects`."""
+    def storage(self, storage_url: str, *, drain_seconds: float) -> dict[str, str]:
+        """Return that of the storage service."""
         return self._with(
             _ADMIN_TOKEN,
             TOWPATH_STORAGE_LISTEN=self.storage_address,
             TOWPATH_STORAGE_DATABASE_URL=self.database_url.get_secret_value(),
-            TOWPATH_STORAGE_URL=objects.as_uri(),
+            TOWPATH_STORAGE_URL=storage_url,
             TOWPATH_DRAIN_SECONDS=str(drain_seconds),
         )
 

@@ -39,6 +39,7 @@ class UpOptions:
     listen: Address
     public_url: str | None
     database_url: SecretStr | None
+    storage_url: str | None
     demo: bool
     log_format: str
     environment: Mapping[str, str] = field(repr=False)
@@ -88,11 +89,12 @@ class _Stack:
     async def start(self) -> None:
         """Start everything in order, and print the line that says that it answers."""
         directory = self._directory
+        storage_url = directory.storage_url(self._options.storage_url)
         orphans = await lock_out_orphans(directory.run)
         self._owned.callback(os.close, orphans)
         environments = await self._database()
         inherited = (self._lifeline, orphans)
-        storage = environments.storage(directory.storage, drain_seconds=_SERVICE_DRAIN_SECONDS)
+        storage = environments.storage(storage_url, drain_seconds=_SERVICE_DRAIN_SECONDS)
         locks = environments.locks(drain_seconds=_SERVICE_DRAIN_SECONDS)
         facade = environments.facade(
             self._listener.fileno(),

@@ -63,5 +63,5 @@ class ObjectHandlers(Handlers):
                 pb.ListUsageResponse.Usage(repository=repository.name, usage=used, locks=locks.get(repository.id, 0))
                 for repository, used in zip(repositories, usage.repositories, strict=True)
             ),
-            available_bytes=usage.available_bytes,
+            available_bytes=usage.available_bytes if usage.HasField("available_bytes") else None,
         )

@@ -1,32 +1,30 @@
 """The backend on a disk."""
 
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from services.common.logs import get_logger
 from services.storage.disk.durable import Folders, sync_folder
-from services.storage.disk.left_over import LeftOver
-from services.storage.disk.listing import objects_in, subfolders
-from services.storage.disk.paths import incoming_folder, oid_of, path_of
+from services.storage.disk.listing import contents_of, subfolders
+from services.storage.disk.paths import incoming_path, path_of
 from services.storage.disk.reading import DiskFile
 from services.storage.disk.upload import DiskUpload
 from services.storage.undivided import in_thread
-
-_log = get_logger(__name__)
 
 
 class DiskBackend:
     """Bytes as files below `root`, which is made where it is missing; see `services.storage.backend.Backend`.
 
-    The file system must know hard links, atomic renames and flock. Several processes may share one root.
+    The file system must know atomic renames. Several processes may share one root.
     """
+
+    is_remote = False
 
     def __init__(self, root: Path) -> None:
         self.root = root
         self._folders = Folders(root)
-        self._incoming = incoming_folder(root)
+        self._incoming = root / "incoming"
         # Objects may be private: other users of the host do not read them.
         root.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._incoming.mkdir(exist_ok=True)
@@ -34,9 +32,9 @@ class DiskBackend:
         sync_folder(root.parent)
 
     @asynccontextmanager
-    async def begin(self, oid: str) -> AsyncIterator[DiskUpload]:
-        """Begin an upload into a file of its own in `incoming`."""
-        upload = DiskUpload(self.root, self._folders, oid)
+    async def begin(self, name: str, size: int) -> AsyncIterator[DiskUpload]:
+        """Begin an upload into a file in `incoming`."""
+        upload = DiskUpload(self.root, self._folders, name)
         try:
             await upload.create()
             yield upload
@@ -44,24 +42,24 @@ class DiskBackend:
             await upload.close()
 
     @asynccontextmanager
-    async def open(self, oid: str) -> AsyncIterator[DiskFile]:
-        """Open an object's file."""
-        stored = DiskFile(path_of(self.root, oid))
+    async def open(self, name: str) -> AsyncIterator[DiskFile]:
+        """Open the file in place; it stays readable while it is open, even when it is discarded."""
+        stored = DiskFile(path_of(self.root, name))
         try:
             await stored.open()
             yield stored
         finally:
             await stored.close()
 
-    async def sizes(self, oids: Iterable[str]) -> dict[str, int]:
+    async def sizes(self, names: Iterable[str]) -> dict[str, int]:
         """Return the sizes of the files that exist."""
-        return await in_thread(self._sizes, list(oids))
+        return await in_thread(self._sizes, list(names))
 
-    def _sizes(self, oids: list[str]) -> dict[str, int]:
+    def _sizes(self, names: list[str]) -> dict[str, int]:
         sizes = {}
-        for oid in oids:
+        for name in names:
             try:
-                sizes[oid] = path_of(self.root, oid).stat().st_size
+                sizes[name] = path_of(self.root, name).stat().st_size
             except FileNotFoundError:
                 continue
         return sizes
@@ -70,49 +68,22 @@ class DiskBackend:
         """Return what the folders hold, one folder at a time."""
         for first in await in_thread(subfolders, self.root / "objects"):
             for second in await in_thread(subfolders, first):
-                for oid, size in await in_thread(objects_in, second):
-                    yield oid, size
+                for name, size in await in_thread(contents_of, second):
+                    yield name, size
 
-    async def delete(self, oid: str) -> None:
-        """Delete an object's file, if it exists."""
-        await in_thread(self._delete, oid)
+    async def discard(self, name: str) -> None:
+        """Remove the file in place and the one in `incoming`, where they exist."""
+        await in_thread(self._discard, name)
 
-    def _delete(self, oid: str) -> None:
-        path = path_of(self.root, oid)
+    def _discard(self, name: str) -> None:
+        # In this order: an upload that goes on finds no file to put in place afterwards.
+        incoming_path(self.root, name).unlink(missing_ok=True)
+        path = path_of(self.root, name)
         try:
             path.unlink()
         except FileNotFoundError:
             return
         sync_folder(path.parent)
-
-    async def sweep(self, settle: Callable[[str], Awaitable[None]]) -> int:
-        """Remove the files in `incoming` whose writer is dead, each after its oid is settled."""
-        swept = 0
-        for path in await in_thread(lambda: list(self._incoming.iterdir())):
-            oid = oid_of(path)
-            if oid is None:
-                _log.warning("not a file of ours", path=str(path))
-                continue
-            left_over = LeftOver(path)
-            try:
-                if await left_over.claim():
-                    await settle(oid)
-                    await left_over.remove()
-                    swept += 1
-            finally:
-                await left_over.close()
-        return swept
-
-    async def left_over(self) -> int:
-        """Return how many files in `incoming` have a dead writer."""
-        count = 0
-        for path in await in_thread(lambda: list(self._incoming.iterdir())):
-            left_over = LeftOver(path)
-            try:
-                count += oid_of(path) is not None and await left_over.claim()
-            finally:
-                await left_over.close()
-        return count
 
     async def available_bytes(self) -> int:
         """Return what the file system has free for this user."""

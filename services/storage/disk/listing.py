@@ -1,9 +1,9 @@
-"""Which objects the folders of a disk backend hold."""
+"""What the folders of a disk backend hold."""
 
 import os
 from pathlib import Path
 
-from services.common.oid import is_oid
+from services.storage.names import is_name
 
 
 def subfolders(folder: Path) -> list[Path]:
@@ -15,13 +15,13 @@ def subfolders(folder: Path) -> list[Path]:
         return []
 
 
-def objects_in(folder: Path) -> list[tuple[str, int]]:
-    """Return the oids and sizes of the objects that belong into the folder `ab/cd`, by oid."""
+def contents_of(folder: Path) -> list[tuple[str, int]]:
+    """Return the names and sizes of the bytes that belong into the folder `ab/cd`, by name."""
     found = []
     try:
         with os.scandir(folder) as entries:
             for entry in entries:
-                if is_oid(entry.name) and entry.name[:4] == folder.parent.name + folder.name:
+                if is_name(entry.name) and entry.name[:4] == folder.parent.name + folder.name:
                     try:
                         found.append((entry.name, entry.stat(follow_symlinks=False).st_size))
                     except FileNotFoundError:

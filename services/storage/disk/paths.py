@@ -2,35 +2,25 @@
 
 from pathlib import Path
 
-from services.common.oid import is_oid
+from services.storage.names import checked, place_of
 
 
-def path_of(root: Path, oid: str, *, incoming: str = "") -> Path:
-    """Return the path of an object's bytes, or, with `incoming`, of bytes on their way to it.
+def path_of(root: Path, name: str) -> Path:
+    """Return the path of the bytes that are in place under a name.
 
         ROOT/
           objects/
             ab/
               cd/
-                abcd…              the bytes of the object abcd…, whole and verified; never changed, only replaced
+                abcd….NAME         bytes of the object abcd…, whole and verified; never changed
           incoming/
-            abcd….INCOMING         bytes on their way; under flock as long as their writer lives
+            abcd….NAME             bytes on their way there
 
-    Raises ValueError unless `oid` is one: nothing else becomes part of a path.
+    Raises ValueError for anything but a name: nothing else becomes part of a path.
     """
-    if not is_oid(oid):
-        raise ValueError(f"oid: expected 64 lower-case hexadecimal digits, got {oid!r}")
-    if incoming:
-        return incoming_folder(root) / f"{oid}.{incoming}"
-    return root / "objects" / oid[:2] / oid[2:4] / oid
+    return root.joinpath("objects", *place_of(name))
 
 
-def incoming_folder(root: Path) -> Path:
-    """Return the folder of bytes on their way."""
-    return root / "incoming"
-
-
-def oid_of(incoming: Path) -> str | None:
-    """Return the oid in the name of a file of the folder `incoming`, or None for a name that is none of ours."""
-    oid, _, _ = incoming.name.partition(".")
-    return oid if is_oid(oid) else None
+def incoming_path(root: Path, name: str) -> Path:
+    """Return the path of bytes on their way to a name. Raises ValueError for anything but a name."""
+    return root / "incoming" / checked(name)

@@ -1,16 +1,14 @@
 """An upload to the disk."""
 
 import errno
-import fcntl
 import os
-import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from services.storage.disk.durable import Folders, sync_folder
-from services.storage.disk.paths import path_of
+from services.storage.disk.paths import incoming_path, path_of
 from services.storage.refusals import storage_full
 from services.storage.undivided import in_thread
 
@@ -37,44 +35,30 @@ async def _in_thread(
         return await in_thread(function, *args, **kwargs)
 
 
-def _new_name(root: Path, oid: str) -> Path:
-    return path_of(root, oid, incoming=secrets.token_hex(8))
-
-
 class DiskUpload:
     """One upload; see `services.storage.backend.Upload`. `create` begins it, and `close` ends it in any case."""
 
-    def __init__(self, root: Path, folders: Folders, oid: str) -> None:
-        self._root = root
+    def __init__(self, root: Path, folders: Folders, name: str) -> None:
         self._folders = folders
-        self._oid = oid
-        self._path = _new_name(root, oid)
+        self._incoming = incoming_path(root, name)
+        self._final = path_of(root, name)
         self._descriptor: int | None = None
-        self._left_to_sweep = False
+        self._in_place = False
 
     async def create(self) -> None:
-        """Make the file in `incoming`, under flock."""
+        """Make the file in `incoming`. Raises FileExistsError for a name that is used already."""
         await _in_thread(self._create)
 
     async def write(self, chunk: bytes) -> None:
         """Add bytes at the end."""
         await _in_thread(self._write, chunk)
 
-    async def flush(self) -> None:
-        """Return when all bytes are on the disk."""
-        await _in_thread(os.fsync, self._open)
-
-    async def publish(self) -> None:
-        """Put the bytes in place; the file in `incoming` stays, so that a sweep finds them until `settle`."""
-        self._left_to_sweep = True
-        await _in_thread(self._publish)
-
-    async def settle(self) -> None:
-        """Leave nothing to a sweep."""
-        self._left_to_sweep = False
+    async def finish(self) -> None:
+        """Put the file in place, durably."""
+        await _in_thread(self._finish)
 
     async def close(self) -> None:
-        """End the upload: its file in `incoming` goes, unless a sweep must see it."""
+        """End the upload: its file goes, unless it is in place."""
         await in_thread(self._close)
 
     @property
@@ -84,39 +68,26 @@ class DiskUpload:
         return self._descriptor
 
     def _create(self) -> None:
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
-        fcntl.flock(self._descriptor, fcntl.LOCK_EX)
-        if os.fstat(self._descriptor).st_nlink == 0:
-            # A sweep came between the two and took the file for one whose writer is dead. It is done with it.
-            os.close(self._descriptor)
-            self._descriptor = None
-            self._path = _new_name(self._root, self._oid)
-            self._create()
+        self._descriptor = os.open(self._incoming, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
 
     def _write(self, chunk: bytes) -> None:
         rest = memoryview(chunk)
         while rest:
             rest = rest[os.write(self._open, rest) :]
 
-    def _publish(self) -> None:
-        final = path_of(self._root, self._oid)
-        second = _new_name(self._root, self._oid)
-        self._folders.ensure(final.parent)
-        os.link(self._path, second)
-        try:
-            second.replace(final)
-        finally:
-            # Renaming over another name of the same file does nothing, so the name may still be there.
-            second.unlink(missing_ok=True)
-        sync_folder(final.parent)
+    def _finish(self) -> None:
+        os.fsync(self._open)
+        self._folders.ensure(self._final.parent)
+        self._incoming.rename(self._final)
+        self._in_place = True
+        sync_folder(self._final.parent)
 
     def _close(self) -> None:
         if self._descriptor is None:
             return
         try:
-            if not self._left_to_sweep:
-                self._path.unlink(missing_ok=True)
+            if not self._in_place:
+                self._incoming.unlink(missing_ok=True)
         finally:
-            # Only now, as closing lets go of the flock.
             os.close(self._descriptor)
             self._descriptor = None

@@ -12,14 +12,10 @@ import pytest
 from pydantic import SecretStr
 
 from services.database.migrations import migrate
+from services.storage.names import oid_of as name_oid
 from services.storage.schema import SCHEMA as STORAGE
 from tests.support.backup import Installation, Place, running_installation
-from tests.support.storage import until
-
-
-def object_file(backup: Path, oid: str) -> Path:
-    """Return where a backup keeps an object."""
-    return backup / "objects" / oid[:2] / oid[2:4] / oid
+from tests.support.storage import stored_path, until
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -45,18 +41,18 @@ async def test_incremental(installation: Installation, target: Path) -> None:
     first, gone = await storage.write(1, b"first"), await storage.write(1, b"gone")
     made = (await place.run("backup", target)).document
     assert (made["copied_objects"], made["copied_bytes"]) == (2, 9)
-    inode = object_file(target, first).stat().st_ino
+    inode = stored_path(target, first).stat().st_ino
     new = await storage.write(2, b"new")
     await storage.delete(1, gone)
     made = (await place.run("backup", target)).document
     assert (made["objects"], made["copied_objects"]) == (2, 1)
-    assert object_file(target, first).stat().st_ino == inode
-    assert object_file(target, gone).read_bytes() == b"gone"
+    assert stored_path(target, first).stat().st_ino == inode
+    assert stored_path(target, gone).read_bytes() == b"gone"
     assert len(list((target / "index").iterdir())) == 1
     assert (await place.run("backup", target, "--prune")).document["pruned_objects"] == 1
-    left = {path.name for path in (target / "objects").rglob("*") if path.is_file()}
+    left = {name_oid(path.name) for path in (target / "objects").rglob("*") if path.is_file()}
     assert left == {first, new}
-    assert {mode(target), mode(target / "manifest.json"), mode(object_file(target, new))} == {0o700, 0o600}
+    assert {mode(target), mode(target / "manifest.json"), mode(stored_path(target, new))} == {0o700, 0o600}
 
 
 async def test_killed_in_the_middle(installation: Installation, target: Path, empty_place: Place) -> None:
@@ -74,7 +70,7 @@ async def test_killed_in_the_middle(installation: Installation, target: Path, em
     assert (target / "manifest.json").read_bytes() == before
     restored = (await empty_place.run("restore", target)).document
     assert (restored["objects"], restored["check"]["missing"]) == (1, 0)
-    assert object_file(empty_place.bytes, first).read_bytes() == b"first"
+    assert stored_path(empty_place.bytes, first).read_bytes() == b"first"
     made = (await place.run("backup", target)).document
     assert made["objects"] == 151
     assert made["copied_objects"] < 131
@@ -184,8 +180,8 @@ async def test_what_the_stack_has_lost(installation: Installation, target: Path,
     assert {lost["oid"] for lost in made["lost"]} == {missing, corrupt}
     restored = (await empty_place.run("restore", target, status=1)).document
     assert restored["check"]["missing"] == 2
-    assert object_file(empty_place.bytes, earlier).read_bytes() == b"earlier"
-    assert object_file(empty_place.bytes, sound).read_bytes() == b"sound"
+    assert stored_path(empty_place.bytes, earlier).read_bytes() == b"earlier"
+    assert stored_path(empty_place.bytes, sound).read_bytes() == b"sound"
 
 
 async def test_without_objects(installation: Installation, target: Path, empty_place: Place) -> None:
@@ -196,8 +192,9 @@ async def test_without_objects(installation: Installation, target: Path, empty_p
     assert not (target / "objects").exists()
     answer = await empty_place.run("restore", target, status=1)
     assert f"{oid}: missing" in answer.errors
-    object_file(empty_place.bytes, oid).parent.mkdir(parents=True)
-    object_file(empty_place.bytes, oid).write_bytes(b"data")
+    saved = empty_place.bytes / storage.path(oid).relative_to(storage.root)
+    saved.parent.mkdir(parents=True)
+    saved.write_bytes(b"data")
     await empty_place.run("restore", target)
     async with running_installation(empty_place) as new:
         assert await new.storage.read(1, oid) == b"data"

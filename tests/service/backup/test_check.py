@@ -1,16 +1,19 @@
 """The check finds each kind of damage, names who is hurt, and finds nothing where all is sound."""
 
-from collections.abc import Callable
+import asyncio
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.database.migrations import create_operator_engine
-from services.storage import index
+from services.storage import contents, index
 from services.storage.disk import DiskBackend
+from services.storage.names import new_name
 from tests.support.backup import Installation
-from tests.support.storage import oid_of
+from tests.support.storage import oid_of, until, upload
 
 
 @pytest.mark.parametrize("hashed", [False, True])
@@ -55,9 +58,11 @@ async def test_damage(
     oid = await storage.write(first, b"damaged")
     await storage.write(second, b"damaged")
     await storage.write(first, b"sound")
+    name = storage.path(oid).name
     damage(storage.path(oid))
     found = (await installation.place.run("check", *options, status=1)).document
-    finding = {"kind": kind, "oid": oid, "size": 7, "problem": problem, "repositories": ["studio/film", "studio/game"]}
+    finding = {"kind": kind, "oid": oid, "size": 7, "problem": problem, "name": name}
+    finding |= {"repositories": ["studio/film", "studio/game"]}
     assert found["findings"] == [finding]
     assert (found["missing"] + found["corrupt"], found["objects"]) == (1, 2)
 
@@ -75,31 +80,38 @@ async def test_orphans_and_what_will_be_swept(installation: Installation, databa
     await storage.write(1, b"held")
     removed = await storage.write(1, b"removed")
     engine = create_operator_engine(database_url, "test")
-    backend = DiskBackend(storage.root)
+    orphan, left = new_name(oid_of(b"orphan")), new_name(oid_of(b"left"))
     async with engine.connect() as connection:
         await index.hold_deletions(connection)
-        await connection.commit()
         await storage.delete(1, removed)
-        for data, settle in ((b"orphan", True), (b"left", False)):
-            async with backend.begin(oid_of(data)) as upload:
-                await upload.write(data)
-                await upload.publish()
-                if settle:
-                    await upload.settle()
+        for name in (orphan, left):
+            async with DiskBackend(storage.root).begin(name, 1) as begun:
+                await begun.write(b"x")
+                await begun.finish()
+        await contents.begin(connection, left, writer=1)
+        await connection.commit()
         found = (await installation.place.run("check", "--hash")).document
     await engine.dispose()
-    assert (found["orphaned"], found["unclaimed"], found["left_over"]) == (2, 1, 1)
-    orphans = {finding["oid"] for finding in found["findings"]}
-    assert orphans == {oid_of(b"orphan"), oid_of(b"left")}
+    assert (found["orphaned"], found["unclaimed"], found["left_over"]) == (1, 1, 1)
+    assert [finding["oid"] for finding in found["findings"]] == [oid_of(b"orphan")]
 
 
 async def test_an_upload_that_goes_on_is_no_finding(installation: Installation) -> None:
     """Bytes on their way are neither orphaned nor left over."""
-    backend = DiskBackend(installation.storage.root)
-    async with backend.begin(oid_of(b"data")) as upload:
-        await upload.write(b"data")
-        found = (await installation.place.run("check")).document
-        assert (found["findings"], found["left_over"]) == ([], 0)
+    storage, go_on = installation.storage, asyncio.Event()
+
+    async def send() -> AsyncIterator[pb.WriteObjectRequest]:
+        header, content = upload(1, oid_of(b"data"), 4, [b"data"])
+        yield header
+        await go_on.wait()
+        yield content
+
+    writing = asyncio.ensure_future(storage.stub.WriteObject(send(), timeout=30))
+    await until(lambda: bool(storage.incoming()))
+    found = (await installation.place.run("check")).document
+    assert (found["findings"], found["left_over"]) == ([], 0)
+    go_on.set()
+    await writing
 
 
 async def test_the_rate_is_kept(installation: Installation) -> None:

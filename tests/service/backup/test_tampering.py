@@ -9,9 +9,12 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from services.backup.manifest import Manifest
+from services.database.migrations import newest_version
+from services.locks.models import SCHEMA as LOCKS
+from services.storage.schema import SCHEMA as STORAGE
 from tests.support.backup import Place, running_installation
 from tests.support.postgres import TestPostgres
-from tests.support.storage import oid_of
+from tests.support.storage import oid_of, stored_path
 
 OBJECTS = [b"one", b"two" * 1000]
 OID = oid_of(OBJECTS[0])
@@ -43,7 +46,7 @@ def index_file(backup: Path, name: str) -> Path:
 
 def object_file(backup: Path) -> Path:
     """Return the file of the first object."""
-    return backup / "objects" / OID[:2] / OID[2:4] / OID
+    return stored_path(backup, OID)
 
 
 def _replace(path: Path, old: bytes, new: bytes) -> None:
@@ -81,7 +84,7 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], object], str]] = {
         "storage.objects: no such file or directory",
     ),
     "an edited list": (
-        lambda backup: _replace(index_file(backup, "objects"), b"\t3\n", b"\t4\n"),
+        lambda backup: _replace(index_file(backup, "objects"), b"\t3\t", b"\t4\t"),
         "objects: the list of objects is not what was written",
     ),
     "a missing list": (lambda backup: index_file(backup, "objects").unlink(), "objects: no such file or directory"),
@@ -160,7 +163,7 @@ async def test_a_second_attempt_with_another_backup(
     shutil.rmtree(empty_place.bytes)
     answer = await empty_place.run("restore", tmp_path / "others")
     assert (answer.document["check"]["objects"], answer.document["check"]["orphaned"]) == (1, 0)
-    assert await _versions(postgres, empty_place) == "0001\n0001"
+    assert await _versions(postgres, empty_place) == f"{newest_version(STORAGE)}\n{newest_version(LOCKS)}"
     refused = await empty_place.run("restore", whole, status=1)
     assert "without objects" in refused.errors
     shutil.rmtree(empty_place.bytes)

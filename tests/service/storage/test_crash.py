@@ -9,9 +9,14 @@ from collections.abc import AsyncIterator, Awaitable
 
 import grpc
 import pytest
+from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.rpc.options import CHUNK_BYTES
+from services.database.engine import create_engine
+from services.storage import index
+from services.storage.names import oid_of as oid_in
+from services.storage.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.storage import StorageClient, StorageProcess, oid_of, until, upload
 
@@ -34,7 +39,7 @@ async def fails(call: Awaitable[object]) -> None:
 
 
 async def test_killed_amid_an_upload(process: StorageProcess, client: StorageClient) -> None:
-    """What an upload had written is swept at the next start, before the service says that it serves (trap 2)."""
+    """What an upload had written is swept after the next start (trap 2)."""
     await process.start()
 
     async def send() -> AsyncIterator[pb.WriteObjectRequest]:
@@ -48,22 +53,24 @@ async def test_killed_amid_an_upload(process: StorageProcess, client: StorageCli
     await fails(call)
     assert len(client.incoming()) == 1
     await process.start()
-    assert client.files() == []
+    await until(lambda: client.files() == [])
 
 
-async def test_killed_between_publish_and_commit(process: StorageProcess, client: StorageClient, sql: Sql) -> None:
+async def test_killed_between_the_bytes_and_the_commit(
+    process: StorageProcess, client: StorageClient, sql: Sql
+) -> None:
     """Bytes in place whose record was never committed are swept at the next start."""
     await sql(SLOW_COMMIT.format(seconds=60))
     await process.start()
     oid = oid_of(b"data")
     call = asyncio.ensure_future(client.write(1, b"data"))
-    await until(client.path(oid).exists)
+    await until(lambda: client.path(oid).exists())
     await process.stop()
     await fails(call)
     await sql(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
-    assert len(client.files()) == 2
+    assert len(client.files()) == 1
     await process.start()
-    assert client.files() == []
+    await until(lambda: client.files() == [])
     assert await client.statuses(1, oid) == [MISSING]
 
 
@@ -80,30 +87,32 @@ async def test_killed_while_the_commit_goes_on(process: StorageProcess, client: 
     await process.stop()
     await fails(call)
     await process.start()
-    assert client.files() == [client.path(oid)]
-    assert await client.statuses(1, oid) == [PRESENT]
+    async with asyncio.timeout(20):
+        while await client.statuses(1, oid) != [PRESENT]:  # noqa: ASYNC110 - a commit sets no event
+            await asyncio.sleep(0.05)
+    assert await sql("SELECT count(*) FROM storage.uploads") == "0"
+    assert await client.read(1, oid) == b"data"
 
 
-async def test_killed_between_tombstone_and_bytes(process: StorageProcess, client: StorageClient, sql: Sql) -> None:
-    """Bytes of an object that is removed already go at the next start."""
+async def test_killed_between_tombstone_and_bytes(
+    process: StorageProcess, client: StorageClient, sql: Sql, database_url: SecretStr
+) -> None:
+    """Bytes of an object that is removed already go after the next start."""
     await process.start()
     oid = await client.write(1, b"data")
-    key = f"hashtextextended('towpath storage {oid}', 0)"
-    holder = asyncio.ensure_future(sql(f"SELECT pg_advisory_lock({key}), pg_sleep(4)"))
-    async with asyncio.timeout(10):
-        while await sql("SELECT count(*) FROM pg_locks WHERE locktype = 'advisory'") != "1":  # noqa: ASYNC110 - Postgres sets no event
-            await asyncio.sleep(0.05)
-    call = asyncio.ensure_future(client.delete(1, oid))
-    async with asyncio.timeout(10):
-        while await client.statuses(1, oid) != [REMOVED]:  # noqa: ASYNC110 - a removal sets no event
-            await asyncio.sleep(0.05)
-    await process.stop()
-    await fails(call)
+    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
+    async with engine.connect() as connection:
+        await index.hold_deletions(connection)
+        await client.delete(1, oid)
+        await process.stop()
+    await engine.dispose()
     assert client.path(oid).exists()
-    await holder
+    assert await sql("SELECT count(*) FROM storage.discards") == "1"
     await process.start()
     await until(lambda: client.files() == [])
-    assert await sql("SELECT count(*) FROM storage.unclaimed_objects") == "0"
+    async with asyncio.timeout(10):
+        while await sql("SELECT count(*) FROM storage.discards") != "0":  # noqa: ASYNC110 - Postgres sets no event
+            await asyncio.sleep(0.05)
 
 
 async def test_killed_at_any_moment(process: StorageProcess, client: StorageClient, sql: Sql) -> None:
@@ -136,7 +145,8 @@ async def test_killed_at_any_moment(process: StorageProcess, client: StorageClie
         if status == PRESENT:
             assert oid_of(await client.read(1, oid)) == oid
     held = (await sql("SELECT oid FROM storage.objects WHERE removed_at IS NULL ORDER BY oid")).split()
-    await until(lambda: [path.name for path in client.files()] == held)
+    await until(lambda: [oid_in(path.name) for path in client.files()] == held, seconds=20)
+    assert await sql("SELECT count(*) FROM storage.uploads") == "0"
     assert len(acknowledged) > 10
 
 

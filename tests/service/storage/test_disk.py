@@ -7,7 +7,6 @@ import random
 import resource
 import shutil
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,8 +14,9 @@ import pytest
 
 from services.common.errors import ResourceExhausted
 from services.storage.disk import DiskBackend
-from services.storage.disk.paths import path_of
-from tests.service.storage.test_backend_suite import get, put, sweep
+from services.storage.disk.paths import incoming_path, path_of
+from services.storage.names import new_name
+from tests.service.storage.test_backend_suite import get, put
 from tests.support.storage import oid_of
 
 OID = oid_of(b"data")
@@ -45,17 +45,16 @@ def open_files(backend: DiskBackend) -> list[Path]:
 async def test_trap_13_first_uploads_into_one_new_folder(backend: DiskBackend) -> None:
     """Many first uploads into the same folders, which none finds there, all succeed (trap 13)."""
     for prefix in range(10):
-        oids = [f"{prefix:02x}{prefix:02x}{number:060x}" for number in range(16)]
-        await asyncio.gather(*(put(backend, b"data", oid=oid) for oid in oids))
-        assert len(await backend.sizes(oids)) == 16
+        names = [f"{prefix:02x}{prefix:02x}{number:060x}" for number in range(16)]
+        await asyncio.gather(*(put(backend, b"data", name=name) for name in names))
+        assert len(await backend.sizes(names)) == 16
 
 
 async def test_folders_that_somebody_removed(backend: DiskBackend) -> None:
     """Folders that were there and are gone are made again."""
     await put(backend, b"data")
     shutil.rmtree(backend.root / "objects")
-    await put(backend, b"data")
-    assert await get(backend, OID) == b"data"
+    assert await get(backend, await put(backend, b"data")) == b"data"
 
 
 async def test_bytes_are_durable_before_they_are_in_place(
@@ -63,18 +62,18 @@ async def test_bytes_are_durable_before_they_are_in_place(
 ) -> None:
     """The file is synced before the rename, its folder after it, and the folders above where they are new."""
     steps: list[str] = []
-    fsync, rename = os.fsync, os.replace
+    fsync, rename = os.fsync, os.rename
 
     def record_fsync(descriptor: int) -> None:
         steps.append(f"sync {Path(f'/proc/self/fd/{descriptor}').readlink().name.partition('.')[0]}")
         fsync(descriptor)
 
     def record_rename(source: Path, target: Path) -> None:
-        steps.append(f"rename to {target.name}")
+        steps.append(f"rename to {Path(target).name.partition('.')[0]}")
         rename(source, target)
 
     monkeypatch.setattr(os, "fsync", record_fsync)
-    monkeypatch.setattr(os, "replace", record_rename)
+    monkeypatch.setattr(os, "rename", record_rename)
     await put(backend, b"data")
     first, second = OID[:2], OID[2:4]
     assert steps == [
@@ -91,52 +90,34 @@ async def test_bytes_are_durable_before_they_are_in_place(
 
 
 async def test_trap_3_left_over_files(backend: DiskBackend) -> None:
-    """A file of a dead writer is swept whatever it holds; a file that is none of ours is left (trap 3)."""
-    left = path_of(backend.root, OID, incoming="left")
+    """What an upload left that was killed is in nobody's way, and is discarded by its name (trap 3)."""
+    name = new_name(OID)
+    left = incoming_path(backend.root, name)
     left.write_bytes(b"da")
-    foreign = left.with_name("notes.txt")
-    foreign.write_bytes(b"")
-    await put(backend, b"data")
-    assert await sweep(backend) == [OID]
-    assert files(backend) == [foreign, path_of(backend.root, OID)]
+    there = await put(backend, b"data")
+    await backend.discard(name)
+    assert files(backend) == [path_of(backend.root, there)]
 
 
-async def test_uploads_of_another_process_are_left_alone(backend: DiskBackend) -> None:
-    """An upload of a process that lives is not swept; once the process is killed it is (trap 11)."""
-    path = path_of(backend.root, OID, incoming="0")
-    code = (
-        "import asyncio, sys, pathlib\n"
-        "from services.storage.disk import DiskBackend\n"
-        "async def main():\n"
-        "    async with DiskBackend(pathlib.Path(sys.argv[1])).begin(sys.argv[2]) as upload:\n"
-        "        await upload.write(b'da')\n"
-        "        print('ready', flush=True)\n"
-        "        await asyncio.sleep(60)\n"
-        "asyncio.run(main())\n"
-    )
-    process = await asyncio.create_subprocess_exec(
-        sys.executable, "-c", code, str(backend.root), OID, stdout=subprocess.PIPE
-    )
-    try:
-        assert process.stdout is not None
-        await asyncio.wait_for(process.stdout.readline(), 20)
-        assert await sweep(backend) == []
-        (path,) = files(backend)
-    finally:
-        process.kill()
-        await process.wait()
-    assert await sweep(backend) == [OID]
-    assert not path.exists()
+async def test_a_name_is_used_once(backend: DiskBackend) -> None:
+    """Two uploads to one name at once are refused: they would mix."""
+    name = new_name(OID)
+    async with backend.begin(name, 4) as upload:
+        await upload.write(b"da")
+        with pytest.raises(FileExistsError):
+            await put(backend, b"data", name=name)
+        await upload.write(b"ta")
+        await upload.finish()
+    assert await get(backend, name) == b"data"
 
 
 async def test_cancellation_at_any_moment_leaks_nothing(backend: DiskBackend) -> None:
-    """Uploads and reads that are cancelled wherever they are leave no open file, and no file that a sweep misses."""
+    """Uploads and reads that are cancelled wherever they are leave no open file, and nothing but whole files."""
     moments = random.Random(3)  # noqa: S311 - moments, not secrets
     content = b"x" * 300_000
 
     async def work() -> None:
-        await put(backend, content)
-        await get(backend, oid_of(content))
+        await get(backend, await put(backend, content))
 
     for _ in range(60):
         task = asyncio.create_task(work())
@@ -144,9 +125,9 @@ async def test_cancellation_at_any_moment_leaks_nothing(backend: DiskBackend) ->
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await task
-    await sweep(backend)
     assert open_files(backend) == []
-    assert set(files(backend)) <= {path_of(backend.root, oid_of(content))}
+    assert list((backend.root / "incoming").iterdir()) == []
+    assert {path.stat().st_size for path in files(backend)} == {len(content)}
 
 
 async def test_file_too_large_for_the_system(backend: DiskBackend) -> None:
@@ -182,15 +163,14 @@ async def test_full_disk(small_disk: Path) -> None:
     assert caught.value.reason == "STORAGE_FULL"
     assert files(backend) == []
     assert await backend.available_bytes() > 900_000
-    await put(backend, b"data")
-    assert await get(backend, OID) == b"data"
+    assert await get(backend, await put(backend, b"data")) == b"data"
 
 
 async def test_other_users_read_nothing(backend: DiskBackend) -> None:
     """The root and the files are closed to other users of the host."""
-    await put(backend, b"data")
+    name = await put(backend, b"data")
     assert backend.root.stat().st_mode & 0o007 == 0
-    assert path_of(backend.root, OID).stat().st_mode & 0o007 == 0
+    assert path_of(backend.root, name).stat().st_mode & 0o007 == 0
 
 
 async def test_broken_root(backend: DiskBackend) -> None:

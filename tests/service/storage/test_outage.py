@@ -54,7 +54,7 @@ async def test_connection_cut_amid_the_commit(storage: RunningStorage, sql: Sql)
     await sql(SLOW_COMMIT.format(seconds=3))
     oid = oid_of(b"data")
     writing = asyncio.create_task(storage.write(1, b"data"))
-    await until(storage.path(oid).exists)
+    await until(lambda: storage.path(oid).exists())
     await sql(f"{TERMINATE} AND state <> 'idle'")
     await writing
     assert storage.files() == [storage.path(oid)]
@@ -78,7 +78,7 @@ async def test_client_that_goes_away_amid_the_commit(storage: RunningStorage, sq
     oid = oid_of(b"data")
     call = storage.stub.WriteObject(upload(1, oid, 4, [b"data"]), timeout=20)
     task = asyncio.ensure_future(call)
-    await until(storage.path(oid).exists)
+    await until(lambda: storage.path(oid).exists())
     call.cancel()
     await asyncio.wait({task})
     await until(lambda: storage.files() == [storage.path(oid)])

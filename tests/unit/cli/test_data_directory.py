@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.errors import CommandError
-from services.cli.up.data_directory import DataDirectory, write_secret
+from services.cli.up.data_directory import DataDirectory, storage_url_of, write_secret
 from services.cli.up.runtime_directory import make_runtime_directory, runtime_directory
 
 
@@ -100,3 +100,24 @@ def test_squatted_folder_is_refused(short: Path) -> None:
     (short / "run").mkdir(mode=0o755)
     with pytest.raises(CommandError, match="expected a folder of our own"):
         make_runtime_directory(short)
+
+
+def test_where_the_bytes_are_is_remembered(short: Path) -> None:
+    """What is given at first is remembered, and nothing else is believed afterwards."""
+    bucket = "s3://bucket/prefix?endpoint=http://127.0.0.1:1"
+    with DataDirectory.open(short / "new") as directory:
+        assert directory.storage_url(bucket) == bucket
+        assert directory.storage_url(None) == directory.storage_url(bucket) == bucket
+        with pytest.raises(CommandError, match="its objects are in s3://bucket/prefix"):
+            directory.storage_url("s3://other")
+    assert storage_url_of(short / "new") == bucket
+
+
+def test_bytes_in_the_folder_are_not_left_behind(short: Path) -> None:
+    """A folder that has objects is not started with another place for them."""
+    with DataDirectory.open(short / "old") as directory:
+        assert directory.storage_url(None) == directory.storage.as_uri()
+        (directory.storage / "objects" / "ab").mkdir(parents=True)
+        with pytest.raises(CommandError, match="its objects are in file://"):
+            directory.storage_url("s3://bucket")
+        assert directory.storage_url(None) == storage_url_of(directory.path) == directory.storage.as_uri()

@@ -37,7 +37,7 @@ def test_operators_settings_are_passed_on() -> None:
 def test_each_gets_its_own() -> None:
     """Only storage and locks are told of the database, and all agree on where the others listen."""
     made = environments()
-    storage = made.storage(Path("/a b/storage"), drain_seconds=1)
+    storage = made.storage("file:///a%20b/storage", drain_seconds=1)
     locks = made.locks(drain_seconds=1)
     facade = made.facade(9, signing_key="ours", public_url="https://x", drain_seconds=4)
     assert storage["TOWPATH_STORAGE_URL"] == "file:///a%20b/storage"

@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.storage.disk.paths import oid_of, path_of
+from services.storage.disk.paths import incoming_path, path_of
 from services.storage.location import folder_of, open_backend
-from services.storage.settings import StorageSettings
+from services.storage.names import new_name, oid_of
 
 OID = "abcdef0123456789" * 4
 
@@ -36,24 +36,17 @@ async def test_other_urls(url: str) -> None:
 
 
 @given(st.text(max_size=80))
-def test_trap_28_nothing_but_an_oid_becomes_a_path(text: str) -> None:
-    """A path is only built from an oid (trap 28)."""
-    with pytest.raises(ValueError, match="oid: expected"):
+def test_trap_28_nothing_but_a_name_becomes_a_path(text: str) -> None:
+    """A path is only built from a name (trap 28)."""
+    with pytest.raises(ValueError, match="name: expected"):
         path_of(Path("/root"), text + "/")
 
 
 def test_paths() -> None:
-    """The tree is as drawn."""
-    assert path_of(Path("/r"), OID) == Path(f"/r/objects/ab/cd/{OID}")
-    incoming = path_of(Path("/r"), OID, incoming="x1")
-    assert incoming == Path(f"/r/incoming/{OID}.x1")
-    assert oid_of(incoming) == OID
-    assert oid_of(Path("/r/incoming/notes.txt")) is None
-
-
-def test_settings_errors_keep_secrets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A setting that is missing is named, and the others are not repeated."""
-    monkeypatch.setenv("TOWPATH_STORAGE_DATABASE_URL", "postgresql://u:hunter2@/d")
-    with pytest.raises(ValueError, match="storage_listen") as caught:
-        StorageSettings()
-    assert "hunter2" not in str(caught.value)
+    """Objects lie two folders deep, bytes on their way in one; the name tells the oid."""
+    for name in (OID, f"{OID}.0123456789abcdef"):
+        assert path_of(Path("/r"), name) == Path(f"/r/objects/ab/cd/{name}")
+        assert incoming_path(Path("/r"), name) == Path(f"/r/incoming/{name}")
+        assert oid_of(name) == OID
+    assert new_name(OID) != new_name(OID)
+    assert oid_of(new_name(OID)) == OID

@@ -1402,7 +1402,7 @@ class ListUsageResponse(_message.Message):
     USAGE_FIELD_NUMBER: _builtins.int
     AVAILABLE_BYTES_FIELD_NUMBER: _builtins.int
     available_bytes: _builtins.int
-    """The bytes that can still be stored."""
+    """The bytes that can still be stored; not set where nothing bounds them."""
     @_builtins.property
     def usage(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListUsageResponse.Usage]:
         """The repositories by name."""
@@ -1411,12 +1411,14 @@ class ListUsageResponse(_message.Message):
         self,
         *,
         usage: _abc.Iterable[Global___ListUsageResponse.Usage] | None = ...,
-        available_bytes: _builtins.int = ...,
+        available_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_available_bytes", b"_available_bytes", "available_bytes", b"available_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["available_bytes", b"available_bytes", "usage", b"usage"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_available_bytes", b"_available_bytes", "available_bytes", b"available_bytes", "usage", b"usage"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__available_bytes: _TypeAlias = _typing.Literal["available_bytes"]  # noqa: Y015
+    _WhichOneofArgType__available_bytes: _TypeAlias = _typing.Literal["_available_bytes", b"_available_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__available_bytes) -> _WhichOneofReturnType__available_bytes | None: ...
 
 Global___ListUsageResponse: _TypeAlias = ListUsageResponse  # noqa: Y015

@@ -630,7 +630,7 @@ class GetUsageResponse(_message.Message):
     REPOSITORIES_FIELD_NUMBER: _builtins.int
     AVAILABLE_BYTES_FIELD_NUMBER: _builtins.int
     available_bytes: _builtins.int
-    """The bytes that can still be stored."""
+    """The bytes that can still be stored; not set where nothing bounds them."""
     @_builtins.property
     def repositories(self) -> _containers.RepeatedCompositeFieldContainer[Global___RepositoryUsage]:
         """One for each repository asked about, in that order."""
@@ -639,13 +639,15 @@ class GetUsageResponse(_message.Message):
         self,
         *,
         repositories: _abc.Iterable[Global___RepositoryUsage] | None = ...,
-        available_bytes: _builtins.int = ...,
+        available_bytes: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_available_bytes", b"_available_bytes", "available_bytes", b"available_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["available_bytes", b"available_bytes", "repositories", b"repositories"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_available_bytes", b"_available_bytes", "available_bytes", b"available_bytes", "repositories", b"repositories"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__available_bytes: _TypeAlias = _typing.Literal["available_bytes"]  # noqa: Y015
+    _WhichOneofArgType__available_bytes: _TypeAlias = _typing.Literal["_available_bytes", b"_available_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__available_bytes) -> _WhichOneofReturnType__available_bytes | None: ...
 
 Global___GetUsageResponse: _TypeAlias = GetUsageResponse  # noqa: Y015
 
