@@ -7,6 +7,8 @@ from urllib.parse import unquote, urlsplit
 from services.storage.backend import Backend
 from services.storage.disk import DiskBackend
 
+_OBJECT_STORES = ("s3", "gs", "az")
+
 
 def folder_of(url: str) -> Path:
     """Return the folder that a `file:///ABSOLUTE/FOLDER` URL names. Raises ValueError for any other URL."""
@@ -20,5 +22,13 @@ def folder_of(url: str) -> Path:
 
 
 async def open_backend(url: str) -> Backend:
-    """Return the backend. Raises ValueError for a URL that means none, OSError where the folder cannot be made."""
+    """Return the backend. Raises ValueError for a URL that means none, OSError where the folder cannot be made.
+
+    What the URLs of object stores look like, `services.storage.object_store.location` says.
+    """
+    if urlsplit(url).scheme in _OBJECT_STORES:
+        # Their libraries take a second to import, and many MiB.
+        from services.storage.object_store.opening import open_object_store
+
+        return await open_object_store(url)
     return await asyncio.to_thread(DiskBackend, folder_of(url))

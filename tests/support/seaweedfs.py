@@ -1,0 +1,163 @@
+"""A real S3 server on loopback ports: SeaweedFS, from a wheel."""
+
+import asyncio
+import json
+import secrets
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import boto3
+import httpx
+from botocore.config import Config
+from botocore.exceptions import BotoCoreError, ClientError
+
+from services.storage.object_store.backend import ObjectStoreBackend
+from services.storage.object_store.opening import open_object_store
+from tests.support.ports import free_ports
+
+if TYPE_CHECKING:  # only the types of boto3's client, which are made at run time
+    from types_boto3_s3 import S3Client
+
+_PROGRAM = Path(sys.executable).parent / "weed"
+_REGION = "us-east-1"
+_START_SECONDS = 60
+
+
+class SeaweedFS:
+    """One server with all its parts, and the user that may do everything there."""
+
+    def __init__(self, folder: Path, *, volumes: int = 50) -> None:
+        self.folder = folder
+        self.access_key = secrets.token_hex(10)
+        self.secret_key = secrets.token_hex(20)
+        self._ports = free_ports(8)
+        self.port = self._ports[0]
+        self.endpoint = f"http://127.0.0.1:{self.port}"
+        self._volumes = volumes
+        self._process: asyncio.subprocess.Process | None = None
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """Variables by which this user's credentials are found, and no others."""
+        return {
+            "AWS_ACCESS_KEY_ID": self.access_key,
+            "AWS_SECRET_ACCESS_KEY": self.secret_key,
+            "AWS_CONFIG_FILE": str(self.folder / "none"),
+            "AWS_SHARED_CREDENTIALS_FILE": str(self.folder / "none"),
+            "AWS_EC2_METADATA_DISABLED": "true",
+        }
+
+    def url(self, bucket: str, prefix: str = "", *, endpoint: str | None = None) -> str:
+        """Return the storage URL of a prefix in a bucket."""
+        return f"s3://{bucket}/{prefix}?endpoint={endpoint or self.endpoint}&region={_REGION}"
+
+    async def backend(self, bucket: str, prefix: str = "", *, endpoint: str | None = None) -> ObjectStoreBackend:
+        """Open the backend, with the credentials that the environment has."""
+        return await open_object_store(self.url(bucket, prefix, endpoint=endpoint))
+
+    def client(self) -> "S3Client":
+        """Return a client of this user; it works in the calling thread."""
+        return boto3.session.Session(self.access_key, self.secret_key, region_name=_REGION).client(
+            "s3",
+            endpoint_url=self.endpoint,
+            config=Config(connect_timeout=5, read_timeout=20, proxies={}, s3={"addressing_style": "path"}),
+        )
+
+    async def start(self) -> None:
+        """Start it, or start it again with what it had; it takes objects when this returns."""
+        identity = {
+            "name": "towpath",
+            "credentials": [{"accessKey": self.access_key, "secretKey": self.secret_key}],
+            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
+        }
+        settings = self.folder / "s3.json"
+        settings.touch(mode=0o600)
+        settings.write_text(json.dumps({"identities": [identity]}))
+        (self.folder / "data").mkdir(exist_ok=True)
+        with (self.folder / "log").open("ab") as log:
+            self._process = await asyncio.create_subprocess_exec(
+                *self._command(settings), stdin=subprocess.DEVNULL, stdout=log, stderr=log
+            )
+        async with asyncio.timeout(_START_SECONDS):
+            while not await self._is_ready():
+                assert self._process.returncode is None, (self.folder / "log").read_text(errors="replace")[-2000:]
+                await asyncio.sleep(0.1)
+
+    async def kill(self) -> None:
+        """End it without a word."""
+        if self._process is not None and self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+    async def make_bucket(self, name: str) -> str:
+        """Make a bucket and return its name."""
+        client = self.client()
+        try:
+            await asyncio.to_thread(client.create_bucket, Bucket=name)
+        finally:
+            client.close()
+        return name
+
+    def _command(self, settings: Path) -> list[str]:
+        s3, master, volume, filer, *rpc = self._ports
+        return [
+            str(_PROGRAM),
+            "-logtostderr=true",
+            "server",
+            f"-dir={self.folder / 'data'}",
+            "-ip=127.0.0.1",
+            "-ip.bind=127.0.0.1",
+            f"-master.port={master}",
+            f"-master.port.grpc={rpc[0]}",
+            "-master.telemetry=false",
+            "-master.volumeSizeLimitMB=64",
+            f"-volume.port={volume}",
+            f"-volume.port.grpc={rpc[1]}",
+            f"-volume.max={self._volumes}",
+            "-volume.minFreeSpace=0",
+            f"-filer.port={filer}",
+            f"-filer.port.grpc={rpc[2]}",
+            "-s3",
+            f"-s3.port={s3}",
+            f"-s3.port.grpc={rpc[3]}",
+            f"-s3.config={settings}",
+            "-s3.iam=false",
+            "-s3.port.iceberg=0",
+            "-s3.port.lance=0",
+        ]
+
+    async def _is_ready(self) -> bool:
+        # Its parts find one another late: what counts is that it takes an object.
+        with suppress(httpx.TransportError):
+            async with httpx.AsyncClient(trust_env=False, timeout=5) as http:
+                await http.get(f"{self.endpoint}/")
+            return await asyncio.to_thread(self._takes_an_object)
+        return False
+
+    def _takes_an_object(self) -> bool:
+        client = self.client()
+        try:
+            with suppress(client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
+                client.create_bucket(Bucket="readiness")
+            client.put_object(Bucket="readiness", Key="object", Body=b"object")
+        except (BotoCoreError, ClientError):
+            return False
+        finally:
+            client.close()
+        return True
+
+
+@asynccontextmanager
+async def running_seaweedfs(folder: Path, *, volumes: int = 50) -> AsyncIterator[SeaweedFS]:
+    """Run one that keeps its data in a folder."""
+    server = SeaweedFS(folder, volumes=volumes)
+    try:
+        await server.start()
+        yield server
+    finally:
+        await server.kill()
