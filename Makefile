@@ -8,7 +8,7 @@ OUT ?= proto/gen
 ENV_FILE ?= .env
 
 .DEFAULT_GOAL := help
-.PHONY: help run test stack stack-test fuzz lint types format proto clean programs prometheus
+.PHONY: help run test stack stack-test fuzz lint types format proto clean programs prometheus azurite
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -16,7 +16,7 @@ help: ## Show this list
 run: $(VENV)/server ## Run Towpath with a demo repository; Ctrl-C stops it
 	$(BIN)/towpath up --demo
 
-test: $(VENV)/dev programs prometheus ## Run all tests; ARGS="tests/unit -k lock" runs some
+test: $(VENV)/dev programs prometheus azurite ## Run all tests; ARGS="tests/unit -k lock" runs some
 	$(BIN)/pytest $(ARGS)
 
 stack: $(ENV_FILE) ## Build the image and run the stack of compose.yaml; needs Docker with compose
@@ -75,3 +75,8 @@ programs:
 # The alerts and the dashboard are tried on a real one; where it cannot be had, those tests are skipped.
 prometheus: $(VENV)/python
 	@command -v promtool >/dev/null || test -x $(BIN)/promtool || sh tests/support/install-prometheus.sh $(BIN) || true
+
+# Azure's blobs for one host, from npm; where that cannot be had, those tests are skipped.
+azurite: $(VENV)/python
+	@sh tests/support/install.sh npm || true
+	@test -d $(VENV)/azurite/node_modules/azurite || sh tests/support/install-azurite.sh $(VENV)/azurite || true

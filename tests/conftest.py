@@ -1,11 +1,21 @@
 """Fixtures that more than one folder of tests uses."""
 
-from collections.abc import AsyncIterator
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TypeAlias
 
 import pytest
 from pydantic import SecretStr
 
+from services.storage.object_store.backend import ObjectStoreBackend
+from tests.support.azurite import Azurite, running_azurite
 from tests.support.postgres import TestPostgres, running_postgres
+from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
+
+BackendFactory: TypeAlias = Callable[[str], Awaitable[ObjectStoreBackend]]
+
+BUCKET = "objects"
 
 
 @pytest.fixture(scope="session")
@@ -20,3 +30,42 @@ async def database_url(postgres: TestPostgres) -> AsyncIterator[SecretStr]:
     """The URL of an empty database, for one test."""
     async with postgres.database() as url:
         yield url
+
+
+@contextmanager
+def _variables(variables: Mapping[str, str]) -> Iterator[None]:
+    """Set variables; and a proxy that this host uses is not asked for what is on this host."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name, value in {**variables, "no_proxy": "127.0.0.1", "NO_PROXY": "127.0.0.1"}.items():
+            patch.setenv(name, value)
+        yield
+
+
+@pytest.fixture(scope="session")
+async def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SeaweedFS]:
+    """An S3 server with a bucket `objects`, for the whole run; the environment has its credentials."""
+    async with running_seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
+        await server.make_bucket(BUCKET)
+        with _variables(server.environment):
+            yield server
+
+
+@pytest.fixture(scope="session")
+async def azurite(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Azurite]:
+    """A server for Azure's blobs with a container `objects`, for the whole run; the environment has its key."""
+    async with running_azurite(tmp_path_factory.mktemp("azurite")) as server:
+        await server.make_container(BUCKET)
+        with _variables(server.environment):
+            yield server
+
+
+@pytest.fixture
+def seaweedfs_backend(seaweedfs: SeaweedFS) -> BackendFactory:
+    """What opens backends on the S3 server, each below a prefix that is new and begins with the name given."""
+    return lambda name: seaweedfs.backend(BUCKET, f"{name}-{secrets.token_hex(4)}")
+
+
+@pytest.fixture
+def azurite_backend(azurite: Azurite) -> BackendFactory:
+    """What opens backends on the server for Azure's blobs, each below a prefix that is new."""
+    return lambda name: azurite.backend(BUCKET, f"{name}-{secrets.token_hex(4)}")

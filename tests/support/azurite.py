@@ -2,6 +2,8 @@
 
 import asyncio
 import base64
+import hashlib
+import hmac
 import os
 import secrets
 import shutil
@@ -9,11 +11,11 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
 import pytest
-from obstore.store import AzureStore
 
 from services.storage.object_store.backend import ObjectStoreBackend
 from services.storage.object_store.opening import open_object_store
@@ -26,7 +28,8 @@ _START_SECONDS = 60
 class Azurite:
     """Its address, and one account with a key of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
         (self.port,) = free_ports(1)
         self.account = "towpathtests"
         self.key = base64.b64encode(secrets.token_bytes(64)).decode()
@@ -37,10 +40,72 @@ class Azurite:
         """Variables by which this account's key is found."""
         return {"AZURE_STORAGE_ACCOUNT_KEY": self.key}
 
-    def url(self, container: str, prefix: str = "", *, endpoint: str | None = None) -> str:
+    def url(self, container: str, prefix: str = "") -> str:
         """Return the storage URL of a prefix in a container."""
-        return f"az://{container}/{prefix}?account={self.account}&endpoint={endpoint or self.endpoint}"
+        return f"az://{container}/{prefix}?account={self.account}&endpoint={self.endpoint}"
 
-    async def backend(self, container: str, prefix: str = "", *, endpoint: str | None = None) -> ObjectStoreBackend:
+    async def backend(self, container: str, prefix: str = "") -> ObjectStoreBackend:
         """Open the backend, with the key that the environment has."""
-        return await open_object_store(self.url(container, prefix, endpoint=endpoint))
+        return await open_object_store(self.url(container, prefix))
+
+    async def make_container(self, name: str) -> str:
+        """Make a container and return its name."""
+        response = await self._request("PUT", f"/{name}", {"restype": "container"})
+        assert response.status_code == 201, response.text
+        return name
+
+    async def uncommitted(self, container: str, key: str) -> bool:
+        """Tell whether the container has a blob of this name, be it only blocks that were never put together."""
+        query = {"restype": "container", "comp": "list", "include": "uncommittedblobs", "prefix": key}
+        response = await self._request("GET", f"/{container}", query)
+        assert response.status_code == 200, response.text
+        return f"<Name>{key}</Name>" in response.text
+
+    async def _request(self, method: str, path: str, query: Mapping[str, str]) -> httpx.Response:
+        headers = {"x-ms-date": f"{datetime.now(UTC):%a, %d %b %Y %H:%M:%S} GMT", "x-ms-version": "2024-11-04"}
+        lines = [method, *[""] * 11, *(f"{name}:{value}" for name, value in sorted(headers.items()))]
+        lines.append(f"/{self.account}/{self.account}{path}")
+        lines.extend(f"{name}:{value}" for name, value in sorted(query.items()))
+        digest = hmac.digest(base64.b64decode(self.key), "\n".join(lines).encode(), hashlib.sha256)
+        headers["Authorization"] = f"SharedKey {self.account}:{base64.b64encode(digest).decode()}"
+        async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+            return await http.request(method, f"{self.endpoint}{path}", params=query, headers=headers)
+
+    async def start(self) -> asyncio.subprocess.Process:
+        """Start it; it answers when this returns."""
+        node = shutil.which("node")
+        assert node is not None
+        command = [node, str(_SCRIPT), f"--blobPort={self.port}", f"--location={self.folder}"]
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            "--silent",
+            "--disableTelemetry",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            env=os.environ | {"AZURITE_ACCOUNTS": f"{self.account}:{self.key}"},
+        )
+        async with asyncio.timeout(_START_SECONDS):
+            while not await self._answers():
+                assert process.returncode is None
+                await asyncio.sleep(0.1)
+        return process
+
+    async def _answers(self) -> bool:
+        try:
+            return (await self._request("GET", "/", {"comp": "list"})).status_code == 200
+        except httpx.TransportError:
+            return False
+
+
+@asynccontextmanager
+async def running_azurite(folder: Path) -> AsyncIterator[Azurite]:
+    """Run one that keeps its data in a folder; skip the test where it is not here."""
+    if not _SCRIPT.exists() or shutil.which("node") is None:
+        pytest.skip("azurite is not here; `make azurite` brings it where there is npm")
+    server = Azurite(folder)
+    process = await server.start()
+    try:
+        yield server
+    finally:
+        process.kill()
+        await process.wait()

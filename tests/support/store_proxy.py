@@ -16,6 +16,8 @@ class StoreProxy:
         # What is answered in place of the server, whatever is asked: a status and a body.
         self.answer: tuple[int, bytes] | None = None
         self.bytes_per_second: float | None = None
+        # Whether a bit of each body that goes to the server is turned.
+        self.damaging = False
         # How many bytes the server may still say before the connection is reset, for all connections together.
         self.answer_bytes_left: int | None = None
         self.requests: list[str] = []
@@ -99,6 +101,8 @@ class StoreProxy:
             if not piece:
                 raise ConnectionResetError
             length -= len(piece)
+            if self.damaging:
+                piece = bytes([piece[0] ^ 1]) + piece[1:]
             await self._carry(piece, writer)
         await writer.drain()
 

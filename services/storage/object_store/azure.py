@@ -9,7 +9,7 @@ from obstore.store import AzureStore
 from services.storage.object_store.bucket import Bucket, delete
 from services.storage.object_store.client_options import StoreOptions, request_options, upload_options
 from services.storage.object_store.deadlines import ANSWER_SECONDS
-from services.storage.object_store.errors import asked, describe
+from services.storage.object_store.errors import asked, cause_of
 from services.storage.object_store.location import AzureLocation
 
 if TYPE_CHECKING:  # a type of obstore that does not exist at run time
@@ -32,7 +32,7 @@ def open_bucket(location: AzureLocation) -> Bucket:
         uploads = store(upload_options(location.endpoint))
         requests = store(request_options(location.endpoint))
     except (BaseError, OSError) as error:
-        raise ValueError(f"storage_url: az: the settings of Azure cannot be used: {describe(error)}") from None
+        raise ValueError(f"storage_url: az: the settings of Azure cannot be used: {cause_of(error)}") from None
 
     async def discard(key: str) -> None:
         # Blocks that were sent and never put together are dropped when something takes the blob's place. The library

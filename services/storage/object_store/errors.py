@@ -8,49 +8,61 @@ import asyncio
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from botocore.exceptions import BotoCoreError, ClientError
-from obstore.exceptions import BaseError, PermissionDeniedError, UnauthenticatedError
+from obstore.exceptions import BaseError, UnauthenticatedError
 
 from services.common.errors import Reason, ServiceError, Unavailable
 from services.common.logs import get_logger
 from services.storage.refusals import storage_full
 
+# What obstore's text has of an answer, and of a request that got none.
 _STATUS = re.compile(r"\bstatus: (\d{3})\b")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
 _KIND = re.compile(r"\bkind: ([A-Z][A-Za-z]{1,30})\b")
 
-_FULL_STATUS = "507"
-_FULL_CODES = frozenset({"XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage"})
+_BAD_CREDENTIALS = ("401", "403")
+# 408 and 429 ask to come again.
+_REFUSED = re.compile(r"4(?!08|29)\d\d")
+_FULL = "507"
+_FULL_CODES = ("XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage")
 
 _log = get_logger(__name__)
 
 
-def describe(error: BaseException) -> str:
-    """Return what happened in a few words, none of them secret."""
+@dataclass(frozen=True)
+class Cause:
+    """What is picked out of an error of a library: what it is, and what the store said or why it said nothing."""
+
+    name: str
+    status: str
+    code: str
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, (self.name, self.status, self.code)))
+
+
+def cause_of(error: BaseException) -> Cause:
+    """Return what happened, in words of which none is secret."""
+    name = type(error).__name__
     if isinstance(error, ClientError):
-        status = str(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
-        found = [status, error.response.get("Error", {}).get("Code", "")]
-    else:
-        text = str(error)
-        found = [match[1] for pattern in (_STATUS, _CODE, _KIND) if (match := pattern.search(text))]
-    return ", ".join(filter(None, [type(error).__name__, *found]))
-
-
-def _is_full(error: BaseException) -> bool:
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
+        return Cause(name, str(status), error.response.get("Error", {}).get("Code", ""))
     text = str(error)
-    status, code = _STATUS.search(text), _CODE.search(text)
-    return (status is not None and status[1] == _FULL_STATUS) or (code is not None and code[1] in _FULL_CODES)
+    status, code, kind = (match[1] if (match := each.search(text)) else "" for each in (_STATUS, _CODE, _KIND))
+    return Cause(name, status, code or kind)
 
 
 def _translated(error: BaseException, doing: str) -> ServiceError:
-    cause = describe(error)
-    if _is_full(error):
-        _log.warning("the object store has no room left", doing=doing, cause=cause)
+    cause = cause_of(error)
+    _log.warning("the object store does not do what it is asked", doing=doing, cause=str(cause))
+    if cause.status == _FULL or cause.code in _FULL_CODES:
         return storage_full()
-    _log.warning("the object store does not do what it is asked", doing=doing, cause=cause)
-    if isinstance(error, PermissionDeniedError | UnauthenticatedError):
+    if cause.status in _BAD_CREDENTIALS or isinstance(error, UnauthenticatedError):
         return Unavailable(Reason.UNAVAILABLE, "the object store does not accept the credentials of this service")
+    if _REFUSED.fullmatch(cause.status):
+        return Unavailable(Reason.UNAVAILABLE, "the object store refuses what it is asked")
     return Unavailable(Reason.UNAVAILABLE, "the object store does not answer")
 
 

@@ -7,7 +7,7 @@ from obstore.store import GCSStore
 
 from services.storage.object_store.bucket import Bucket, delete
 from services.storage.object_store.client_options import StoreOptions, request_options, upload_options
-from services.storage.object_store.errors import describe
+from services.storage.object_store.errors import cause_of
 from services.storage.object_store.location import GcsLocation
 
 
@@ -27,7 +27,5 @@ def open_bucket(location: GcsLocation) -> Bucket:
         uploads = store(upload_options(location.endpoint))
         requests = store(request_options(location.endpoint))
     except (BaseError, OSError) as error:
-        raise ValueError(
-            f"storage_url: gs: the settings of Google cannot be used: {describe(error)}"
-        ) from None
+        raise ValueError(f"storage_url: gs: the settings of Google cannot be used: {cause_of(error)}") from None
     return Bucket(uploads=uploads, requests=requests, discard=partial(delete, requests))

@@ -3,10 +3,11 @@
 import re
 from dataclasses import dataclass
 from typing import Literal, TypeAlias
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
 
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]", re.IGNORECASE)
 _SEGMENT = re.compile(r"[A-Za-z0-9!_.'()-]{1,200}")
+_HOST = re.compile(r"([A-Za-z0-9._-]+|\[[0-9a-fA-F:.]+\])(:[0-9]{1,5})?")
 _REGION = re.compile(r"[A-Za-z0-9-]{1,64}")
 _ACCOUNT = re.compile(r"[a-z0-9]{3,24}")
 
@@ -53,9 +54,9 @@ SCHEMES = frozenset(_KEYS)
 
 def parse(url: str) -> Location:
     """Return what the URL says. Raises ValueError, which says what was expected and repeats nothing of the URL."""
-    parts = urlsplit(url)
-    if parts.scheme not in SCHEMES:
-        raise ValueError("storage_url: expected s3://, gs:// or az://")
+    parts = _split(url)
+    if parts is None or parts.scheme not in SCHEMES:
+        raise ValueError("storage_url: expected s3://, gs:// or az://, and the name of a bucket or container")
     if "@" in parts.netloc:
         raise ValueError("storage_url: expected no credentials; they come from the environment, files or roles")
     if parts.fragment:
@@ -73,6 +74,14 @@ def parse(url: str) -> Location:
         return AzureLocation(bucket, prefix, account, endpoint)
     region = _matching(_REGION, query.get("region"), "region=, letters, digits and dashes")
     return S3Location(bucket, prefix, endpoint, region, _addressing(query.get("addressing"), bucket, endpoint))
+
+
+def _split(url: str) -> SplitResult | None:
+    try:
+        return urlsplit(url)
+    except ValueError:
+        # What it says repeats a part of the URL.
+        return None
 
 
 def _prefix(path: str) -> str:
@@ -98,12 +107,14 @@ def _query(scheme: str, text: str) -> dict[str, str]:
 def _endpoint(url: str | None) -> str | None:
     if url is None:
         return None
-    parts = urlsplit(url)
-    try:
-        well = parts.scheme in ("http", "https") and bool(parts.hostname) and (parts.port is None or parts.port > 0)
-    except ValueError:
-        well = False
-    if not well or "@" in parts.netloc or parts.query or parts.fragment:
+    parts = _split(url)
+    if (
+        parts is None
+        or parts.scheme not in ("http", "https")
+        or not _HOST.fullmatch(parts.netloc)
+        or parts.query
+        or parts.fragment
+    ):
         raise ValueError("storage_url: endpoint: expected http(s)://HOST[:PORT][/PATH], without credentials")
     return url.rstrip("/")
 

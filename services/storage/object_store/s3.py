@@ -31,9 +31,7 @@ def open_bucket(location: S3Location) -> Bucket:
     try:
         return _open(location)
     except BotoCoreError as error:
-        raise ValueError(
-            f"storage_url: s3: the settings of AWS cannot be used: {type(error).__name__}"
-        ) from None
+        raise ValueError(f"storage_url: s3: the settings of AWS cannot be used: {type(error).__name__}") from None
 
 
 def _open(location: S3Location) -> Bucket:

@@ -27,7 +27,7 @@ def test_file_urls(url: str, folder: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "url", ["s3://bucket/prefix", "/srv/objects", "", "file://srv/objects", "file:srv", "file:", "file:///a?b"]
+    "url", ["http://bucket/prefix", "/srv/objects", "", "file://srv/objects", "file:srv", "file:", "file:///a?b"]
 )
 async def test_other_urls(url: str) -> None:
     """Every other URL is refused, with what was expected."""

@@ -1,0 +1,228 @@
+"""What is special about objects in a store of others: parts, what uploads leave, credentials, checksums."""
+
+import asyncio
+import os
+import secrets
+from contextlib import suppress
+
+import pytest
+
+from services.common.errors import InvalidArgument, Unavailable
+from services.storage.names import new_name
+from services.storage.object_store.backend import ObjectStoreBackend
+from services.storage.object_store.keys import key_of
+from services.storage.object_store.opening import open_object_store
+from services.storage.object_store.parts import MEBIBYTE, PART_BYTES
+from tests.conftest import BUCKET, BackendFactory
+from tests.support.azurite import Azurite
+from tests.support.seaweedfs import SeaweedFS
+from tests.support.storage import chunks_of, oid_of
+
+
+class GivenUp(Exception):
+    """Whatever ends an upload."""
+
+
+async def put(backend: ObjectStoreBackend, data: bytes) -> str:
+    """Put bytes under a new name."""
+    name = new_name(oid_of(data))
+    async with backend.begin(name, len(data)) as upload:
+        for chunk in chunks_of(data):
+            await upload.write(chunk)
+        await upload.finish()
+    return name
+
+
+async def get(backend: ObjectStoreBackend, name: str, offset: int, length: int) -> bytes:
+    """Read bytes."""
+    async with backend.open(name) as stored:
+        return b"".join([chunk async for chunk in stored.chunks(offset, length)])
+
+
+@pytest.fixture(params=["seaweedfs_backend", "azurite_backend"])
+def factory(request: pytest.FixtureRequest) -> BackendFactory:
+    """What opens backends, on each real server."""
+    made: BackendFactory = request.getfixturevalue(request.param)
+    return made
+
+
+@pytest.fixture
+async def s3(seaweedfs: SeaweedFS) -> tuple[ObjectStoreBackend, str]:
+    """A backend on the S3 server, and its prefix."""
+    prefix = f"tests/{secrets.token_hex(4)}"
+    return await seaweedfs.backend(BUCKET, prefix), prefix
+
+
+async def uploads_under(server: SeaweedFS, key: str) -> list[str]:
+    """Return the ids of multipart uploads whose key begins so, as S3 itself lists them."""
+    client = server.client()
+    try:
+        listed = await asyncio.to_thread(client.list_multipart_uploads, Bucket=BUCKET, Prefix=key)
+    finally:
+        client.close()
+    return [upload["UploadId"] for upload in listed.get("Uploads", [])]
+
+
+@pytest.mark.parametrize("size", [PART_BYTES, PART_BYTES + 1, 3 * PART_BYTES, 3 * PART_BYTES + MEBIBYTE + 7])
+async def test_bytes_of_several_parts_come_back(factory: BackendFactory, size: int) -> None:
+    """Bytes around the bounds of parts come back whole, and in ranges across those bounds."""
+    backend = await factory("parts")
+    data = os.urandom(size)
+    name = await put(backend, data)
+    assert await get(backend, name, 0, size) == data
+    for offset, length in ((PART_BYTES - 10, 10), (size - 3, 3), (1, size - 1), (size, 0)):
+        assert await get(backend, name, offset, length) == data[offset : offset + length]
+    assert await backend.sizes([name, new_name(oid_of(b""))]) == {name: size}
+
+
+async def test_one_open_object_is_read_more_than_once(seaweedfs_backend: BackendFactory) -> None:
+    """Ranges of an open object may be read in any order, also at once, and a reader may stop in the middle."""
+    backend = await seaweedfs_backend("ranges")
+    data = os.urandom(2 * PART_BYTES)
+    name = await put(backend, data)
+
+    async with backend.open(name) as stored:
+        async for _ in stored.chunks(0, stored.size):
+            break
+
+        async def part(offset: int, length: int) -> bytes:
+            return b"".join([chunk async for chunk in stored.chunks(offset, length)])
+
+        first, second = await asyncio.gather(part(0, stored.size), part(PART_BYTES, 100))
+    assert (first, second) == (data, data[PART_BYTES : PART_BYTES + 100])
+
+
+async def test_upload_that_fails_is_taken_back(seaweedfs: SeaweedFS, s3: tuple[ObjectStoreBackend, str]) -> None:
+    """An upload whose parts have arrived leaves neither object nor multipart upload when its sender fails."""
+    backend, prefix = s3
+    name = new_name(oid_of(b"any"))
+    key = key_of(prefix, name)
+    with suppress(GivenUp):
+        async with backend.begin(name, 100 * MEBIBYTE) as upload:
+            for _ in range(17):
+                await upload.write(os.urandom(MEBIBYTE))
+            assert len(await uploads_under(seaweedfs, key)) == 1
+            raise GivenUp
+    assert await uploads_under(seaweedfs, key) == []
+    assert await backend.sizes([name]) == {}
+
+
+async def test_cancelled_upload_is_taken_back(seaweedfs: SeaweedFS, s3: tuple[ObjectStoreBackend, str]) -> None:
+    """A sender that is cancelled leaves nothing either, and no task of it runs on."""
+    backend, prefix = s3
+    name = new_name(oid_of(b"any"))
+    begun = asyncio.Event()
+
+    async def send() -> None:
+        async with backend.begin(name, 100 * MEBIBYTE) as upload:
+            for _ in range(17):
+                await upload.write(os.urandom(MEBIBYTE))
+            begun.set()
+            await asyncio.Event().wait()
+
+    before = asyncio.all_tasks()
+    task = asyncio.create_task(send())
+    await begun.wait()
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert asyncio.all_tasks() == before
+    assert await uploads_under(seaweedfs, key_of(prefix, name)) == []
+
+
+async def test_discard_removes_what_a_crash_left(seaweedfs: SeaweedFS, s3: tuple[ObjectStoreBackend, str]) -> None:
+    """Discard aborts every multipart upload of exactly that key, whoever began it, and removes the object."""
+    backend, prefix = s3
+    name = await put(backend, b"data")
+    key = key_of(prefix, name)
+    client = seaweedfs.client()
+
+    def begin(key: str) -> None:
+        upload_id = client.create_multipart_upload(Bucket=BUCKET, Key=key)["UploadId"]
+        client.upload_part(Bucket=BUCKET, Key=key, UploadId=upload_id, PartNumber=1, Body=b"part")
+
+    for each in (key, key, f"{key}-other"):
+        await asyncio.to_thread(begin, each)
+    client.close()
+    assert len(await uploads_under(seaweedfs, key)) == 3
+    await backend.discard(name)
+    assert len(await uploads_under(seaweedfs, key)) == 1
+    assert await backend.sizes([name]) == {}
+    await backend.discard(name)
+
+
+async def test_discard_drops_blocks_of_azure(azurite: Azurite) -> None:
+    """Blocks that were sent and never put together are gone after discard, and so is what was put in place."""
+    prefix = secrets.token_hex(4)
+    backend = await azurite.backend(BUCKET, prefix)
+    name = new_name(oid_of(b"any"))
+    async with backend.begin(name, 100 * MEBIBYTE) as upload:
+        for _ in range(17):
+            await upload.write(os.urandom(MEBIBYTE))
+    assert await azurite.uncommitted(BUCKET, key_of(prefix, name))
+    await backend.discard(name)
+    assert not await azurite.uncommitted(BUCKET, key_of(prefix, name))
+    name = await put(backend, b"data")
+    await backend.discard(name)
+    assert [entry async for entry in backend.stored()] == []
+
+
+async def test_keys_of_others_are_not_listed(seaweedfs: SeaweedFS, s3: tuple[ObjectStoreBackend, str]) -> None:
+    """What is below the prefix and is no name of ours, or not at its place, is passed over."""
+    backend, prefix = s3
+    names = sorted([await put(backend, str(number).encode()) for number in range(30)])
+    client = seaweedfs.client()
+    for key in ("notes.txt", "objects/notes.txt", f"objects/00/00/{names[-1]}", f"objects/{names[0]}"):
+        await asyncio.to_thread(client.put_object, Bucket=BUCKET, Key=f"{prefix}/{key}", Body=b"x")
+    client.close()
+    assert [name async for name, _ in backend.stored()] == names
+
+
+async def test_more_than_was_announced(seaweedfs_backend: BackendFactory) -> None:
+    """More bytes than announced are not gathered in memory, and a size that no store takes is refused."""
+    backend = await seaweedfs_backend("announced")
+    name = new_name(oid_of(b"any"))
+    async with backend.begin(name, 1) as upload:
+        for _ in range(5):
+            await upload.write(bytes(MEBIBYTE))
+        with pytest.raises(ValueError, match="as announced"):
+            await upload.write(b"1")
+    with pytest.raises(InvalidArgument, match="size: expected at most"):
+        async with backend.begin(name, 5 * 1024**4 + 1):
+            pass
+
+
+async def test_wrong_credentials_are_not_told(
+    seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A store that refuses the credentials is named as the reason; neither error nor log has them."""
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-wrong-secret")
+    backend = await seaweedfs.backend(BUCKET)
+    name = new_name(oid_of(b""))
+    with pytest.raises(Unavailable, match="does not accept the credentials") as caught:
+        await backend.sizes([name])
+    with pytest.raises(Unavailable):
+        await backend.check()
+    with pytest.raises(Unavailable):
+        await backend.discard(name)
+    assert caught.value.__cause__ is None
+    log = capsys.readouterr().out
+    assert log.count("403") == 3
+    for text in (str(caught.value), log):
+        assert "a-wrong-secret" not in text
+        assert seaweedfs.access_key not in text
+        assert "Signature=" not in text
+
+
+async def test_no_credentials(seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where no credentials are found, the service does not start, and says where they are looked for."""
+    monkeypatch.delenv("AWS_ACCESS_KEY_ID")
+    with pytest.raises(ValueError, match=r"s3: expected credentials in the environment, ~/.aws, or a role"):
+        await open_object_store(seaweedfs.url(BUCKET))
+
+
+async def test_no_bucket(seaweedfs: SeaweedFS) -> None:
+    """A bucket that is not there is no reason to be ready."""
+    backend = await seaweedfs.backend("nobodys-bucket")
+    with pytest.raises(Unavailable):
+        await backend.check()
