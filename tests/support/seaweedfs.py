@@ -64,7 +64,13 @@ class SeaweedFS:
         return boto3.session.Session(self.access_key, self.secret_key, region_name=_REGION).client(
             "s3",
             endpoint_url=self.endpoint,
-            config=Config(connect_timeout=5, read_timeout=20, proxies={}, s3={"addressing_style": "path"}),
+            config=Config(
+                connect_timeout=5,
+                read_timeout=20,
+                retries={"total_max_attempts": 1},
+                proxies={},
+                s3={"addressing_style": "path"},
+            ),
         )
 
     async def start(self) -> None:

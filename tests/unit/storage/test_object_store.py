@@ -75,7 +75,7 @@ def test_urls(url: str, location: object) -> None:
 )
 def test_other_urls(url: str, expected: str) -> None:
     """Every other URL is refused: the error says what was expected, and repeats no secret."""
-    with pytest.raises(ValueError, match="^storage_url: ") as caught:
+    with pytest.raises(ValueError, match=r"^storage_url: ") as caught:
         parse(url)
     assert expected in str(caught.value)
     assert "hunter2" not in str(caught.value)

@@ -1,0 +1,276 @@
+"""An object store that fails: short outages are waited out, long ones are told in time, and nothing stays behind."""
+
+import asyncio
+import os
+import secrets
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+
+from services.common.errors import Reason, ResourceExhausted, ServiceError, Unavailable
+from services.storage.names import new_name
+from services.storage.object_store import client_options, upload
+from services.storage.object_store.backend import ObjectStoreBackend
+from services.storage.object_store.keys import key_of
+from services.storage.object_store.parts import MEBIBYTE, PART_BYTES
+from tests.conftest import BUCKET
+from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
+from tests.support.storage import chunks_of, oid_of
+from tests.support.store_proxy import StoreProxy, store_proxy
+
+# What no call may come near: it hangs then.
+HANGS_SECONDS = 90
+
+
+@dataclass
+class Faulty:
+    """A backend whose way to the server can be made to fail, and one whose way is well."""
+
+    proxy: StoreProxy
+    backend: ObjectStoreBackend
+    well: ObjectStoreBackend
+    server: SeaweedFS
+    prefix: str
+
+    async def uploads(self, name: str) -> int:
+        """Return how many multipart uploads a name has."""
+        client = self.server.client()
+        key = key_of(self.prefix, name)
+        listed = await asyncio.to_thread(client.list_multipart_uploads, Bucket=BUCKET, Prefix=key)
+        client.close()
+        return len(listed.get("Uploads", []))
+
+    async def require_nothing_after_discard(self, name: str) -> None:
+        """Discard a name by the way that is well, and see that nothing is left of it."""
+        await self.well.discard(name)
+        assert await self.uploads(name) == 0
+        assert await self.well.sizes([name]) == {}
+
+
+async def faulty(server: SeaweedFS, proxy: StoreProxy) -> Faulty:
+    """Open both ways to one prefix."""
+    prefix = f"faults/{secrets.token_hex(4)}"
+    return Faulty(
+        proxy,
+        await server.backend(BUCKET, prefix, endpoint=f"http://{proxy.address}"),
+        await server.backend(BUCKET, prefix),
+        server,
+        prefix,
+    )
+
+
+@pytest.fixture
+async def store(seaweedfs: SeaweedFS) -> AsyncIterator[Faulty]:
+    """The S3 server of this run, behind a proxy; `impatient` before it shortens what it waits."""
+    async with store_proxy(seaweedfs.port) as proxy, asyncio.timeout(HANGS_SECONDS):
+        yield await faulty(seaweedfs, proxy)
+
+
+@pytest.fixture
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three seconds where there are thirty, and two where there are nine: no other patience of these tests is less."""
+    monkeypatch.setattr(client_options, "RETRY_SECONDS", 2.0)
+    monkeypatch.setattr(client_options, "PIECE_SECONDS", 3.0)
+    monkeypatch.setattr(upload, "PIECE_SECONDS", 3.0)
+
+
+async def put(backend: ObjectStoreBackend, data: bytes, *, name: str | None = None) -> str:
+    """Put bytes under a new name."""
+    name = name or new_name(oid_of(data))
+    async with backend.begin(name, len(data)) as begun:
+        for chunk in chunks_of(data):
+            await begun.write(chunk)
+        await begun.finish()
+    return name
+
+
+async def get(backend: ObjectStoreBackend, name: str) -> bytes:
+    """Read all bytes of a name."""
+    async with backend.open(name) as stored:
+        return b"".join([chunk async for chunk in stored.chunks(0, stored.size)])
+
+
+async def everything(backend: ObjectStoreBackend, name: str) -> list[object]:
+    """Make every kind of request at once, and return what each gave or raised."""
+    big = os.urandom(PART_BYTES + 1)
+
+    async def listed() -> list[tuple[str, int]]:
+        return [entry async for entry in backend.stored()]
+
+    calls = [
+        put(backend, b"data"),
+        put(backend, big),
+        get(backend, name),
+        backend.sizes([name]),
+        listed(),
+        backend.discard(new_name(oid_of(b""))),
+        backend.check(),
+    ]
+    outcomes: list[object] = await asyncio.gather(*calls, return_exceptions=True)
+    return outcomes
+
+
+@pytest.mark.parametrize("status", [503, 429, 500])
+async def test_answers_that_say_later(store: Faulty, status: int) -> None:
+    """A store that answers 503, 429 or 500 for two seconds is not noticed."""
+    name = await put(store.well, b"data")
+    store.proxy.answer = (status, b"<Error><Code>SlowDown</Code></Error>")
+    calls = asyncio.create_task(everything(store.backend, name))
+    await asyncio.sleep(2)
+    assert store.proxy.requests
+    store.proxy.answer = None
+    assert [outcome for outcome in await calls if isinstance(outcome, BaseException)] == []
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("status", [503, 429])
+async def test_a_store_that_goes_on_to_say_later(store: Faulty, status: int) -> None:
+    """A store that goes on answering so is unavailable, whatever it is asked."""
+    name = await put(store.well, b"data")
+    store.proxy.answer = (status, b"")
+    for outcome in await everything(store.backend, name):
+        assert isinstance(outcome, Unavailable), outcome
+        assert outcome.reason == Reason.UNAVAILABLE
+
+
+@pytest.mark.usefixtures("impatient")
+@pytest.mark.parametrize("size", [1, PART_BYTES + 1])
+@pytest.mark.parametrize(("status", "code"), [(507, "Any"), (400, "QuotaExceeded")])
+async def test_no_room(store: Faulty, status: int, code: str, size: int) -> None:
+    """A store that says that it is full is full, and not unavailable."""
+    store.proxy.answer = (status, f"<Error><Code>{code}</Code></Error>".encode())
+    with pytest.raises(ResourceExhausted) as caught:
+        await put(store.backend, os.urandom(size))
+    assert caught.value.reason == Reason.STORAGE_FULL
+
+
+async def test_eight_seconds_without_a_word(store: Faulty) -> None:
+    """A network that carries nothing for eight seconds, in the midst of everything, is waited out."""
+    data = os.urandom(3 * PART_BYTES)
+    name = await put(store.well, data)
+    async with store.backend.open(name) as stored:
+        chunks = aiter(stored.chunks(0, stored.size))
+        read = [await anext(chunks)]
+        store.proxy.stop_flow()
+        calls = asyncio.create_task(everything(store.backend, name))
+        await asyncio.sleep(8)
+        store.proxy.resume_flow()
+        read.extend([chunk async for chunk in chunks])
+    assert b"".join(read) == data
+    *outcomes, check = await calls
+    assert [outcome for outcome in outcomes if isinstance(outcome, BaseException)] == []
+    assert isinstance(check, Unavailable)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_store_that_stays_silent(store: Faulty) -> None:
+    """A store that says nothing more is unavailable, and what was begun there is removed when it is back."""
+    data = os.urandom(3 * PART_BYTES)
+    name = await put(store.well, data)
+    begun = new_name(oid_of(data))
+
+    async def begin() -> None:
+        async with store.backend.begin(begun, 100 * MEBIBYTE) as upload:
+            for number in range(100):
+                if number == 12:
+                    store.proxy.stop_flow()
+                await upload.write(bytes(MEBIBYTE))
+
+    with pytest.raises(Unavailable):
+        await begin()
+    for outcome in await everything(store.backend, name):
+        assert isinstance(outcome, Unavailable), outcome
+    store.proxy.resume_flow()
+    assert await store.uploads(begun) == 1
+    await store.require_nothing_after_discard(begun)
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_what_a_silent_store_is_owed_is_bounded(store: Faulty) -> None:
+    """While the store takes nothing, an upload holds two parts in memory and a little more, and then waits."""
+    store.proxy.stop_flow()
+    taken = 0
+
+    async def send() -> None:
+        nonlocal taken
+        async with store.backend.begin(new_name(oid_of(b"")), 100 * MEBIBYTE) as upload:
+            while taken < 100:
+                await upload.write(bytes(MEBIBYTE))
+                taken += 1
+
+    with pytest.raises(Unavailable):
+        await send()
+    assert taken * MEBIBYTE <= 2 * PART_BYTES + 2 * MEBIBYTE
+
+
+async def test_a_slow_store(store: Faulty) -> None:
+    """At 50 kB/s, objects of a few hundred kB come and go, however many seconds it takes."""
+    store.proxy.bytes_per_second = 50_000
+    data = os.urandom(300_000)
+    assert await get(store.backend, await put(store.backend, data)) == data
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_store_too_slow_for_parts(store: Faulty) -> None:
+    """Where a part takes longer than anybody waits, the upload is refused and can be removed."""
+    store.proxy.bytes_per_second = 50_000
+    name = new_name(oid_of(b""))
+    with pytest.raises(Unavailable):
+        await put(store.backend, os.urandom(4 * PART_BYTES), name=name)
+    store.proxy.bytes_per_second = None
+    await store.require_nothing_after_discard(name)
+
+
+async def test_connections_that_break_off(store: Faulty) -> None:
+    """A download goes on where its connection broke off, and an upload is sent again."""
+    data = os.urandom(3 * PART_BYTES)
+    name = await put(store.well, data)
+    store.proxy.answer_bytes_left = 2 * MEBIBYTE
+    assert await get(store.backend, name) == data
+    assert store.proxy.answer_bytes_left is None
+    store.proxy.answer_bytes_left = 10
+    assert await get(store.well, await put(store.backend, data)) == data
+    assert store.proxy.answer_bytes_left is None
+
+
+@pytest.mark.parametrize("size", [1000, PART_BYTES + 1])
+async def test_damaged_bytes_are_refused(store: Faulty, size: int) -> None:
+    """The store itself refuses bytes that differ from what was sent: each request carries their SHA-256."""
+    name = new_name(oid_of(b"any"))
+    store.proxy.damaging = True
+    with pytest.raises(Unavailable, match="refuses what it is asked"):
+        await put(store.backend, os.urandom(size), name=name)
+    assert await store.well.sizes([name]) == {}
+    await store.require_nothing_after_discard(name)
+
+
+async def test_a_store_killed_in_the_midst_of_parts(
+    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A store that dies and comes back: the upload ends well or is refused, and discard leaves nothing of it."""
+    async with running_seaweedfs(tmp_path_factory.mktemp("killed")) as server:
+        for variable, value in {**server.environment, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}.items():
+            monkeypatch.setenv(variable, value)
+        await server.make_bucket(BUCKET)
+        async with store_proxy(server.port) as proxy, asyncio.timeout(HANGS_SECONDS):
+            store = await faulty(server, proxy)
+            before = os.urandom(3 * PART_BYTES)
+            kept = await put(store.backend, before)
+            name, data = new_name(oid_of(b"any")), os.urandom(6 * PART_BYTES)
+            outcome: ServiceError | None = None
+            try:
+                async with store.backend.begin(name, len(data)) as begun:
+                    for number, chunk in enumerate(chunks_of(data)):
+                        if number == 17:
+                            await server.kill()
+                            await server.start()
+                        await begun.write(chunk)
+                    await begun.finish()
+            except Unavailable as error:
+                outcome = error
+            assert await get(store.backend, kept) == before
+            if outcome is None:
+                assert await get(store.backend, name) == data
+            await store.require_nothing_after_discard(name)
+            assert await get(store.backend, await put(store.backend, data)) == data
