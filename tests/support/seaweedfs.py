@@ -121,6 +121,9 @@ class SeaweedFS:
             f"-master.port={master}",
             f"-master.port.grpc={rpc[0]}",
             "-master.telemetry=false",
+            # It elects itself.
+            "-master.electionTimeout=1s",
+            "-volume.preStopSeconds=0",
             "-master.volumeSizeLimitMB=64",
             f"-volume.port={volume}",
             f"-volume.port.grpc={rpc[1]}",
