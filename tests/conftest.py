@@ -15,8 +15,6 @@ from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
 
 BackendFactory: TypeAlias = Callable[[str], Awaitable[ObjectStoreBackend]]
 
-BUCKET = "objects"
-
 
 @pytest.fixture(scope="session")
 async def postgres() -> AsyncIterator[TestPostgres]:
@@ -45,7 +43,6 @@ def _variables(variables: Mapping[str, str]) -> Iterator[None]:
 async def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SeaweedFS]:
     """An S3 server with a bucket `objects`, for the whole run; the environment has its credentials."""
     async with running_seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
-        await server.make_bucket(BUCKET)
         with _variables(server.environment):
             yield server
 
@@ -54,7 +51,6 @@ async def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[S
 async def azurite(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Azurite]:
     """A server for Azure's blobs with a container `objects`, for the whole run; the environment has its key."""
     async with running_azurite(tmp_path_factory.mktemp("azurite")) as server:
-        await server.make_container(BUCKET)
         with _variables(server.environment):
             yield server
 
@@ -62,10 +58,10 @@ async def azurite(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Azu
 @pytest.fixture
 def seaweedfs_backend(seaweedfs: SeaweedFS) -> BackendFactory:
     """What opens backends on the S3 server, each below a prefix that is new and begins with the name given."""
-    return lambda name: seaweedfs.backend(BUCKET, f"{name}-{secrets.token_hex(4)}")
+    return lambda name: seaweedfs.backend(f"{name}-{secrets.token_hex(4)}")
 
 
 @pytest.fixture
 def azurite_backend(azurite: Azurite) -> BackendFactory:
     """What opens backends on the server for Azure's blobs, each below a prefix that is new."""
-    return lambda name: azurite.backend(BUCKET, f"{name}-{secrets.token_hex(4)}")
+    return lambda name: azurite.backend(f"{name}-{secrets.token_hex(4)}")

@@ -25,8 +25,11 @@ _SCRIPT = Path(sys.prefix) / "azurite/node_modules/azurite/dist/src/blob/main.js
 _START_SECONDS = 60
 
 
+CONTAINER = "objects"
+
+
 class Azurite:
-    """Its address, and one account with a key of its own."""
+    """Its address, one account with a key of its own, and a container `objects`."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -40,24 +43,18 @@ class Azurite:
         """Variables by which this account's key is found."""
         return {"AZURE_STORAGE_ACCOUNT_KEY": self.key}
 
-    def url(self, container: str, prefix: str = "") -> str:
-        """Return the storage URL of a prefix in a container."""
-        return f"az://{container}/{prefix}?account={self.account}&endpoint={self.endpoint}"
+    def url(self, prefix: str = "") -> str:
+        """Return the storage URL of a prefix in the container."""
+        return f"az://{CONTAINER}/{prefix}?account={self.account}&endpoint={self.endpoint}"
 
-    async def backend(self, container: str, prefix: str = "") -> ObjectStoreBackend:
+    async def backend(self, prefix: str = "") -> ObjectStoreBackend:
         """Open the backend, with the key that the environment has."""
-        return await open_object_store(self.url(container, prefix))
+        return await open_object_store(self.url(prefix))
 
-    async def make_container(self, name: str) -> str:
-        """Make a container and return its name."""
-        response = await self._request("PUT", f"/{name}", {"restype": "container"})
-        assert response.status_code == 201, response.text
-        return name
-
-    async def uncommitted(self, container: str, key: str) -> bool:
+    async def uncommitted(self, key: str) -> bool:
         """Tell whether the container has a blob of this name, be it only blocks that were never put together."""
         query = {"restype": "container", "comp": "list", "include": "uncommittedblobs", "prefix": key}
-        response = await self._request("GET", f"/{container}", query)
+        response = await self._request("GET", f"/{CONTAINER}", query)
         assert response.status_code == 200, response.text
         return f"<Name>{key}</Name>" in response.text
 
@@ -72,7 +69,7 @@ class Azurite:
             return await http.request(method, f"{self.endpoint}{path}", params=query, headers=headers)
 
     async def start(self) -> asyncio.subprocess.Process:
-        """Start it; it answers when this returns."""
+        """Start it; it takes blobs when this returns."""
         node = shutil.which("node")
         assert node is not None
         command = [node, str(_SCRIPT), f"--blobPort={self.port}", f"--location={self.folder}"]
@@ -88,6 +85,8 @@ class Azurite:
             while not await self._answers():
                 assert process.returncode is None
                 await asyncio.sleep(0.1)
+        response = await self._request("PUT", f"/{CONTAINER}", {"restype": "container"})
+        assert response.status_code == 201, response.text
         return process
 
     async def _answers(self) -> bool:

@@ -27,13 +27,19 @@ _REGION = "us-east-1"
 _START_SECONDS = 60
 
 
+BUCKET = "objects"
+# All that the service needs, and in one bucket: docs/operations.md names these.
+_ACTIONS = [f"{action}:{BUCKET}" for action in ("Read", "Write", "List")]
+
+
 class SeaweedFS:
-    """One server with all its parts, and the user that may do everything there."""
+    """One server with all its parts, a bucket `objects`, and a user that may do there what the service does."""
 
     def __init__(self, folder: Path, *, volumes: int = 50) -> None:
         self.folder = folder
         self.access_key = secrets.token_hex(10)
         self.secret_key = secrets.token_hex(20)
+        self._admin = (secrets.token_hex(10), secrets.token_hex(20))
         self._ports = free_ports(8)
         self.port = self._ports[0]
         self.endpoint = f"http://127.0.0.1:{self.port}"
@@ -51,17 +57,20 @@ class SeaweedFS:
             "AWS_EC2_METADATA_DISABLED": "true",
         }
 
-    def url(self, bucket: str, prefix: str = "", *, endpoint: str | None = None) -> str:
-        """Return the storage URL of a prefix in a bucket."""
+    def url(self, prefix: str = "", *, bucket: str = BUCKET, endpoint: str | None = None) -> str:
+        """Return the storage URL of a prefix in the bucket, or in another."""
         return f"s3://{bucket}/{prefix}?endpoint={endpoint or self.endpoint}&region={_REGION}"
 
-    async def backend(self, bucket: str, prefix: str = "", *, endpoint: str | None = None) -> ObjectStoreBackend:
+    async def backend(self, prefix: str = "", *, endpoint: str | None = None) -> ObjectStoreBackend:
         """Open the backend, with the credentials that the environment has."""
-        return await open_object_store(self.url(bucket, prefix, endpoint=endpoint))
+        return await open_object_store(self.url(prefix, endpoint=endpoint))
 
     def client(self) -> "S3Client":
         """Return a client of this user; it works in the calling thread."""
-        return boto3.session.Session(self.access_key, self.secret_key, region_name=_REGION).client(
+        return self._client(self.access_key, self.secret_key)
+
+    def _client(self, access_key: str, secret_key: str) -> "S3Client":
+        return boto3.session.Session(access_key, secret_key, region_name=_REGION).client(
             "s3",
             endpoint_url=self.endpoint,
             config=Config(
@@ -75,14 +84,14 @@ class SeaweedFS:
 
     async def start(self) -> None:
         """Start it, or start it again with what it had; it takes objects when this returns."""
-        identity = {
-            "name": "towpath",
-            "credentials": [{"accessKey": self.access_key, "secretKey": self.secret_key}],
-            "actions": ["Admin", "Read", "Write", "List", "Tagging"],
-        }
+        users = [("towpath", (self.access_key, self.secret_key), _ACTIONS), ("admin", self._admin, ["Admin"])]
+        identities = [
+            {"name": name, "credentials": [{"accessKey": access, "secretKey": secret}], "actions": actions}
+            for name, (access, secret), actions in users
+        ]
         settings = self.folder / "s3.json"
         settings.touch(mode=0o600)
-        settings.write_text(json.dumps({"identities": [identity]}))
+        settings.write_text(json.dumps({"identities": identities}))
         (self.folder / "data").mkdir(exist_ok=True)
         with (self.folder / "log").open("ab") as log:
             self._process = await asyncio.create_subprocess_exec(
@@ -99,15 +108,6 @@ class SeaweedFS:
             with suppress(ProcessLookupError):
                 self._process.kill()
             await self._process.wait()
-
-    async def make_bucket(self, name: str) -> str:
-        """Make a bucket and return its name."""
-        client = self.client()
-        try:
-            await asyncio.to_thread(client.create_bucket, Bucket=name)
-        finally:
-            client.close()
-        return name
 
     def _command(self, settings: Path) -> list[str]:
         s3, master, volume, filer, *rpc = self._ports
@@ -149,14 +149,15 @@ class SeaweedFS:
         return False
 
     def _takes_an_object(self) -> bool:
-        client = self.client()
+        admin, client = self._client(*self._admin), self.client()
         try:
-            with suppress(client.exceptions.BucketAlreadyOwnedByYou, client.exceptions.BucketAlreadyExists):
-                client.create_bucket(Bucket="readiness")
-            client.put_object(Bucket="readiness", Key="object", Body=b"object")
+            with suppress(admin.exceptions.BucketAlreadyOwnedByYou, admin.exceptions.BucketAlreadyExists):
+                admin.create_bucket(Bucket=BUCKET)
+            client.put_object(Bucket=BUCKET, Key="readiness", Body=b"object")
         except (BotoCoreError, ClientError):
             return False
         finally:
+            admin.close()
             client.close()
         return True
 

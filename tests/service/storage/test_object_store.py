@@ -13,9 +13,9 @@ from services.storage.object_store.backend import ObjectStoreBackend
 from services.storage.object_store.keys import key_of
 from services.storage.object_store.opening import open_object_store
 from services.storage.object_store.parts import MEBIBYTE, PART_BYTES
-from tests.conftest import BUCKET, BackendFactory
+from tests.conftest import BackendFactory
 from tests.support.azurite import Azurite
-from tests.support.seaweedfs import SeaweedFS
+from tests.support.seaweedfs import BUCKET, SeaweedFS
 from tests.support.storage import chunks_of, oid_of
 
 
@@ -50,7 +50,7 @@ def factory(request: pytest.FixtureRequest) -> BackendFactory:
 async def s3(seaweedfs: SeaweedFS) -> tuple[ObjectStoreBackend, str]:
     """A backend on the S3 server, and its prefix."""
     prefix = f"tests/{secrets.token_hex(4)}"
-    return await seaweedfs.backend(BUCKET, prefix), prefix
+    return await seaweedfs.backend(prefix), prefix
 
 
 async def uploads_under(server: SeaweedFS, key: str) -> list[str]:
@@ -154,14 +154,14 @@ async def test_discard_removes_what_a_crash_left(seaweedfs: SeaweedFS, s3: tuple
 async def test_discard_drops_blocks_of_azure(azurite: Azurite) -> None:
     """Blocks that were sent and never put together are gone after discard, and so is what was put in place."""
     prefix = secrets.token_hex(4)
-    backend = await azurite.backend(BUCKET, prefix)
+    backend = await azurite.backend(prefix)
     name = new_name(oid_of(b"any"))
     async with backend.begin(name, 100 * MEBIBYTE) as upload:
         for _ in range(17):
             await upload.write(os.urandom(MEBIBYTE))
-    assert await azurite.uncommitted(BUCKET, key_of(prefix, name))
+    assert await azurite.uncommitted(key_of(prefix, name))
     await backend.discard(name)
-    assert not await azurite.uncommitted(BUCKET, key_of(prefix, name))
+    assert not await azurite.uncommitted(key_of(prefix, name))
     name = await put(backend, b"data")
     await backend.discard(name)
     assert [entry async for entry in backend.stored()] == []
@@ -197,7 +197,7 @@ async def test_wrong_credentials_are_not_told(
 ) -> None:
     """A store that refuses the credentials is named as the reason; neither error nor log has them."""
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "a-wrong-secret")
-    backend = await seaweedfs.backend(BUCKET)
+    backend = await seaweedfs.backend()
     name = new_name(oid_of(b""))
     with pytest.raises(Unavailable, match="does not accept the credentials") as caught:
         await backend.sizes([name])
@@ -214,15 +214,27 @@ async def test_wrong_credentials_are_not_told(
         assert "Signature=" not in text
 
 
+async def test_the_url_alone_says_where_the_bucket_is(seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables of the environment that name other addresses of S3 change nothing, for neither library."""
+    for variable in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"):
+        monkeypatch.setenv(variable, "http://127.0.0.1:1")
+    monkeypatch.setenv("AWS_BUCKET", "another")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    backend = await seaweedfs.backend(secrets.token_hex(4))
+    name = await put(backend, b"data")
+    assert await get(backend, name, 0, 4) == b"data"
+    await backend.discard(name)
+
+
 async def test_no_credentials(seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch) -> None:
     """Where no credentials are found, the service does not start, and says where they are looked for."""
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(ValueError, match=r"s3: expected credentials in the environment, ~/.aws, or a role"):
-        await open_object_store(seaweedfs.url(BUCKET))
+        await open_object_store(seaweedfs.url())
 
 
 async def test_no_bucket(seaweedfs: SeaweedFS) -> None:
     """A bucket that is not there is no reason to be ready."""
-    backend = await seaweedfs.backend("nobodys-bucket")
+    backend = await open_object_store(seaweedfs.url(bucket="nobodys-bucket"))
     with pytest.raises(Unavailable):
         await backend.check()

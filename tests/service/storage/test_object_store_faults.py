@@ -14,8 +14,7 @@ from services.storage.object_store import client_options, upload
 from services.storage.object_store.backend import ObjectStoreBackend
 from services.storage.object_store.keys import key_of
 from services.storage.object_store.parts import MEBIBYTE, PART_BYTES
-from tests.conftest import BUCKET
-from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
+from tests.support.seaweedfs import BUCKET, SeaweedFS, running_seaweedfs
 from tests.support.storage import chunks_of, oid_of
 from tests.support.store_proxy import StoreProxy, store_proxy
 
@@ -53,8 +52,8 @@ async def faulty(server: SeaweedFS, proxy: StoreProxy) -> Faulty:
     prefix = f"faults/{secrets.token_hex(4)}"
     return Faulty(
         proxy,
-        await server.backend(BUCKET, prefix, endpoint=f"http://{proxy.address}"),
-        await server.backend(BUCKET, prefix),
+        await server.backend(prefix, endpoint=f"http://{proxy.address}"),
+        await server.backend(prefix),
         server,
         prefix,
     )
@@ -252,7 +251,6 @@ async def test_a_store_killed_in_the_midst_of_parts(
     async with running_seaweedfs(tmp_path_factory.mktemp("killed")) as server:
         for variable, value in {**server.environment, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}.items():
             monkeypatch.setenv(variable, value)
-        await server.make_bucket(BUCKET)
         async with store_proxy(server.port) as proxy, asyncio.timeout(HANGS_SECONDS):
             store = await faulty(server, proxy)
             before = os.urandom(3 * PART_BYTES)
