@@ -35,10 +35,11 @@ def open_bucket(location: AzureLocation) -> Bucket:
         raise ValueError(f"storage_url: az: the settings of Azure cannot be used: {cause_of(error)}") from None
 
     async def discard(key: str) -> None:
-        # Blocks that were sent and never put together are dropped when something takes the blob's place. The library
-        # can neither list them nor tell whether there are any.
-        async with asked("drop the blocks of an object", ANSWER_SECONDS):
-            await obstore.put_async(requests, key, b"", use_multipart=False)
-        await delete(requests, key)
+        if not await delete(requests, key):
+            # Blocks that were sent and never put together are dropped when something takes the blob's place. The
+            # library can neither list them nor tell whether there are any.
+            async with asked("drop the blocks of an object", ANSWER_SECONDS):
+                await obstore.put_async(requests, key, b"", use_multipart=False)
+            await delete(requests, key)
 
     return Bucket(uploads=uploads, requests=requests, discard=discard)

@@ -1,7 +1,6 @@
 """A bucket, or a container: how its objects are reached, and how what uploads leave there is removed."""
 
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
 from dataclasses import dataclass
 
 import obstore
@@ -17,11 +16,14 @@ class Bucket:
 
     uploads: ObjectStore
     requests: ObjectStore
-    discard: Callable[[str], Awaitable[None]]
+    discard: Callable[[str], Awaitable[object]]
 
 
-async def delete(store: ObjectStore, key: str) -> None:
-    """Delete an object, which need not be there."""
+async def delete(store: ObjectStore, key: str) -> bool:
+    """Delete an object, and tell whether there may have been one: S3 does not say."""
     async with asked("delete an object", ANSWER_SECONDS):
-        with suppress(FileNotFoundError):
+        try:
             await obstore.delete_async(store, key)
+        except FileNotFoundError:
+            return False
+    return True

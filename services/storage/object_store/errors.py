@@ -70,10 +70,11 @@ def _translated(error: BaseException, doing: str) -> ServiceError:
 async def asked(doing: str, seconds: float | None) -> AsyncIterator[None]:
     """Wait for the store at most so long, or as long as it takes, and raise its errors as ours.
 
-    Raises `Unavailable`, or `ResourceExhausted` (STORAGE_FULL) where the store says so. A FileNotFoundError passes.
+    Raises `Unavailable`, or `ResourceExhausted` (STORAGE_FULL) where the store says so. What may be missing is for the
+    block itself to tell, by the FileNotFoundError that obstore raises.
     """
     try:
         async with asyncio.timeout(seconds):
             yield
-    except (BaseError, BotoCoreError, ClientError, TimeoutError) as error:
+    except (BaseError, FileNotFoundError, BotoCoreError, ClientError, TimeoutError) as error:
         raise _translated(error, doing) from None

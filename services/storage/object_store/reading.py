@@ -19,11 +19,11 @@ _PIECE_BYTES = 256 * 1024
 
 
 async def _get(store: ObjectStore, key: str, options: "GetOptions | None" = None) -> "GetResult":
-    try:
-        async with asked("get an object", ANSWER_SECONDS):
+    async with asked("get an object", ANSWER_SECONDS):
+        try:
             return await obstore.get_async(store, key, options=options)
-    except FileNotFoundError:
-        raise BytesMissing("the object store has no bytes under this name") from None
+        except FileNotFoundError:
+            raise BytesMissing("the object store has no bytes under this name") from None
 
 
 async def open_object(store: ObjectStore, key: str) -> "StoredObject":
@@ -66,11 +66,11 @@ class StoredObject:
         stream = whole.stream(_PIECE_BYTES)
         left = end - offset
         while left:
-            try:
-                async with asked("get the bytes of an object", PIECE_SECONDS):
+            async with asked("get the bytes of an object", PIECE_SECONDS):
+                try:
                     piece = await anext(stream, b"")
-            except FileNotFoundError:
-                raise BytesMissing("the bytes were discarded meanwhile") from None
+                except FileNotFoundError:
+                    raise BytesMissing("the bytes were discarded meanwhile") from None
             if not piece:
                 return
             piece = piece[:left]

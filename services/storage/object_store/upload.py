@@ -106,7 +106,7 @@ class PartedUpload:
                     chunk_size=self._length,
                     max_concurrency=_PARTS_SENT_AT_ONCE,
                 )
-            except BaseError:
+            except (BaseError, FileNotFoundError):
                 if self._body.abandoned:
                     raise Abandoned from None
                 raise

@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 
 from services.common.errors import InvalidArgument, Unavailable
+from services.storage.backend import BytesMissing
 from services.storage.names import new_name
 from services.storage.object_store.backend import ObjectStoreBackend
 from services.storage.object_store.keys import key_of
@@ -149,6 +150,38 @@ async def test_discard_removes_what_a_crash_left(seaweedfs: SeaweedFS, s3: tuple
     assert len(await uploads_under(seaweedfs, key)) == 1
     assert await backend.sizes([name]) == {}
     await backend.discard(name)
+
+
+async def test_discard_in_the_midst_of_an_upload(seaweedfs: SeaweedFS, s3: tuple[ObjectStoreBackend, str]) -> None:
+    """An upload whose parts are discarded while it goes on does not end well, and leaves nothing."""
+    backend, prefix = s3
+    name = new_name(oid_of(b"any"))
+
+    async def send() -> None:
+        async with backend.begin(name, 20 * MEBIBYTE) as upload:
+            for number in range(20):
+                if number == 15:
+                    await backend.discard(name)
+                await upload.write(os.urandom(MEBIBYTE))
+            await upload.finish()
+
+    with pytest.raises(Unavailable, match="refuses what it is asked"):
+        await send()
+    assert await backend.sizes([name]) == {}
+    await backend.discard(name)
+    assert await uploads_under(seaweedfs, key_of(prefix, name)) == []
+
+
+async def test_discarded_while_it_is_read(factory: BackendFactory) -> None:
+    """Bytes that are discarded are missing to a reader that asks for more of them, and are no outage."""
+    backend = await factory("discarded")
+    name = await put(backend, os.urandom(100))
+    async with backend.open(name) as stored:
+        await backend.discard(name)
+        with pytest.raises(BytesMissing):
+            await anext(aiter(stored.chunks(1, 10)))
+    with pytest.raises(BytesMissing):
+        await get(backend, name, 0, 1)
 
 
 async def test_discard_drops_blocks_of_azure(azurite: Azurite) -> None:
