@@ -4,7 +4,9 @@ import asyncio
 import os
 import secrets
 from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 
@@ -244,31 +246,60 @@ async def test_damaged_bytes_are_refused(store: Faulty, size: int) -> None:
     await store.require_nothing_after_discard(name)
 
 
-async def test_a_store_killed_in_the_midst_of_parts(
-    tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """A store that dies and comes back: the upload ends well or is refused, and discard leaves nothing of it."""
-    async with running_seaweedfs(tmp_path_factory.mktemp("killed")) as server:
+@asynccontextmanager
+async def own_server(folder: Path, monkeypatch: pytest.MonkeyPatch, *, volumes: int = 50) -> AsyncIterator[Faulty]:
+    """Run an S3 server that may be harmed."""
+    async with running_seaweedfs(folder, volumes=volumes) as server:
         for variable, value in {**server.environment, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}.items():
             monkeypatch.setenv(variable, value)
         async with store_proxy(server.port) as proxy, asyncio.timeout(HANGS_SECONDS):
-            store = await faulty(server, proxy)
-            before = os.urandom(3 * PART_BYTES)
-            kept = await put(store.backend, before)
-            name, data = new_name(oid_of(b"any")), os.urandom(6 * PART_BYTES)
-            outcome: ServiceError | None = None
-            try:
-                async with store.backend.begin(name, len(data)) as begun:
-                    for number, chunk in enumerate(chunks_of(data)):
-                        if number == 17:
-                            await server.kill()
-                            await server.start()
-                        await begun.write(chunk)
-                    await begun.finish()
-            except Unavailable as error:
-                outcome = error
-            assert await get(store.backend, kept) == before
-            if outcome is None:
-                assert await get(store.backend, name) == data
+            yield await faulty(server, proxy)
+
+
+async def test_a_store_killed_in_the_midst_of_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store that dies and comes back: the upload ends well or is refused, and discard leaves nothing of it."""
+    async with own_server(tmp_path, monkeypatch) as store:
+        before = os.urandom(3 * PART_BYTES)
+        kept = await put(store.backend, before)
+        name, data = new_name(oid_of(b"any")), os.urandom(6 * PART_BYTES)
+        outcome: ServiceError | None = None
+        try:
+            async with store.backend.begin(name, len(data)) as begun:
+                for number, chunk in enumerate(chunks_of(data)):
+                    if number == 17:
+                        await store.server.kill()
+                        await store.server.start()
+                    await begun.write(chunk)
+                await begun.finish()
+        except Unavailable as error:
+            outcome = error
+        assert await get(store.backend, kept) == before
+        if outcome is None:
+            assert await get(store.backend, name) == data
+        await store.require_nothing_after_discard(name)
+        assert await get(store.backend, await put(store.backend, data)) == data
+
+
+@pytest.mark.usefixtures("impatient")
+async def test_a_store_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A server whose disk is full refuses uploads, of either kind; what it holds is read and removed as ever."""
+    async with own_server(tmp_path, monkeypatch, volumes=2) as store:
+        held: dict[str, bytes] = {}
+
+        async def fill() -> None:
+            for _ in range(100):
+                data = os.urandom(PART_BYTES)
+                held[await put(store.backend, data)] = data
+
+        with pytest.raises(ServiceError) as caught:
+            await fill()
+        # SeaweedFS says 500 and no more.
+        assert isinstance(caught.value, Unavailable | ResourceExhausted)
+        name = new_name(oid_of(b"any"))
+        with pytest.raises(ServiceError):
+            await put(store.backend, os.urandom(3 * PART_BYTES), name=name)
+        await store.require_nothing_after_discard(name)
+        assert [entry async for entry in store.backend.stored()] == sorted((name, PART_BYTES) for name in held)
+        assert all([await get(store.backend, name) == data for name, data in held.items()])
+        for name in held:
             await store.require_nothing_after_discard(name)
-            assert await get(store.backend, await put(store.backend, data)) == data
