@@ -1,8 +1,8 @@
-"""What every backend must do. A new backend joins by a line in `_BACKENDS`."""
+"""What every backend must do. A new backend joins by a line in `_LOCAL` or `_REMOTE`."""
 
 import asyncio
 import os
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,17 +18,33 @@ from services.storage.names import new_name
 from tests.support.memory_backend import MemoryBackend
 from tests.support.storage import chunks_of, oid_of
 
-_BACKENDS: dict[str, Callable[[Path], Backend]] = {
-    "disk": DiskBackend,
-    "memory": lambda _folder: MemoryBackend(),
-}
+
+async def _open_disk(folder: Path) -> Backend:
+    return DiskBackend(folder)
 
 
-@pytest.fixture(params=_BACKENDS)
-def backend(request: pytest.FixtureRequest, tmp_path: Path) -> Backend:
+async def _open_memory(_folder: Path) -> Backend:
+    return MemoryBackend()
+
+
+_LOCAL: dict[str, Callable[[Path], Awaitable[Backend]]] = {"disk": _open_disk, "memory": _open_memory}
+# The fixtures that open backends on real servers.
+_REMOTE = ("seaweedfs_backend", "azurite_backend")
+
+
+@pytest.fixture(params=[*_LOCAL, *_REMOTE])
+def opening(request: pytest.FixtureRequest, tmp_path: Path) -> Awaitable[Backend]:
+    """What opens each backend."""
+    if request.param in _LOCAL:
+        return _LOCAL[request.param](tmp_path / "bytes")
+    factory: Callable[[str], Awaitable[Backend]] = request.getfixturevalue(request.param)
+    return factory("suite")
+
+
+@pytest.fixture
+async def backend(opening: Awaitable[Backend]) -> Backend:
     """Each backend, empty."""
-    made: Backend = _BACKENDS[request.param](tmp_path / "bytes")
-    return made
+    return await opening
 
 
 async def put(backend: Backend, data: bytes, *, name: str | None = None) -> str:
