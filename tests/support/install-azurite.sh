@@ -8,4 +8,4 @@ if ! command -v npm >/dev/null; then
     exit 0
 fi
 mkdir -p "$folder"
-npm install --silent --no-audit --no-fund --omit=dev --prefix "$folder" 'azurite@>=3.37.0'
+npm install --loglevel=error --no-audit --no-fund --omit=dev --prefix "$folder" 'azurite@>=3.37.0'

@@ -1,6 +1,7 @@
 """Bytes of an object store, open for reading; see `services.storage.backend.StoredBytes`."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
 from typing import TYPE_CHECKING
 
 import obstore
@@ -48,10 +49,11 @@ class StoredObject:
         """Return bytes in pieces. Where a connection breaks off, the library asks for the rest."""
         end = offset + length
         if offset < min(end, self.size):
-            async for piece in self._pieces(offset, min(end, self.size)):
-                for start in range(0, len(piece), CHUNK_BYTES):
-                    yield piece[start : start + CHUNK_BYTES]
-                offset += len(piece)
+            async with aclosing(self._pieces(offset, min(end, self.size))) as pieces:
+                async for piece in pieces:
+                    for start in range(0, len(piece), CHUNK_BYTES):
+                        yield piece[start : start + CHUNK_BYTES]
+                    offset += len(piece)
         if offset < end:
             raise BytesMissing(f"the bytes end at {offset}, expected {end}")
 
@@ -59,7 +61,7 @@ class StoredObject:
         """Let the answer go."""
         self._whole = None
 
-    async def _pieces(self, offset: int, end: int) -> AsyncIterator[bytes]:
+    async def _pieces(self, offset: int, end: int) -> AsyncGenerator[bytes]:
         whole, self._whole = self._whole, None
         if offset or whole is None:
             whole = await _get(self._store, self._key, {"range": (offset, end)})

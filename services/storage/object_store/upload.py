@@ -46,8 +46,10 @@ class WholeUpload:
 
     async def finish(self) -> None:
         """Put the bytes."""
+        data = bytes(self._held)
+        self._held.clear()
         async with asked("put an object", FINISH_SECONDS):
-            await obstore.put_async(self._store, self._key, bytes(self._held), use_multipart=False)
+            await obstore.put_async(self._store, self._key, data, use_multipart=False)
 
     async def close(self) -> None:
         """Let the bytes go."""

@@ -1,13 +1,19 @@
 """What the URLs of object stores mean, under which keys bytes lie, and how large parts are."""
 
+from datetime import timedelta
+from pathlib import Path
+
+import obstore
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from obstore.store import S3Store
 
 from services.common.errors import InvalidArgument
 from services.storage.object_store.keys import key_of, name_of
 from services.storage.object_store.location import AzureLocation, GcsLocation, S3Location, parse
 from services.storage.object_store.parts import MEBIBYTE, PART_BYTES, part_bytes
+from services.storage.object_store.s3 import open_bucket
 
 OID = "abcdef0123456789" * 4
 NAME = f"{OID}.{'0' * 16}"
@@ -91,6 +97,34 @@ def test_any_text_is_a_location_or_a_value_error(text: str) -> None:
             assert str(error).startswith("storage_url: ")  # noqa: PT017 - it may be raised, and need not be
         else:
             assert ".." not in location.prefix.split("/")
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("s3://bucket", "https://bucket.s3.amazonaws.com/key?"),
+        ("s3://bucket?region=eu-west-1", "https://bucket.s3.eu-west-1.amazonaws.com/key?"),
+        ("s3://bucket?region=cn-north-1", "https://bucket.s3.cn-north-1.amazonaws.com.cn/key?"),
+        ("s3://dotted.bucket?region=eu-west-1", "https://s3.eu-west-1.amazonaws.com/dotted.bucket/key?"),
+        ("s3://bucket?endpoint=https://s3.example.org:9000", "https://s3.example.org:9000/bucket/key?"),
+        ("s3://bucket?endpoint=https://s3.example.org&addressing=virtual", "https://bucket.s3.example.org/key?"),
+    ],
+)
+def test_addresses_of_s3(url: str, address: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Requests go where AWS has its buckets, or below the endpoint, whatever addresses the environment names."""
+    for variable in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(variable, str(tmp_path / "none"))
+    for variable in ("AWS_REGION", "AWS_DEFAULT_REGION", "AWS_PROFILE"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "key")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "https://elsewhere.example.org")
+    location = parse(url)
+    assert isinstance(location, S3Location)
+    bucket = open_bucket(location)
+    for store in (bucket.requests, bucket.uploads):
+        assert isinstance(store, S3Store)
+        assert obstore.sign(store, "GET", "key", timedelta(minutes=1)).startswith(address)
 
 
 def test_keys() -> None:
