@@ -13,6 +13,12 @@ from tests.support.azurite import Azurite, running_azurite
 from tests.support.postgres import TestPostgres, running_postgres
 from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
 
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Add the option that says where the stacks of tests/e2e keep their objects."""
+    parser.addoption("--storage", choices=["disk", "s3"], default="disk", help="where tests/e2e keeps objects")
+
+
 BackendFactory: TypeAlias = Callable[[str], Awaitable[ObjectStoreBackend]]
 
 
@@ -42,7 +48,7 @@ def _variables(variables: Mapping[str, str]) -> Iterator[None]:
 @pytest.fixture(scope="session")
 async def seaweedfs(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[SeaweedFS]:
     """An S3 server with a bucket `objects`, for the whole run; the environment has its credentials."""
-    async with running_seaweedfs(tmp_path_factory.mktemp("seaweedfs")) as server:
+    async with running_seaweedfs(tmp_path_factory.mktemp("seaweedfs"), volumes=400) as server:
         with _variables(server.environment):
             yield server
 

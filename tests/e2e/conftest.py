@@ -1,5 +1,6 @@
 """What the end-to-end tests share: one `towpath up --demo`, users at their computers, a git repository."""
 
+import secrets
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -7,7 +8,20 @@ import pytest
 
 from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.outside import ROOT, Outside, build_wheel
+from tests.support.seaweedfs import Prefix, SeaweedFS
 from tests.support.stack import Stack, running_stack
+
+
+@pytest.fixture(scope="session", autouse=True)
+def storage(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Where every stack of these tests keeps its objects, as the option --storage says."""
+    if request.config.getoption("--storage") == "disk":
+        yield
+        return
+    server: SeaweedFS = request.getfixturevalue("seaweedfs")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("tests.support.stack.new_bucket", lambda: Prefix(server, f"e2e-{secrets.token_hex(4)}"))
+        yield
 
 
 @pytest.fixture(scope="session")

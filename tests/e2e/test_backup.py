@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.e2e.activity import Activity, Moment
-from tests.e2e.bytes_at_rest import file_of, stored
+from tests.e2e.bytes_at_rest import remove, stored
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
 from tests.support.storage import stored_path
@@ -141,10 +141,9 @@ async def test_a_new_push_heals(own: Stack, alice: Client) -> None:
     """A check names the object that is gone and its repository; pushing the file again brings it back."""
     data = DATA["two"]
     assert (await alice.upload(data)).status_code == 200
-    file = file_of(own, oid_of(data))
-    file.unlink()
+    name = remove(own, oid_of(data))
     lines = towpath(own, "check", status=1)
-    assert f"missing: {file.name}: the bytes are not there (demo/assets)" in lines
+    assert f"missing: {name}: the bytes are not there (demo/assets)" in lines
     assert (await alice.upload(data)).status_code == 200
     towpath(own, "check", "--hash")
 

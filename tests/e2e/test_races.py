@@ -4,12 +4,11 @@ import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from functools import partial
-from pathlib import Path
 
 import httpx
 import pytest
 
-from tests.e2e.bytes_at_rest import file_of, incoming, stored
+from tests.e2e.bytes_at_rest import incoming, names, stored
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import Stack
 from tests.support.waiting import until
@@ -83,8 +82,8 @@ async def _put(client: Client, data: bytes) -> httpx.Response:
     return await client.put(action, data, len(data))
 
 
-def _is_alone(folder: Path) -> bool:
-    return len(list(folder.iterdir())) == 1
+def _lies_once(stack: Stack, oid: str) -> bool:
+    return sum(name.startswith(oid) for name in names(stack)) == 1
 
 
 @pytest.mark.timeout(120)
@@ -96,8 +95,9 @@ async def test_eight_uploads_of_one_object_all_succeed(alice: Client, stack: Sta
         actions = await asyncio.gather(*(alice.action("upload", oid, SIZE) for _ in range(UPLOADERS)))
         answers = await asyncio.gather(*(alice.put(action, data, SIZE) for action in actions if action is not None))
         assert [answer.status_code for answer in answers] == [200] * UPLOADERS
-        await until(partial(_is_alone, file_of(stack, oid).parent), "one file is left of all that came")
-        assert file_of(stack, oid).read_bytes() == data
+        if stack.bucket is None:
+            # In a bucket, what was replaced stays for its readers a while.
+            await until(partial(_lies_once, stack, oid), "the bytes are left once of all that came")
         assert incoming(stack) == []
         assert (await alice.download(oid, SIZE)).content == data
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.bytes_at_rest import file_of, incoming, stored
+from tests.e2e.bytes_at_rest import incoming, overwrite, stored
 from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import Stack
@@ -100,7 +100,7 @@ async def test_push_without_write_access_is_refused_with_the_reason(bobs: Clone,
     assert pushed.returncode != 0
     assert answer.json()["message"] in pushed.stderr
     assert bobs.git("ls-remote", "origin").stdout == before
-    assert not file_of(stack, oid_of(data)).exists()
+    assert oid_of(data) not in stored(stack)
 
 
 def test_push_to_the_ref_that_is_granted_succeeds(bobs: Clone, alices: Clone) -> None:
@@ -170,15 +170,14 @@ async def test_wrong_bytes_on_the_disk_do_not_reach_the_working_tree(
     oid = oid_of(data)
     alices.commit({"rotting.dat": data})
     alices.git("push", "origin", "main")
-    file = file_of(stack, oid)
-    file.chmod(0o600)
-    file.write_bytes(bytes([data[0] ^ 1]) + data[1:])
+    rotten = bytes([data[0] ^ 1]) + data[1:]
+    overwrite(stack, oid, rotten)
     bob.environment["GIT_LFS_SKIP_SMUDGE"] = "1"
     clone = bob.clone(remote, lfs_url=stack.base_url)
     pulled = clone.lfs("pull", check=False)
     assert pulled.returncode != 0
-    assert (clone.path / "rotting.dat").read_bytes() != file.read_bytes()
-    file.write_bytes(data)
+    assert (clone.path / "rotting.dat").read_bytes() != rotten
+    overwrite(stack, oid, data)
     clone.lfs("pull")
     assert (clone.path / "rotting.dat").read_bytes() == data
 

@@ -6,7 +6,8 @@ import secrets
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -160,6 +161,48 @@ class SeaweedFS:
             admin.close()
             client.close()
         return True
+
+
+@dataclass(frozen=True)
+class Prefix:
+    """A part of the bucket that one installation has for itself."""
+
+    server: SeaweedFS
+    prefix: str
+
+    @property
+    def url(self) -> str:
+        """Its storage URL."""
+        return self.server.url(self.prefix)
+
+    def names(self) -> dict[str, int]:
+        """Return the names and sizes of what is in place."""
+        found: dict[str, int] = {}
+        with closing(self.server.client()) as client:
+            for page in client.get_paginator("list_objects_v2").paginate(
+                Bucket=BUCKET, Prefix=f"{self.prefix}/objects/"
+            ):
+                found |= {entry["Key"].rpartition("/")[2]: entry["Size"] for entry in page.get("Contents", [])}
+        return found
+
+    def incoming(self) -> list[str]:
+        """Return the names to which uploads in parts go on."""
+        with closing(self.server.client()) as client:
+            listed = client.list_multipart_uploads(Bucket=BUCKET, Prefix=f"{self.prefix}/objects/")
+        return [entry["Key"].rpartition("/")[2] for entry in listed.get("Uploads", [])]
+
+    def put(self, name: str, data: bytes) -> None:
+        """Put bytes under a name, whatever is there."""
+        with closing(self.server.client()) as client:
+            client.put_object(Bucket=BUCKET, Key=self._key(name), Body=data)
+
+    def delete(self, name: str) -> None:
+        """Delete what is under a name."""
+        with closing(self.server.client()) as client:
+            client.delete_object(Bucket=BUCKET, Key=self._key(name))
+
+    def _key(self, name: str) -> str:
+        return f"{self.prefix}/objects/{name[:2]}/{name[2:4]}/{name}"
 
 
 @asynccontextmanager

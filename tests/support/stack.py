@@ -7,13 +7,18 @@ import subprocess
 import sys
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
 import psutil
+
+from tests.support.seaweedfs import Prefix
+
+new_bucket: Callable[[], Prefix | None] = lambda: None  # noqa: E731 - a default that tests replace
+"""What gives a new stack its place for objects; where it gives none, that is the data folder."""
 
 READY = "Towpath is ready: "
 TOWPATH = [sys.executable, "-m", "services.cli"]
@@ -28,6 +33,8 @@ class Stack:
     environment: dict[str, str] = field(default_factory=dict)
     listen: str = "127.0.0.1:0"
     command: tuple[str, ...] = tuple(TOWPATH)
+    bucket: Prefix | None = None
+    """Where its objects lie, if not in the data folder."""
     process: subprocess.Popen[str] | None = None
     origin: str = ""
     lines: list[str] = field(default_factory=list)
@@ -36,7 +43,7 @@ class Stack:
         """Start it and wait for the line that says that it is ready."""
         log = (self.data.parent / f"{self.data.name}.log").open("ab")
         self.process = subprocess.Popen(
-            [*self.command, "up", "--data", str(self.data), "--listen", self.listen, *self.arguments],
+            [*self.command, "up", "--data", str(self.data), "--listen", self.listen, *self._storage, *self.arguments],
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
@@ -52,6 +59,10 @@ class Stack:
             raise AssertionError(f"no ready line within {seconds} s; its log:\n{self.log()[-5000:]}")
         # A restart listens where it did before: the clients know no other address.
         self.listen = self.origin.partition("://")[2]
+
+    @property
+    def _storage(self) -> tuple[str, ...]:
+        return ("--storage", self.bucket.url) if self.bucket is not None else ()
 
     def _read(self, stdout: IO[str], ready: threading.Event) -> None:
         with stdout:
@@ -147,7 +158,7 @@ def processes_of(data: Path) -> list[psutil.Process]:
 def running_stack(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Stack]:
     """Run a `towpath up` with these arguments on a fresh data folder, by default with `--demo`."""
     with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
-        stack = Stack(Path(folder) / "var", arguments or ("--demo",), environment or {})
+        stack = Stack(Path(folder) / "var", arguments or ("--demo",), environment or {}, bucket=new_bucket())
         try:
             stack.start()
             yield stack
