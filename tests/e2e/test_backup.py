@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+import tests.support.stack as stacks
 from tests.e2e.activity import Activity, Moment
 from tests.e2e.bytes_at_rest import remove, stored
 from tests.support.http import Client, content, oid_of
@@ -41,11 +42,18 @@ def target(own: Stack) -> Path:
 
 def towpath(stack: Stack, *arguments: str | Path, status: int = 0) -> list[str]:
     """Run a command without --json on the stack's data and return the lines of its standard output and error."""
+    place = ("--storage", stack.bucket.url) if arguments[0] == "restore" and stack.bucket is not None else ()
     result = subprocess.run(
-        [*TOWPATH, *arguments, "--data", stack.data], capture_output=True, text=True, timeout=60, check=False
+        [*TOWPATH, *arguments, *place, "--data", stack.data], capture_output=True, text=True, timeout=60, check=False
     )
     assert result.returncode == status, result.stderr
     return [*result.stdout.splitlines(), *result.stderr.splitlines()]
+
+
+def wipe(stack: Stack) -> None:
+    """Lose everything: the data folder, and the bucket's part that it had."""
+    shutil.rmtree(stack.data)
+    stack.bucket = stacks.new_bucket()
 
 
 async def test_wiped_and_restored(own: Stack, alice: Client, target: Path) -> None:
@@ -60,7 +68,7 @@ async def test_wiped_and_restored(own: Stack, alice: Client, target: Path) -> No
     assert own.stop() == 0
     stopped = own.towpath("backup", str(target))
     assert (stopped["objects"], stopped["copied_objects"]) == (3, 0)
-    shutil.rmtree(own.data)
+    wipe(own)
 
     assert "1" in " ".join(towpath(own, "restore", target, "--digest", running["digest"], status=1))
     lines = towpath(own, "restore", target, "--digest", stopped["digest"])
@@ -95,7 +103,7 @@ async def test_half_restored_does_not_start(own: Stack, alice: Client, target: P
         assert (await alice.upload(data)).status_code == 200
     own.towpath("backup", str(target))
     own.stop()
-    shutil.rmtree(own.data)
+    wipe(own)
     oid = oid_of(DATA["two"])
     copy = stored_path(target, oid)
     copy.write_bytes(DATA["two"][:-1] + b"!")
@@ -125,7 +133,7 @@ async def test_backup_under_load(own: Stack, alice: Client, target: Path) -> Non
     assert checked["findings"] == []
     assert made["lost"] == []
     own.stop()
-    shutil.rmtree(own.data)
+    wipe(own)
     towpath(own, "restore", target)
     own.arguments = ()
     own.start()

@@ -54,6 +54,10 @@ def restore(
     digest: Annotated[
         str | None, typer.Option(metavar="HEX", help="What the backup's digest must be, as `backup` printed it.")
     ] = None,
+    storage: Annotated[
+        str | None,
+        typer.Option(metavar="URL", help="Where the bytes of a new data folder go, as `towpath up --storage` has it."),
+    ] = None,
     skip_damaged: Annotated[
         bool, typer.Option("--skip-damaged", help="Restore as missing the objects whose bytes the backup has not.")
     ] = False,
@@ -67,7 +71,7 @@ def restore(
     options = ["--skip-damaged"] if skip_damaged else []
     if digest is not None:
         options.append(f"--digest={digest}")
-    outcome = _run(data, ["restore", str(source.resolve()), *options], new=True)
+    outcome = _run(data, ["restore", str(source.resolve()), *options], new=True, storage=storage)
     report = dict(outcome.report)
     found = report.pop("check")
     if as_json:
@@ -81,12 +85,14 @@ def check(data: Path | None, *, hashed: bool, rate: int, as_json: bool) -> None:
     _show(_run(data, ["check", *options]), ("findings",), as_json=as_json)
 
 
-def _run(data: Path | None, arguments: list[str], *, new: bool = False) -> Outcome:
+def _run(data: Path | None, arguments: list[str], *, new: bool = False, storage: str | None = None) -> Outcome:
     try:
         settings = CommandSettings.read()
         if data is None and "data" not in settings.model_fields_set and os.environ.get("TOWPATH_STORAGE_DATABASE_URL"):
+            if storage is not None:
+                raise typer.BadParameter("TOWPATH_STORAGE_URL says where the bytes go", param_hint="--storage")
             return asyncio.run(run_on_environment(arguments))
-        return asyncio.run(run_on_data((data or settings.data).resolve(), arguments, new=new))
+        return asyncio.run(run_on_data((data or settings.data).resolve(), arguments, new=new, storage=storage))
     except ProgramFailed:
         sys.exit(1)
 

@@ -23,11 +23,11 @@ async def run_on_environment(arguments: list[str]) -> Outcome:
     return await run_program(arguments, os.environ)
 
 
-async def run_on_data(data: Path, arguments: list[str], *, new: bool = False) -> Outcome:
+async def run_on_data(data: Path, arguments: list[str], *, new: bool = False, storage: str | None = None) -> Outcome:
     """Run the program on a data folder; Postgres is started for the while where no `towpath up` runs on it.
 
     `data` is an absolute path without symbolic links. With `new` the folder may be missing, and no `towpath up` may
-    run. Raises `CommandError`.
+    run; its bytes go to the URL `storage`, where one is given. Raises `CommandError`.
     """
     if not new and not (data / "storage").is_dir():
         raise CommandError(f"{data}: no data of a `towpath up`; give --data")
@@ -44,6 +44,8 @@ async def run_on_data(data: Path, arguments: list[str], *, new: bool = False) ->
             return await run_program(arguments, _environment(cluster, storage_url_of(data)))
         if not new and not directory.postgres.exists():
             raise CommandError(_no_cluster(data))
+        if new:
+            directory.storage_url(storage)
         return await _with_postgres(directory, arguments, owned)
 
 
