@@ -26,7 +26,10 @@ class StorageSettings(MigrationSettings):
     storage_metrics_listen: str | None = Field(
         default=None, description="where Prometheus reads `/metrics`: `HOST:PORT`, by default nowhere"
     )
-    storage_url: str = Field(description="where the bytes of objects lie: `file:///ABSOLUTE/FOLDER`")
+    storage_url: str = Field(
+        description="where the bytes of objects lie: `file:///ABSOLUTE/FOLDER`, or a bucket, `s3://BUCKET/PREFIX`, "
+        "`gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`"
+    )
     storage_reserve_bytes: Bytes = Field(
         default=256 * 1024 * 1024, description="bytes that uploads leave free on the disk"
     )
