@@ -12,7 +12,10 @@ COPY deploy/requirements.py deploy/
 RUN python deploy/requirements.py server tracing > /tmp/requirements.txt \
     && /opt/towpath/bin/pip install --no-cache-dir --only-binary :all: --requirement /tmp/requirements.txt \
     # The symbols for debuggers are a fifth of it.
-    && find /opt/towpath -name '*.so' -exec strip --strip-unneeded {} +
+    && find /opt/towpath -name '*.so' -exec strip --strip-unneeded {} + \
+    # botocore describes every service of AWS; S3 is used, and what gives credentials for it.
+    && find /opt/towpath -path '*/botocore/data/*' -prune -type d \
+        ! -name s3 ! -name sts ! -name sso ! -name sso-oidc ! -name signin -exec rm -r {} +
 COPY proto/gen proto/gen
 COPY services services
 RUN /opt/towpath/bin/pip install --no-cache-dir --no-deps . \
