@@ -6,6 +6,7 @@ from tests.contract.blobs import Blob, new_blob
 from tests.contract.client import Client
 from tests.contract.dialects import Dialect
 from tests.support.stack import Stack
+from tests.support.storage import stored_path
 
 BAD_ENTRIES: list[dict[str, object]] = [
     {"oid": "x", "size": 1},
@@ -98,7 +99,7 @@ def test_a_size_other_than_the_held_one_is_422(alice: Client, difference: int) -
 def test_an_object_whose_bytes_are_lost_is_offered_for_upload_again(alice: Client, stack: Stack) -> None:
     """Trap 36: a missing file with an index row blocks the push that would heal it."""
     blob = alice.upload(new_blob())
-    (path,) = stack.data.rglob(blob.oid)
+    path = stored_path(stack.data / "storage", blob.oid)
     path.unlink()
     assert alice.entry("download", blob)["error"]["code"] == 404
     alice.upload(blob)

@@ -7,6 +7,7 @@ from tests.contract.blobs import Blob, corrupted, new_blob
 from tests.contract.client import Action, Client
 from tests.contract.dialects import Dialect
 from tests.support.stack import Stack
+from tests.support.storage import stored_path
 
 SIZE = 3 * 1024 * 1024 + 7
 """More than two messages of the stream between the services."""
@@ -160,7 +161,7 @@ def test_a_guessed_address_is_403(alice: Client, stack: Stack, oid: str) -> None
 def test_a_corrupt_object_is_not_deleted_by_reading_it(alice: Client, stack: Stack) -> None:
     """Trap 6: a corrupt object found on read is deleted, though it was the only copy."""
     blob = alice.upload(new_blob())
-    (path,) = stack.data.rglob(blob.oid)
+    path = stored_path(stack.data / "storage", blob.oid)
     path.chmod(0o600)
     path.write_bytes(corrupted(blob.content))
     action = alice.action("download", blob)

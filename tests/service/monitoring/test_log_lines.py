@@ -15,6 +15,7 @@ from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
 from tests.support.http import content, oid_of
 from tests.support.services import METRICS_TOKEN, REPOSITORY, SERVICE_SECRET, SERVICES, SIGNING_KEY, Services
+from tests.support.storage import stored_path
 
 WRONG = "tp_credentials-that-nobody-has"
 
@@ -147,7 +148,7 @@ async def _break_storage(services: Services) -> None:
         assert (await alice.upload(data)).status_code == 200
         action = await alice.action("download", oid_of(data), 100)
         assert action is not None
-        (path,) = [path for path in (services.folder / "bytes").rglob(oid_of(data)) if path.is_file()]
+        path = stored_path(services.folder / "bytes", oid_of(data))
         path.unlink()
         path.symlink_to(path.name)
         alice.http.headers["X-Request-Id"] = "told-traceback"

@@ -8,6 +8,7 @@ import pytest
 
 from tests.support.http import Client, content, oid_of
 from tests.support.services import METRICS_TOKEN, REPOSITORY, SERVICES, Samples, Services, key
+from tests.support.storage import stored_path
 
 STORAGE = "/towpath.storage.v1.StorageService"
 LOCKS = "/towpath.locks.v1.LockService"
@@ -105,7 +106,7 @@ async def test_bytes_that_are_gone_are_counted_on_stat(services: Services) -> No
     data = content("to be lost", 500)
     async with services.client("alice") as alice:
         await alice.upload(data)
-        (path,) = [path for path in (services.folder / "bytes").rglob(oid_of(data)) if path.is_file()]
+        path = stored_path(services.folder / "bytes", oid_of(data))
         await asyncio.to_thread(path.unlink)
         before = await services.scrape("storage")
         response = await alice.batch("download", (oid_of(data), len(data)))

@@ -1,6 +1,7 @@
 """Traces of the three services, as processes, sent to a real OTLP receiver."""
 
 import asyncio
+import re
 import subprocess
 import sys
 import tempfile
@@ -14,6 +15,7 @@ from tests.support.collector import Collector, ReceivedSpan, running_collector
 from tests.support.http import content, oid_of
 from tests.support.postgres import TestPostgres
 from tests.support.services import METRICS_TOKEN, REPOSITORY, SERVICE_SECRET, Services, running_services
+from tests.support.storage import stored_path
 
 
 @pytest.fixture(scope="module")
@@ -57,9 +59,13 @@ async def test_an_upload_is_one_trace(traced_services: Services, collector: Coll
     assert statements
     assert {span.parent_id for span in statements} == {write.span_id}
     assert {span.trace_id for span in spans} == {facade.trace_id}
-    (insert,) = [span for span in statements if span.name == "INSERT"]
-    assert "objects" in str(insert.attributes["db.query.text"])
-    assert oid_of(data) not in str(insert.attributes)
+    inserts = [str(span.attributes["db.query.text"]) for span in statements if span.name == "INSERT"]
+    assert [table for text in inserts for table in re.findall(r"INTO storage\.(\w+)", text)] == [
+        "uploads",
+        "objects",
+        "contents",
+    ]
+    assert not any(oid_of(data) in str(span.attributes) for span in statements)
 
 
 async def test_a_trace_goes_on_from_the_caller_and_a_failure_is_marked(
@@ -75,7 +81,7 @@ async def test_a_trace_goes_on_from_the_caller_and_a_failure_is_marked(
         assert (await alice.upload(data)).status_code == 200
         action = await alice.action("download", oid_of(data), len(data))
         assert action is not None
-        (path,) = [path for path in (traced_services.folder / "bytes").rglob(oid_of(data)) if path.is_file()]
+        path = stored_path(traced_services.folder / "bytes", oid_of(data))
         path.unlink()
         path.symlink_to(path.name)
         alice.http.headers["X-Request-Id"] = "traced-failure"
