@@ -131,7 +131,9 @@ async def test_killed_at_any_moment(process: StorageProcess, client: StorageClie
                 await client.delete(1, oid)
                 acknowledged[oid] = REMOVED
 
-    for _ in range(4):
+    rounds = 0
+    while rounds < 4 or len(acknowledged) <= 10:
+        rounds += 1
         await process.start()
         workers = [asyncio.create_task(work()) for _ in range(4)]
         await asyncio.sleep(moments.uniform(0.1, 1.0))
@@ -147,7 +149,6 @@ async def test_killed_at_any_moment(process: StorageProcess, client: StorageClie
     held = (await sql("SELECT oid FROM storage.objects WHERE removed_at IS NULL ORDER BY oid")).split()
     await until(lambda: [oid_in(path.name) for path in client.files()] == held, seconds=20)
     assert await sql("SELECT count(*) FROM storage.uploads") == "0"
-    assert len(acknowledged) > 10
 
 
 async def test_terminated(process: StorageProcess, client: StorageClient) -> None:
@@ -175,7 +176,7 @@ async def test_terminated(process: StorageProcess, client: StorageClient) -> Non
 
 async def test_settings_are_told(process: StorageProcess) -> None:
     """A setting that cannot be used ends the process with a line that names it, and without the password."""
-    settings = {"URL": "s3://bucket", "LISTEN": "0.0.0.0:0", "DATABASE_URL": "mysql://u:hunter2@h/d"}
+    settings = {"URL": "ftp://bucket", "LISTEN": "0.0.0.0:0", "DATABASE_URL": "mysql://u:hunter2@h/d"}
     broken = [
         StorageProcess(process.database_url, process.folder, overrides={f"TOWPATH_STORAGE_{name}": value})
         for name, value in settings.items()
@@ -183,7 +184,7 @@ async def test_settings_are_told(process: StorageProcess) -> None:
     ended = await asyncio.gather(*(each.run() for each in broken))
     assert [await asyncio.wait_for(each.wait(), 30) for each in ended] == [1, 1, 1]
     log = (process.folder / "log").read_text()
-    assert "storage_url: expected file:///ABSOLUTE/FOLDER, got s3" in log
+    assert "storage_url: expected file:///ABSOLUTE/FOLDER, got ftp" in log
     assert "service_secret: needed" in log
     assert "database url: expected postgresql" in log
     assert "hunter2" not in log

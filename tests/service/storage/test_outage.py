@@ -32,7 +32,7 @@ async def test_connections_are_cut(storage: RunningStorage, sql: Sql) -> None:
         await storage.delete(2, oid)
         await sql(TERMINATE)
         await storage.stub.RestoreObject(pb.RestoreObjectRequest(repository_id=2, oid=oid), timeout=20)
-    assert storage.files() == [storage.path(oid)]
+    await until(lambda: storage.files() == [storage.path(oid)])
 
 
 async def test_connection_cut_amid_an_upload(storage: RunningStorage, sql: Sql) -> None:

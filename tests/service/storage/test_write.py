@@ -219,6 +219,7 @@ async def test_held_object_needs_its_bytes_all_the_same(storage: RunningStorage)
     first = await storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=20)
     again = await storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=20)
     assert again.object == first.object
+    await until(lambda: len(storage.files()) == 1)
     assert await refused(storage, header(), data(b"other byte")) == "INVALID_ARGUMENT HASH_MISMATCH"
     assert await refused(storage, header()) == "INVALID_ARGUMENT SIZE_MISMATCH"
     assert await storage.read(1, OID) == DATA
