@@ -7,7 +7,6 @@ from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from services.common.logs import get_logger
-from services.database.transactions import is_transient
 from services.storage.index import key
 
 _PING_SECONDS = 2.0
@@ -38,9 +37,7 @@ class Writer:
         while True:
             try:
                 await self._live()
-            except Exception as error:
-                if not is_transient(error):
-                    raise
+            except Exception as error:  # whatever it was, the next attempt may succeed
                 _log.warning("the lock of this process is lost", error=repr(error))
             await asyncio.sleep(_PING_SECONDS / 10)
 
