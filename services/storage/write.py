@@ -102,7 +102,7 @@ async def _keep(store: Store, header: UploadHeader, noted: _Noted, upload: Uploa
     """Put the bytes in place, and let the object be held with them."""
     await upload.finish()
 
-    async def work(connection: AsyncConnection) -> Object:
+    async def work(connection: AsyncConnection) -> tuple[Object, str]:
         await index.lock(connection, header.oid, into=header.repository_id)
         record = await index.add(connection, header.repository_id, header.oid, header.size)
         if record is None:
@@ -113,8 +113,10 @@ async def _keep(store: Store, header: UploadHeader, noted: _Noted, upload: Uploa
         )
         if committed is None:
             raise upload_given_up()
-        if committed != noted.name or noted.replaces is not None:
-            store.sweep_wanted.set()
-        return record
+        return record, committed
 
-    return await store.database.run(work)
+    record, committed = await store.database.run(work)
+    if committed != noted.name or noted.replaces is not None:
+        # Not before the commit: a sweep would not see what it is wanted for.
+        store.sweep_wanted.set()
+    return record
