@@ -1,5 +1,6 @@
 """What the storage service has on its disk or in its bucket, seen from outside."""
 
+from contextlib import suppress
 from pathlib import Path
 
 from services.storage.names import oid_of
@@ -10,7 +11,12 @@ def names(stack: Stack) -> dict[str, int]:
     """Return the names and sizes of all that counts as bytes of objects."""
     if stack.bucket is not None:
         return stack.bucket.names()
-    return {path.name: path.stat().st_size for path in _files(stack, "objects")}
+    sizes = {}
+    for path in _files(stack, "objects"):
+        # One that is just being removed does not count any more.
+        with suppress(FileNotFoundError):
+            sizes[path.name] = path.stat().st_size
+    return sizes
 
 
 def stored(stack: Stack) -> set[str]:

@@ -67,7 +67,15 @@ async def until(condition: Callable[[], bool], *, seconds: float = 10) -> None:
 def stored_path(root: Path, oid: str) -> Path:
     """Return the newest file of an object below the root of a disk backend; a path without one where there is none."""
     folder = root / "objects" / oid[:2] / oid[2:4]
-    return max(folder.glob(f"{oid}*"), key=lambda path: path.stat().st_mtime_ns, default=folder / oid)
+    return max(folder.glob(f"{oid}*"), key=_modified, default=folder / oid)
+
+
+def _modified(path: Path) -> int:
+    try:
+        return path.stat().st_mtime_ns
+    except FileNotFoundError:
+        # One that is just being removed is none.
+        return 0
 
 
 class StorageClient:
