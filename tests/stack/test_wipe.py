@@ -33,7 +33,7 @@ async def test_backup_wipe_restore(single: ComposeStack, tokens: dict[str, str],
     victim.chmod(0o666)
     victim.write_bytes(b"x" + sound[1:])
     refused = _one_off(single, backup, "restore", check=False)
-    assert victim.name in refused
+    assert victim.name[:64] in refused
     victim.write_bytes(sound)
 
     _one_off(single, backup, "restore")
