@@ -36,7 +36,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, certificates: CertificateFil
             "TOWPATH_PROXY_PUBLISH": f"127.0.0.1:{first + _PORTS}",
             "TOWPATH_PROXY_CERTIFICATE": str(certificates.chain),
             "TOWPATH_PROXY_KEY": str(certificates.key),
-            "TOWPATH_PROXY_SUBNET": "172.31.252.0/24",
+            "TOWPATH_PROXY_SUBNET": "10.231.252.0/24",
         },
     )
     try:
