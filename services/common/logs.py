@@ -11,8 +11,8 @@ from services.common import request_id
 # Local variables hold credentials.
 _tracebacks = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 
-# Libraries whose INFO is no news for an operator.
-_TALKATIVE = ("alembic", "httpx", "uvicorn")
+# Libraries whose INFO is no news for an operator. What those of HTTP say holds signed addresses.
+_TALKATIVE = ("alembic", "boto3", "botocore", "httpcore", "httpx", "urllib3", "uvicorn")
 
 
 class LogFormat(StrEnum):

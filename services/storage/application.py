@@ -15,6 +15,8 @@ from services.database.engine import create_engine
 from services.database.readiness import serve as serve_when_ready
 from services.database.transactions import Database
 from services.storage.backend import Backend
+from services.storage.direct.prober import Prober
+from services.storage.direct.transfer import wanted
 from services.storage.location import open_backend
 from services.storage.room import Room
 from services.storage.schema import SCHEMA
@@ -36,7 +38,8 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
 
     Raises ValueError for a setting that cannot be used.
     """
-    backend = backend or await open_backend(settings.storage_url)
+    backend = backend or await open_backend(settings.storage_url, settings.storage_public_endpoint)
+    direct = wanted(settings.storage_transfer, backend.signing)
     server = Server(
         settings.storage_listen,
         secret=settings.service_secret,
@@ -60,8 +63,11 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         await store.backend.check()
 
     async def first() -> None:
-        if settings.storage_metrics_listen is not None:
-            await keep_refreshed(partial(refresh_sizes, store))
+        async with asyncio.TaskGroup() as group:
+            if settings.storage_metrics_listen is not None:
+                group.create_task(keep_refreshed(partial(refresh_sizes, store)))
+            if backend.signing is not None:
+                group.create_task(Prober(store, backend.signing, direct).run())
 
     add_StorageServiceServicer_to_server(StorageService(store), server.grpc)
     runs = (traffic.run(), store.writer.run(), Sweeper(store).run())

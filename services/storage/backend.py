@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
+from services.storage.signing import Signing
+
 
 class BytesMissing(Exception):
     """The backend has no bytes, or no longer all of them, under this name."""
@@ -49,6 +51,10 @@ class Backend(Protocol):
     @property
     def is_remote(self) -> bool:
         """Whether looking at bytes is a request over a network, too dear to be made for each object of a batch."""
+
+    @property
+    def signing(self) -> Signing | None:
+        """How clients get addresses of the place itself; None where it has none."""
 
     def begin(self, name: str, size: int) -> AbstractAsyncContextManager[Upload]:
         """Begin an upload of `size` bytes to a name that was never used before."""

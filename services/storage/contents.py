@@ -9,9 +9,25 @@ import datetime
 from collections.abc import Sequence
 from enum import Enum, auto
 
-from sqlalchemy import ARRAY, ColumnElement, String, any_, case, cast, delete, exists, func, literal, select, update
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    String,
+    any_,
+    case,
+    cast,
+    delete,
+    exists,
+    func,
+    insert,
+    literal,
+    or_,
+    select,
+    update,
+)
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.sql.dml import ReturningDelete
 from sqlmodel import col
 
 from services.storage.models import Content, Discard, Object, OngoingUpload
@@ -21,6 +37,16 @@ STORE_ID = 1
 
 _CLAIM_SECONDS = 60
 """How long a sweep has bytes to itself that it removes."""
+
+_LATE = datetime.timedelta(days=1)
+"""How long after its end a request may last that a client began in time."""
+
+# Until when a client may put bytes there with the address that it was given; NULL for what this service writes.
+_writable_until = (col(OngoingUpload.expires_at) + _LATE).label("writable_until")
+
+# A name, and that, of the rows of the two tables.
+_UPLOAD = (col(OngoingUpload.name), _writable_until)
+_CONTENT = (col(Content.name), col(Content.writable_until))
 
 
 def _any_of(texts: Sequence[str]) -> object:
@@ -46,19 +72,18 @@ async def commit(
     may be at them. Where others have replaced them meanwhile, theirs are as good, and stay. The caller holds the oid's
     lock. May be repeated after it has succeeded.
     """
-    ended = delete(OngoingUpload).where(col(OngoingUpload.store_id) == STORE_ID, col(OngoingUpload.name) == name)
-    mine = (await connection.execute(ended)).rowcount > 0
     now = await name_of(connection, oid)
     if now is not None and now != replaces:
-        await _discard(connection, [name] if mine else [], in_seconds=0)
+        await give_up(connection, [name])
         return now
-    if not mine:
+    mine = delete(OngoingUpload).where(col(OngoingUpload.store_id) == STORE_ID, col(OngoingUpload.name) == name)
+    ended = (await connection.execute(mine.returning(_writable_until))).one_or_none()
+    if ended is None:
         return None
-    new = postgresql.insert(Content).values(store_id=STORE_ID, oid=oid, name=name)
-    await connection.execute(
-        new.on_conflict_do_update(index_elements=["store_id", "oid"], set_={"name": new.excluded.name})
-    )
-    await _discard(connection, [now] if now is not None else [], in_seconds=replaced_seconds)
+    replaced = delete(Content).where(col(Content.store_id) == STORE_ID, col(Content.oid) == oid)
+    await _discard(connection, replaced.returning(*_CONTENT), in_seconds=replaced_seconds)
+    new = insert(Content).values(store_id=STORE_ID, oid=oid, name=name, writable_until=ended.writable_until)
+    await connection.execute(new)
     return name
 
 
@@ -89,8 +114,8 @@ async def state_of(connection: AsyncConnection, name: str) -> State:
 async def release(connection: AsyncConnection, oids: Sequence[str]) -> None:
     """Let go of the bytes of those of `oids` that no repository holds. The caller holds the locks of the oids."""
     held = exists().where(col(Object.oid) == col(Content.oid), col(Object.removed_at).is_(None))
-    statement = delete(Content).where(col(Content.oid) == _any_of(oids), ~held).returning(col(Content.name))
-    await _discard(connection, list(await connection.scalars(statement)), in_seconds=0)
+    let_go = delete(Content).where(col(Content.oid) == _any_of(oids), ~held)
+    await _discard(connection, let_go.returning(*_CONTENT), in_seconds=0)
 
 
 async def writers(connection: AsyncConnection) -> list[int]:
@@ -106,12 +131,14 @@ async def ongoing(connection: AsyncConnection, writer: int) -> list[str]:
 
 async def give_up(connection: AsyncConnection, names: Sequence[str]) -> int:
     """Give up those of the uploads that go on, and return how many they were."""
-    statement = (
-        delete(OngoingUpload).where(col(OngoingUpload.name) == _any_of(names)).returning(col(OngoingUpload.name))
-    )
-    given_up = list(await connection.scalars(statement))
-    await _discard(connection, given_up, in_seconds=0)
-    return len(given_up)
+    given_up = delete(OngoingUpload).where(col(OngoingUpload.name) == _any_of(names))
+    return await _discard(connection, given_up.returning(*_UPLOAD), in_seconds=0)
+
+
+async def give_up_expired(connection: AsyncConnection) -> int:
+    """Give up what clients could have brought to the store themselves and have not, and return how many it was."""
+    expired = delete(OngoingUpload).where(_writable_until <= func.now())
+    return await _discard(connection, expired.returning(*_UPLOAD), in_seconds=0)
 
 
 async def claim_due(connection: AsyncConnection, *, limit: int) -> list[str]:
@@ -133,8 +160,14 @@ async def claim_due(connection: AsyncConnection, *, limit: int) -> list[str]:
 
 
 async def discarded(connection: AsyncConnection, names: Sequence[str]) -> None:
-    """Forget names: there are no bytes under them any more."""
-    await connection.execute(delete(Discard).where(col(Discard.name) == _any_of(names)))
+    """Forget names: there are no bytes under them any more.
+
+    Where a client may still put some there, the name stays, and is due again when that has ended.
+    """
+    named = col(Discard.name) == _any_of(names)
+    until = col(Discard.writable_until)
+    await connection.execute(delete(Discard).where(named, or_(until.is_(None), until <= func.now())))
+    await connection.execute(update(Discard).where(named).values(due_at=until))
 
 
 async def seconds_until_due(connection: AsyncConnection) -> float | None:
@@ -144,10 +177,11 @@ async def seconds_until_due(connection: AsyncConnection) -> float | None:
     return None if seconds is None else max(0.0, float(seconds))
 
 
-async def _discard(connection: AsyncConnection, names: Sequence[str], *, in_seconds: float) -> None:
-    if names:
-        statement = postgresql.insert(Discard).from_select(
-            ["store_id", "name", "due_at"],
-            select(literal(STORE_ID), func.unnest(cast(list(names), ARRAY(String))), _in(in_seconds)),
-        )
-        await connection.execute(statement.on_conflict_do_nothing())
+async def _discard(
+    connection: AsyncConnection, gone: ReturningDelete[str, datetime.datetime | None], *, in_seconds: float
+) -> int:
+    """Carry `gone` out, note what it returns as due in so many seconds, and return how many names those are."""
+    left = gone.cte("gone")
+    rows = select(literal(STORE_ID), left.c.name, left.c.writable_until, _in(in_seconds))
+    statement = postgresql.insert(Discard).from_select(["store_id", "name", "writable_until", "due_at"], rows)
+    return (await connection.execute(statement.on_conflict_do_nothing())).rowcount

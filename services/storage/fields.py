@@ -2,6 +2,7 @@
 
 from services.common.errors import InvalidArgument, Reason
 from services.common.oid import is_oid
+from services.storage.intent import Intent
 
 REASON_CHARACTERS = 1000
 PAGE_DEFAULT = 100
@@ -26,6 +27,20 @@ def not_negative(name: str, value: int) -> int:
     """Return a count of bytes. Raises `InvalidArgument` where it is negative."""
     if value < 0:
         raise InvalidArgument(Reason.INVALID_FIELD, f"{name}: expected at least 0, got {value}")
+    return value
+
+
+def positive(name: str, value: int) -> int:
+    """Return a number. Raises `InvalidArgument` unless it is at least 1."""
+    if value < 1:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"{name}: expected at least 1, got {value}")
+    return value
+
+
+def transfer(value: Intent) -> Intent:
+    """Return the intent to read or to write. Raises `InvalidArgument` for neither."""
+    if value is Intent.NONE:
+        raise InvalidArgument(Reason.INVALID_FIELD, "intent: expected one to read or to write")
     return value
 
 

@@ -63,6 +63,12 @@ async def close_repository(connection: AsyncConnection, repository_id: int) -> N
     )
 
 
+async def is_deleted(connection: AsyncConnection, repository_id: int) -> bool:
+    """Tell whether the repository was deleted."""
+    deleted = exists().where(col(DeletedRepository.repository_id) == repository_id)
+    return bool(await connection.scalar(select(deleted)))
+
+
 async def find(connection: AsyncConnection, repository_id: int, oid: str) -> Object | None:
     """Return the record of an object, held or removed."""
     statement = select(Object).where(col(Object.repository_id) == repository_id, col(Object.oid) == oid)

@@ -21,14 +21,17 @@ def folder_of(url: str) -> Path:
     return folder
 
 
-async def open_backend(url: str) -> Backend:
+async def open_backend(url: str, public_endpoint: str | None = None) -> Backend:
     """Return the backend. Raises ValueError for a URL that means none, OSError where the folder cannot be made.
 
-    What the URLs of object stores look like, `services.storage.object_store.location` says.
+    What the URLs of object stores look like, `services.storage.object_store.location` says; `public_endpoint` is the
+    address under which clients reach one, where it is another than this service's.
     """
     if url.partition(":")[0] in _OBJECT_STORES:
         # Their libraries take a second to import, and many MiB.
         from services.storage.object_store.opening import open_object_store
 
-        return await open_object_store(url)
+        return await open_object_store(url, public_endpoint)
+    if public_endpoint is not None:
+        raise ValueError("storage_public_endpoint: expected an object store in storage_url")
     return await asyncio.to_thread(DiskBackend, folder_of(url))

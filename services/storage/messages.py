@@ -3,8 +3,10 @@
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason
+from services.storage.intent import Intent
 from services.storage.models import Object
-from services.storage.stat import Intent, Status
+from services.storage.signing import SignedUrl
+from services.storage.stat import Status
 
 STATUSES = {
     Status.PRESENT: pb.OBJECT_STATUS_PRESENT,
@@ -35,4 +37,13 @@ def object_message(record: Object) -> pb.Object:
         message.removed_at.FromDatetime(record.removed_at)
         message.removal_reason = record.removal_reason or ""
         message.removed_by = record.removed_by or ""
+    return message
+
+
+def signed_message(signed: SignedUrl | None) -> pb.SignObjectUrlsResponse.SignedUrl:
+    """Return the message of a signed address; an empty one for none."""
+    if signed is None:
+        return pb.SignObjectUrlsResponse.SignedUrl()
+    message = pb.SignObjectUrlsResponse.SignedUrl(url=signed.url, headers=signed.headers)
+    message.expires_at.FromDatetime(signed.expires_at)
     return message

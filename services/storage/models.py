@@ -66,6 +66,11 @@ class Content(StorageModel, table=True):
     store_id: int = _store_id()
     oid: str = _oid(primary_key=True)
     name: str = _name(primary_key=False)
+    writable_until: datetime.datetime | None = Field(
+        default=None,
+        sa_type=DateTime(timezone=True),
+    )
+    """Until when a client may put the same bytes there again, with the address of the store that it was given."""
 
 
 class OngoingUpload(StorageModel, table=True):
@@ -82,6 +87,8 @@ class OngoingUpload(StorageModel, table=True):
             "(writer IS NULL) = (repository_id IS NOT NULL) AND (writer IS NULL) = (expires_at IS NOT NULL)",
             name="uploads_writer_check",
         ),
+        Index("uploads_writer", "writer", postgresql_where=text("writer IS NOT NULL")),
+        Index("uploads_expires_at", "expires_at", postgresql_where=text("expires_at IS NOT NULL")),
     )
 
     store_id: int = _store_id()
@@ -94,7 +101,8 @@ class OngoingUpload(StorageModel, table=True):
 class Discard(StorageModel, table=True):
     """A name to which nothing refers any more, and never will: what is under it goes when it is due.
 
-    The row is deleted after the bytes, so that a crash between the two leaves none behind.
+    The row is deleted after the bytes, so that a crash between the two leaves none behind. While a client may still put
+    bytes there, it stays, and they are removed again at the end of that time.
     """
 
     __tablename__ = "discards"
@@ -102,6 +110,10 @@ class Discard(StorageModel, table=True):
     store_id: int = _store_id()
     name: str = _name(primary_key=True)
     due_at: datetime.datetime = Field(sa_type=DateTime(timezone=True), index=True)
+    writable_until: datetime.datetime | None = Field(
+        default=None,
+        sa_type=DateTime(timezone=True),
+    )
 
 
 class UnclaimedObject(StorageModel, table=True):

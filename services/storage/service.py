@@ -8,8 +8,10 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer
 
 from services.storage import fields
+from services.storage.direct.confirm import confirm_object
+from services.storage.direct.sign import sign_objects
 from services.storage.listing import list_objects
-from services.storage.messages import STATUSES, intent_of, object_message
+from services.storage.messages import STATUSES, intent_of, object_message, signed_message
 from services.storage.read import open_object
 from services.storage.removal import delete_object, delete_repository, restore_object
 from services.storage.stat import ObjectKey, stat_objects
@@ -35,15 +37,39 @@ class StorageService(StorageServiceServicer):
         """Tell of each object whether the repository holds it."""
         keys = [ObjectKey(fields.oid(key.oid), fields.not_negative("size", key.size)) for key in request.objects]
         repository_id = fields.repository_id(request.repository_id)
-        answers = await stat_objects(self._store, repository_id, keys, intent_of(request.intent))
+        intent = intent_of(request.intent)
+        answers = await stat_objects(self._store, repository_id, keys, intent)
         return pb.BatchStatObjectsResponse(
             objects=[
                 pb.BatchStatObjectsResponse.ObjectStat(
                     status=STATUSES[answer.status], size=answer.size, removal_reason=answer.removal_reason
                 )
                 for answer in answers
-            ]
+            ],
+            is_signed=self._store.direct.cover(intent),
         )
+
+    async def SignObjectUrls(self, request: pb.SignObjectUrlsRequest, _context: _Context) -> pb.SignObjectUrlsResponse:
+        """Return addresses of the store."""
+        keys = [ObjectKey(fields.oid(key.oid), fields.not_negative("size", key.size)) for key in request.objects]
+        signed = await sign_objects(
+            self._store,
+            fields.repository_id(request.repository_id),
+            keys,
+            fields.transfer(intent_of(request.intent)),
+            seconds=fields.positive("expires_in", request.expires_in),
+        )
+        return pb.SignObjectUrlsResponse(objects=map(signed_message, signed))
+
+    async def ConfirmObject(self, request: pb.ConfirmObjectRequest, _context: _Context) -> pb.ConfirmObjectResponse:
+        """Make an object visible that a client has written at the store itself."""
+        record = await confirm_object(
+            self._store,
+            fields.repository_id(request.repository_id),
+            fields.oid(request.oid),
+            fields.not_negative("size", request.size),
+        )
+        return pb.ConfirmObjectResponse(object=object_message(record))
 
     async def ReadObject(
         self, request: pb.ReadObjectRequest, _context: _Context

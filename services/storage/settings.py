@@ -1,9 +1,10 @@
 """The settings of the storage service."""
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
 from services.common.settings import Bytes, Seconds
 from services.database.settings import DatabaseSettings
+from services.storage.direct.transfer import parse
 
 
 class MigrationSettings(DatabaseSettings):
@@ -30,6 +31,17 @@ class StorageSettings(MigrationSettings):
         description="where the bytes of objects lie: `file:///ABSOLUTE/FOLDER`, or a bucket, `s3://BUCKET/PREFIX`, "
         "`gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`"
     )
+    storage_transfer: str = Field(
+        default="auto",
+        description="how bytes go between clients and an object store: `relay` through Towpath, `direct` by signed "
+        "addresses of the store, `auto` directly where clients can reach it; or each direction by itself, such as "
+        "`download=direct,upload=relay`",
+    )
+    storage_public_endpoint: str | None = Field(
+        default=None,
+        description="the address under which clients reach the object store, such as `https://s3.example.org`; "
+        "by default that of `storage_url`",
+    )
     storage_reserve_bytes: Bytes = Field(
         default=256 * 1024 * 1024, description="bytes that uploads leave free on the disk"
     )
@@ -40,3 +52,9 @@ class StorageSettings(MigrationSettings):
     storage_idle_seconds: Seconds = Field(
         default=60.0, description="how long a stream of bytes may be silent before it is cut off"
     )
+
+    @field_validator("storage_transfer")
+    @classmethod
+    def _check_transfer(cls, value: str) -> str:
+        parse(value)
+        return value

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.logs import get_logger
 from services.storage import index
+from services.storage.intent import Intent
 from services.storage.metrics import OBJECTS_MISSING
 from services.storage.models import Object
 from services.storage.store import Store
@@ -21,14 +22,6 @@ class Status(Enum):
     PRESENT = auto()
     MISSING = auto()
     REMOVED = auto()
-
-
-class Intent(Enum):
-    """What the caller will do with the objects."""
-
-    NONE = auto()
-    READ = auto()
-    WRITE = auto()
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 
 from services.database.transactions import Database
 from services.storage.backend import Backend
+from services.storage.direct.transfer import Directions
 from services.storage.room import Room
 from services.storage.traffic import TrafficMeter
 from services.storage.writer import Writer
@@ -22,6 +23,8 @@ class Store:
     traffic: TrafficMeter
     writer: Writer
     idle_seconds: float
+    direct: Directions = field(default_factory=Directions)
+    """What goes directly between clients and the backend, as the probe has seen that it works."""
     sweep_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     """Set where there may be bytes that no repository holds."""
 

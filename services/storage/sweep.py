@@ -41,20 +41,21 @@ class Sweeper:
                     await self._store.sweep_wanted.wait()
 
     async def _give_up(self) -> None:
-        """Give up the uploads that this process has ended, and those of processes that are gone."""
-        await self._give_up_own()
+        """Give up what this process has ended, what clients have not brought, and what processes have left."""
+        await self._give_up_ended()
         if gone := await self._store.database.run(self._gone):
             # One may have lost its connection, and not its life: it has it back by then.
             await asyncio.sleep(_DOUBT_SECONDS)
             count = await self._store.database.run(lambda connection: self._give_up_of(connection, gone))
             _log.info("gave up uploads whose writer is gone", count=count)
 
-    async def _give_up_own(self) -> None:
+    async def _give_up_ended(self) -> None:
         writer = self._store.writer
 
         async def work(connection: AsyncConnection) -> None:
             ended = [name for name in await contents.ongoing(connection, writer.id) if name not in writer.names]
             await contents.give_up(connection, ended)
+            await contents.give_up_expired(connection)
 
         await self._store.database.run(work)
 

@@ -11,9 +11,10 @@ from services.common.errors import Reason, ServiceError
 from services.common.rpc.call_fields import note
 from services.storage import contents, index, metrics
 from services.storage.backend import Upload
+from services.storage.commit import commit
 from services.storage.models import Object
 from services.storage.names import new_name
-from services.storage.refusals import object_removed, repository_deleted, upload_given_up
+from services.storage.refusals import object_removed, upload_given_up
 from services.storage.room import Announced
 from services.storage.store import Store
 from services.storage.tally import Tally
@@ -101,22 +102,9 @@ async def _receive(
 async def _keep(store: Store, header: UploadHeader, noted: _Noted, upload: Upload) -> Object:
     """Put the bytes in place, and let the object be held with them."""
     await upload.finish()
-
-    async def work(connection: AsyncConnection) -> tuple[Object, str]:
-        await index.lock(connection, header.oid, into=header.repository_id)
-        record = await index.add(connection, header.repository_id, header.oid, header.size)
-        if record is None:
-            tombstone = await index.find(connection, header.repository_id, header.oid)
-            raise object_removed(header.oid, tombstone.removal_reason or "") if tombstone else repository_deleted()
-        committed = await contents.commit(
-            connection, header.oid, noted.name, replaces=noted.replaces, replaced_seconds=store.replaced_seconds
-        )
-        if committed is None:
-            raise upload_given_up()
-        return record, committed
-
-    record, committed = await store.database.run(work)
-    if committed != noted.name or noted.replaces is not None:
-        # Not before the commit: a sweep would not see what it is wanted for.
-        store.sweep_wanted.set()
+    record = await commit(
+        store, header.repository_id, header.oid, header.size, name=noted.name, replaces=noted.replaces
+    )
+    if record is None:
+        raise upload_given_up()
     return record

@@ -53,6 +53,7 @@ class MemoryBackend:
     """Bytes by name, and the uploads that go on; see `services.storage.backend.Backend`."""
 
     is_remote = False
+    signing = None
 
     def __init__(self, capacity: int = 1 << 30) -> None:
         self.capacity = capacity

@@ -1,6 +1,7 @@
 """A way to an object store that fails as such ways do: it stops, slows down, breaks off, or answers itself."""
 
 import asyncio
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
@@ -15,6 +16,8 @@ class StoreProxy:
         self.address = ""
         # What is answered in place of the server, whatever is asked: a status and a body.
         self.answer: tuple[int, bytes] | None = None
+        # With this, only requests whose first line has a match are answered so.
+        self.answer_only: re.Pattern[str] = re.compile("")
         self.bytes_per_second: float | None = None
         # Whether a bit of each body that goes to the server is turned.
         self.damaging = False
@@ -66,7 +69,7 @@ class StoreProxy:
             while head := await _head(reader):
                 await self._flowing.wait()
                 self.requests.append(head.split(b"\r\n", 1)[0].decode())
-                if self.answer is not None:
+                if self.answer is not None and self.answer_only.search(self.requests[-1]):
                     await self._answer(head, reader, writer, *self.answer)
                     return
                 if server_reader is None or server_writer is None:

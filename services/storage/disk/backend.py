@@ -20,6 +20,7 @@ class DiskBackend:
     """
 
     is_remote = False
+    signing = None
 
     def __init__(self, root: Path) -> None:
         self.root = root

@@ -19,6 +19,7 @@ from services.storage.object_store.errors import asked
 from services.storage.object_store.keys import folder_of, key_of, name_of
 from services.storage.object_store.reading import open_object
 from services.storage.object_store.upload import new_upload
+from services.storage.signing import Signing
 from services.storage.undivided import undivided
 
 _REQUESTS_AT_ONCE = 8
@@ -32,9 +33,10 @@ class ObjectStoreBackend:
 
     is_remote = True
 
-    def __init__(self, bucket: Bucket, prefix: str) -> None:
+    def __init__(self, bucket: Bucket, prefix: str, signing: Signing) -> None:
         self._bucket = bucket
         self._prefix = prefix
+        self.signing: Signing | None = signing
         self._checked_at: float | None = None
 
     @asynccontextmanager

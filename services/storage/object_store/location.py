@@ -66,7 +66,7 @@ def parse(url: str) -> Location:
         raise ValueError(f"storage_url: expected the name of a bucket or container after {parts.scheme}://")
     prefix = _prefix(parts.path)
     query = _query(parts.scheme, parts.query)
-    endpoint = _endpoint(query.get("endpoint"))
+    endpoint = None if (given := query.get("endpoint")) is None else parse_endpoint("storage_url: endpoint", given)
     if parts.scheme == "gs":
         return GcsLocation(bucket, prefix, endpoint)
     if parts.scheme == "az":
@@ -104,9 +104,8 @@ def _query(scheme: str, text: str) -> dict[str, str]:
     return found
 
 
-def _endpoint(url: str | None) -> str | None:
-    if url is None:
-        return None
+def parse_endpoint(name: str, url: str) -> str:
+    """Return the address of a store. Raises ValueError, which begins with `name` and repeats nothing of the address."""
     parts = _split(url)
     if (
         parts is None
@@ -115,7 +114,7 @@ def _endpoint(url: str | None) -> str | None:
         or parts.query
         or parts.fragment
     ):
-        raise ValueError("storage_url: endpoint: expected http(s)://HOST[:PORT][/PATH], without credentials")
+        raise ValueError(f"{name}: expected http(s)://HOST[:PORT][/PATH], without credentials")
     return url.rstrip("/")
 
 

@@ -1,20 +1,38 @@
 """The backend that the URL of an object store means."""
 
 import asyncio
+from dataclasses import replace
 
 from services.storage.object_store import azure, gcs, s3
 from services.storage.object_store.allocator import give_back_freed_buffers
 from services.storage.object_store.backend import ObjectStoreBackend
 from services.storage.object_store.bucket import Bucket
-from services.storage.object_store.location import AzureLocation, GcsLocation, Location, parse
+from services.storage.object_store.location import AzureLocation, GcsLocation, Location, parse, parse_endpoint
+from services.storage.object_store.signer import UrlSigner
+from services.storage.signing import Signing
 
 
-async def open_object_store(url: str) -> ObjectStoreBackend:
-    """Return the backend. Raises ValueError for a URL that means none, or where no credentials are found."""
+async def open_object_store(url: str, public_endpoint: str | None = None) -> ObjectStoreBackend:
+    """Return the backend; what it signs for clients begins with `public_endpoint`, or else with the endpoint itself.
+
+    Raises ValueError for a URL that means none, or where no credentials are found.
+    """
     location = parse(url)
     give_back_freed_buffers()
     # Files are read, and the host may be asked for its role.
-    return ObjectStoreBackend(await asyncio.to_thread(_open, location), location.prefix)
+    bucket = await asyncio.to_thread(_open, location)
+    inside = outside = UrlSigner(bucket, location.prefix)
+    if public_endpoint is not None:
+        public = replace(location, endpoint=parse_endpoint("storage_public_endpoint", public_endpoint))
+        outside = UrlSigner(await asyncio.to_thread(_open, public), location.prefix)
+    signing = Signing(
+        outside=outside,
+        inside=inside,
+        signs_uploads=bucket.puts is not None,
+        # The addresses of the clouds themselves lead everywhere; those of other stores may be a network's own.
+        is_reachable=public_endpoint is not None or location.endpoint is None,
+    )
+    return ObjectStoreBackend(bucket, location.prefix, signing)
 
 
 def _open(location: Location) -> Bucket:

@@ -17,6 +17,7 @@ from services.storage.object_store.client_options import StoreOptions, request_o
 from services.storage.object_store.deadlines import CONNECT_SECONDS, SILENCE_SECONDS
 from services.storage.object_store.location import S3Location
 from services.storage.object_store.multipart import MultipartUploads
+from services.storage.object_store.signed_puts import SignedPuts
 
 if TYPE_CHECKING:  # a type of obstore that does not exist at run time
     from obstore.store import S3Credential
@@ -43,7 +44,7 @@ def _open(location: S3Location) -> Bucket:
     client = session.client("s3", region_name=region, endpoint_url=location.endpoint, config=_config(location))
     endpoint = client.meta.endpoint_url
 
-    def store(options: StoreOptions) -> S3Store:
+    def store(options: StoreOptions, provider: _Provider) -> S3Store:
         return S3Store(
             location.bucket,
             region=region,
@@ -52,11 +53,12 @@ def _open(location: S3Location) -> Bucket:
             checksum_algorithm="SHA256",
             # One key at a time is deleted; not every store knows the call for many.
             disable_bulk_delete=True,
-            credential_provider=_Provider(found),
+            credential_provider=provider,
             **options,
         )
 
-    requests = store(request_options(endpoint))
+    provider = _Provider(found)
+    requests = store(request_options(endpoint), provider)
     multipart = MultipartUploads(client, location.bucket)
 
     async def discard(key: str) -> None:
@@ -64,7 +66,24 @@ def _open(location: S3Location) -> Bucket:
         await multipart.abort(key)
         await delete(requests, key)
 
-    return Bucket(uploads=store(upload_options(endpoint)), requests=requests, discard=discard)
+    def renewed_end() -> datetime | None:
+        found.get_frozen_credentials()
+        return _end_of(found)
+
+    return Bucket(
+        uploads=store(upload_options(endpoint), _Provider(found)),
+        requests=requests,
+        discard=discard,
+        puts=SignedPuts(client, location.bucket),
+        credentials_end=lambda: provider.end,
+        renewed_credentials_end=renewed_end,
+    )
+
+
+def _end_of(credentials: Credentials) -> datetime | None:
+    # botocore tells it nowhere else; those of the environment have none.
+    end = getattr(credentials, "_expiry_time", None)
+    return end if isinstance(end, datetime) else None
 
 
 def _config(location: S3Location) -> Config:
@@ -87,13 +106,16 @@ def _endpoint(location: S3Location, endpoint: str) -> str:
 
 
 class _Provider:
-    """What obstore asks for credentials, in threads of its own; so boto3 may take its time."""
+    """What one client of obstore asks for credentials, in threads of its own; so boto3 may take its time."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
+        self.end: datetime | None = None
+        """When those end that were given last; None where that is not known."""
 
     def __call__(self) -> "S3Credential":
         frozen = self._credentials.get_frozen_credentials()
+        self.end = _end_of(self._credentials)
         if frozen.access_key is None or frozen.secret_key is None:
             raise ValueError("the credentials are incomplete")
         return {

@@ -18,6 +18,7 @@ def upgrade() -> None:
         sa.Column("store_id", sa.SmallInteger(), autoincrement=False, nullable=False),
         sa.Column("oid", sa.String(64, collation="C"), nullable=False),
         sa.Column("name", sa.String(81, collation="C"), nullable=False),
+        sa.Column("writable_until", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("store_id", "oid"),
         schema="storage",
     )
@@ -35,11 +36,22 @@ def upgrade() -> None:
         ),
         schema="storage",
     )
+    op.create_index(
+        "uploads_writer", "uploads", ["writer"], schema="storage", postgresql_where=sa.text("writer IS NOT NULL")
+    )
+    op.create_index(
+        "uploads_expires_at",
+        "uploads",
+        ["expires_at"],
+        schema="storage",
+        postgresql_where=sa.text("expires_at IS NOT NULL"),
+    )
     op.create_table(
         "discards",
         sa.Column("store_id", sa.SmallInteger(), autoincrement=False, nullable=False),
         sa.Column("name", sa.String(81, collation="C"), nullable=False),
         sa.Column("due_at", sa.DateTime(timezone=True), nullable=False),
+        sa.Column("writable_until", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("store_id", "name"),
         schema="storage",
     )

@@ -209,6 +209,9 @@ class BatchStatObjectsResponse(_message.Message):
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
     OBJECTS_FIELD_NUMBER: _builtins.int
+    IS_SIGNED_FIELD_NUMBER: _builtins.int
+    is_signed: _builtins.bool
+    """Whether SignObjectUrls has addresses of the store for this intent."""
     @_builtins.property
     def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchStatObjectsResponse.ObjectStat]:
         """One for each object asked about."""
@@ -217,6 +220,143 @@ class BatchStatObjectsResponse(_message.Message):
         self,
         *,
         objects: _abc.Iterable[Global___BatchStatObjectsResponse.ObjectStat] | None = ...,
+        is_signed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_signed", b"is_signed", "objects", b"objects"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___BatchStatObjectsResponse: _TypeAlias = BatchStatObjectsResponse  # noqa: Y015
+
+@_typing.final
+class SignObjectUrlsRequest(_message.Message):
+    """SignObjectUrlsRequest asks for addresses."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ObjectKey(_message.Message):
+        """ObjectKey names an object."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        OID_FIELD_NUMBER: _builtins.int
+        SIZE_FIELD_NUMBER: _builtins.int
+        oid: _builtins.str
+        """The object's id."""
+        size: _builtins.int
+        """The size in bytes, at least 0; one that is held in another size is not signed."""
+        def __init__(
+            self,
+            *,
+            oid: _builtins.str = ...,
+            size: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["oid", b"oid", "size", b"size"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    INTENT_FIELD_NUMBER: _builtins.int
+    OBJECTS_FIELD_NUMBER: _builtins.int
+    EXPIRES_IN_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository."""
+    intent: Global___Intent.ValueType
+    """What the client will do: read or write."""
+    expires_in: _builtins.int
+    """For how many seconds the addresses shall be good, at least 1; they may end earlier."""
+    @_builtins.property
+    def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___SignObjectUrlsRequest.ObjectKey]:
+        """The objects."""
+
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        intent: Global___Intent.ValueType = ...,
+        objects: _abc.Iterable[Global___SignObjectUrlsRequest.ObjectKey] | None = ...,
+        expires_in: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_in", b"expires_in", "intent", b"intent", "objects", b"objects", "repository_id", b"repository_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SignObjectUrlsRequest: _TypeAlias = SignObjectUrlsRequest  # noqa: Y015
+
+@_typing.final
+class SignObjectUrlsResponse(_message.Message):
+    """SignObjectUrlsResponse answers in the order asked, repeats included."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class SignedUrl(_message.Message):
+        """SignedUrl is where an object is read with GET, or written with PUT. Whoever knows it may do that."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        @_typing.final
+        class HeadersEntry(_message.Message):
+            DESCRIPTOR: _descriptor.Descriptor
+
+            KEY_FIELD_NUMBER: _builtins.int
+            VALUE_FIELD_NUMBER: _builtins.int
+            key: _builtins.str
+            value: _builtins.str
+            def __init__(
+                self,
+                *,
+                key: _builtins.str = ...,
+                value: _builtins.str = ...,
+            ) -> None: ...
+            _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+            def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+            _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+            def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+            def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+        URL_FIELD_NUMBER: _builtins.int
+        HEADERS_FIELD_NUMBER: _builtins.int
+        EXPIRES_AT_FIELD_NUMBER: _builtins.int
+        url: _builtins.str
+        """The address; empty where the bytes go through this service."""
+        @_builtins.property
+        def headers(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+            """The headers that the request must have, each with exactly this value."""
+
+        @_builtins.property
+        def expires_at(self) -> _timestamp_pb2.Timestamp:
+            """When the store refuses it."""
+
+        def __init__(
+            self,
+            *,
+            url: _builtins.str = ...,
+            headers: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+            expires_at: _timestamp_pb2.Timestamp | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "headers", b"headers", "url", b"url"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    OBJECTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___SignObjectUrlsResponse.SignedUrl]:
+        """One for each object asked about."""
+
+    def __init__(
+        self,
+        *,
+        objects: _abc.Iterable[Global___SignObjectUrlsResponse.SignedUrl] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
@@ -224,7 +364,61 @@ class BatchStatObjectsResponse(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___BatchStatObjectsResponse: _TypeAlias = BatchStatObjectsResponse  # noqa: Y015
+Global___SignObjectUrlsResponse: _TypeAlias = SignObjectUrlsResponse  # noqa: Y015
+
+@_typing.final
+class ConfirmObjectRequest(_message.Message):
+    """ConfirmObjectRequest names an object that was written at the store itself."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    OID_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository."""
+    oid: _builtins.str
+    """The object's id."""
+    size: _builtins.int
+    """The size in bytes."""
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        oid: _builtins.str = ...,
+        size: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["oid", b"oid", "repository_id", b"repository_id", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfirmObjectRequest: _TypeAlias = ConfirmObjectRequest  # noqa: Y015
+
+@_typing.final
+class ConfirmObjectResponse(_message.Message):
+    """ConfirmObjectResponse says that the object is held."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def object(self) -> Global___Object:
+        """The object."""
+
+    def __init__(
+        self,
+        *,
+        object: Global___Object | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ConfirmObjectResponse: _TypeAlias = ConfirmObjectResponse  # noqa: Y015
 
 @_typing.final
 class ReadObjectRequest(_message.Message):

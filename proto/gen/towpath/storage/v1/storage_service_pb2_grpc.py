@@ -46,6 +46,16 @@ class StorageServiceStub:
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.BatchStatObjectsRequest.SerializeToString,
                 response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.BatchStatObjectsResponse.FromString,
                 _registered_method=True)
+        self.SignObjectUrls = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/SignObjectUrls',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.SignObjectUrlsRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.SignObjectUrlsResponse.FromString,
+                _registered_method=True)
+        self.ConfirmObject = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/ConfirmObject',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ConfirmObjectRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ConfirmObjectResponse.FromString,
+                _registered_method=True)
         self.ReadObject = channel.unary_stream(
                 '/towpath.storage.v1.StorageService/ReadObject',
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ReadObjectRequest.SerializeToString,
@@ -99,6 +109,32 @@ class StorageServiceServicer:
         An object that is not held is an answer, no failure. With an intent, the call fails where the
         transfer so announced would be refused. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that
         are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SignObjectUrls(self, request, context):
+        """SignObjectUrls returns addresses at which a client reads or writes objects at the store itself, without
+        this service, in the order asked. Objects that are held are signed to be read, those that are not to be
+        written; any other entry has an empty URL, as has one that the store cannot sign: its bytes go through
+        ReadObject or WriteObject. What is written so is held when ConfirmObject has succeeded, and not before.
+
+        The bytes of downloads count as read with this call. A repeat signs again, and counts again. Errors:
+        INVALID_ARGUMENT (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted),
+        RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ConfirmObject(self, request, context):
+        """ConfirmObject makes an object visible that a client has written at the store itself, by an address of
+        SignObjectUrls for this repository, once the store confirms its size and SHA-256. Confirming what is
+        held already succeeds.
+
+        Errors: NOT_FOUND (OBJECT_NOT_FOUND: nothing that was written so is this object; REPOSITORY_NOT_FOUND:
+        it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -179,6 +215,16 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.BatchStatObjectsRequest.FromString,
                     response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.BatchStatObjectsResponse.SerializeToString,
             ),
+            'SignObjectUrls': grpc.unary_unary_rpc_method_handler(
+                    servicer.SignObjectUrls,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.SignObjectUrlsRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.SignObjectUrlsResponse.SerializeToString,
+            ),
+            'ConfirmObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.ConfirmObject,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ConfirmObjectRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ConfirmObjectResponse.SerializeToString,
+            ),
             'ReadObject': grpc.unary_stream_rpc_method_handler(
                     servicer.ReadObject,
                     request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ReadObjectRequest.FromString,
@@ -249,6 +295,60 @@ class StorageService:
             '/towpath.storage.v1.StorageService/BatchStatObjects',
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.BatchStatObjectsRequest.SerializeToString,
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.BatchStatObjectsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SignObjectUrls(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/SignObjectUrls',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.SignObjectUrlsRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.SignObjectUrlsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ConfirmObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/ConfirmObject',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.ConfirmObjectRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.ConfirmObjectResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -47,6 +47,24 @@ class StorageServiceStub:
     transfer so announced would be refused. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that
     are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes).
     """
+    SignObjectUrls: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.SignObjectUrlsRequest, _storage_service_pb2.SignObjectUrlsResponse]
+    """SignObjectUrls returns addresses at which a client reads or writes objects at the store itself, without
+    this service, in the order asked. Objects that are held are signed to be read, those that are not to be
+    written; any other entry has an empty URL, as has one that the store cannot sign: its bytes go through
+    ReadObject or WriteObject. What is written so is held when ConfirmObject has succeeded, and not before.
+
+    The bytes of downloads count as read with this call. A repeat signs again, and counts again. Errors:
+    INVALID_ARGUMENT (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted),
+    RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+    """
+    ConfirmObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.ConfirmObjectRequest, _storage_service_pb2.ConfirmObjectResponse]
+    """ConfirmObject makes an object visible that a client has written at the store itself, by an address of
+    SignObjectUrls for this repository, once the store confirms its size and SHA-256. Confirming what is
+    held already succeeds.
+
+    Errors: NOT_FOUND (OBJECT_NOT_FOUND: nothing that was written so is this object; REPOSITORY_NOT_FOUND:
+    it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED).
+    """
     ReadObject: _grpc.UnaryStreamMultiCallable[_storage_service_pb2.ReadObjectRequest, _storage_service_pb2.ReadObjectResponse]
     """ReadObject sends a header and then the bytes from offset on.
 
@@ -104,6 +122,24 @@ class StorageServiceAsyncStub(StorageServiceStub):
     An object that is not held is an answer, no failure. With an intent, the call fails where the
     transfer so announced would be refused. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that
     are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes).
+    """
+    SignObjectUrls: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.SignObjectUrlsRequest, _storage_service_pb2.SignObjectUrlsResponse]  # type: ignore[assignment]
+    """SignObjectUrls returns addresses at which a client reads or writes objects at the store itself, without
+    this service, in the order asked. Objects that are held are signed to be read, those that are not to be
+    written; any other entry has an empty URL, as has one that the store cannot sign: its bytes go through
+    ReadObject or WriteObject. What is written so is held when ConfirmObject has succeeded, and not before.
+
+    The bytes of downloads count as read with this call. A repeat signs again, and counts again. Errors:
+    INVALID_ARGUMENT (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted),
+    RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+    """
+    ConfirmObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.ConfirmObjectRequest, _storage_service_pb2.ConfirmObjectResponse]  # type: ignore[assignment]
+    """ConfirmObject makes an object visible that a client has written at the store itself, by an address of
+    SignObjectUrls for this repository, once the store confirms its size and SHA-256. Confirming what is
+    held already succeeds.
+
+    Errors: NOT_FOUND (OBJECT_NOT_FOUND: nothing that was written so is this object; REPOSITORY_NOT_FOUND:
+    it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED).
     """
     ReadObject: _aio.UnaryStreamMultiCallable[_storage_service_pb2.ReadObjectRequest, _storage_service_pb2.ReadObjectResponse]  # type: ignore[assignment]
     """ReadObject sends a header and then the bytes from offset on.
@@ -165,6 +201,36 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         An object that is not held is an answer, no failure. With an intent, the call fails where the
         transfer so announced would be refused. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that
         are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes).
+        """
+
+    @_abc_1.abstractmethod
+    def SignObjectUrls(
+        self,
+        request: _storage_service_pb2.SignObjectUrlsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.SignObjectUrlsResponse, _abc.Awaitable[_storage_service_pb2.SignObjectUrlsResponse]]:
+        """SignObjectUrls returns addresses at which a client reads or writes objects at the store itself, without
+        this service, in the order asked. Objects that are held are signed to be read, those that are not to be
+        written; any other entry has an empty URL, as has one that the store cannot sign: its bytes go through
+        ReadObject or WriteObject. What is written so is held when ConfirmObject has succeeded, and not before.
+
+        The bytes of downloads count as read with this call. A repeat signs again, and counts again. Errors:
+        INVALID_ARGUMENT (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted),
+        RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+        """
+
+    @_abc_1.abstractmethod
+    def ConfirmObject(
+        self,
+        request: _storage_service_pb2.ConfirmObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.ConfirmObjectResponse, _abc.Awaitable[_storage_service_pb2.ConfirmObjectResponse]]:
+        """ConfirmObject makes an object visible that a client has written at the store itself, by an address of
+        SignObjectUrls for this repository, once the store confirms its size and SHA-256. Confirming what is
+        held already succeeds.
+
+        Errors: NOT_FOUND (OBJECT_NOT_FOUND: nothing that was written so is this object; REPOSITORY_NOT_FOUND:
+        it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED).
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,89 @@
+"""Making visible what a client has written at the store itself: not before the store confirms its size and SHA-256."""
+
+from dataclasses import dataclass
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.common.errors import Reason, ServiceError
+from services.common.logs import get_logger
+from services.storage import contents, index, metrics
+from services.storage.commit import commit
+from services.storage.direct import uploads
+from services.storage.models import Object
+from services.storage.refusals import object_not_found, object_removed
+from services.storage.signing import Signer, StoredFacts
+from services.storage.store import Store
+
+# Each costs a request. One that sends again and again gets a new name each time, and has used a late one.
+_MOST_LOOKED_AT = 20
+
+_log = get_logger(__name__)
+
+
+async def confirm_object(store: Store, repository_id: int, oid: str, size: int) -> Object:
+    """Return the record of the object that the repository now holds. Raises what ConfirmObject documents."""
+    seen = await _look(store, repository_id, oid)
+    if seen.record is not None and seen.record.removed_at is not None:
+        raise object_removed(oid, seen.record.removal_reason or "")
+    if seen.record is not None and seen.held is not None:
+        if seen.record.size != size:
+            raise object_not_found(oid)
+        return seen.record
+    signing = store.backend.signing
+    if signing is None or not signing.signs_uploads:
+        raise object_not_found(oid)
+    name = await _arrived(store, signing.inside, seen.brought, oid, size)
+    record = None if name is None else await _commit(store, repository_id, oid, size, name, seen.held)
+    if record is None:
+        raise object_not_found(oid)
+    return record
+
+
+@dataclass(frozen=True)
+class _Seen:
+    record: Object | None
+    held: str | None
+    """Under which name the object's bytes lie, whoever holds it; None where nobody does."""
+    brought: list[str]
+
+
+async def _look(store: Store, repository_id: int, oid: str) -> _Seen:
+    async def work(connection: AsyncConnection) -> _Seen:
+        # In the order in which a name goes, so that one which is confirmed meanwhile is seen here or there.
+        brought = await uploads.names_of(connection, repository_id, oid, limit=_MOST_LOOKED_AT)
+        held = await contents.name_of(connection, oid)
+        return _Seen(await index.find(connection, repository_id, oid), held, brought)
+
+    return await store.database.run(work)
+
+
+async def _arrived(store: Store, signer: Signer, names: list[str], oid: str, size: int) -> str | None:
+    """Return the first name whose bytes are the object's, as the store says; give up those with others' bytes."""
+    for name in names:
+        facts = await signer.facts(name)
+        if facts == StoredFacts(size, oid):
+            return name
+        if facts is not None and facts.sha256 != oid:
+            await _give_up(store, name)
+    return None
+
+
+async def _give_up(store: Store, name: str) -> None:
+    _log.warning("the store does not confirm the bytes that a client brought", name=name)
+    metrics.count_rejected(Reason.HASH_MISMATCH)
+    await store.database.run(lambda connection: contents.give_up(connection, [name]))
+    store.sweep_wanted.set()
+
+
+async def _commit(
+    store: Store, repository_id: int, oid: str, size: int, name: str, replaces: str | None
+) -> Object | None:
+    try:
+        record = await commit(store, repository_id, oid, size, name=name, replaces=replaces)
+    except ServiceError as error:
+        metrics.count_rejected(error.reason)
+        raise
+    if record is not None:
+        metrics.UPLOADS_STORED.inc()
+        store.traffic.count(repository_id, bytes_in=size)
+    return record

@@ -1,0 +1,129 @@
+"""Whether a store really does what direct transfer relies on: tried with addresses like those that clients get.
+
+It is tried on the endpoint of this service, with bytes of its own. The names are of uploads that nobody commits.
+"""
+
+import asyncio
+import secrets
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from hashlib import sha256
+
+import httpx
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.storage import contents
+from services.storage.backend import Backend
+from services.storage.names import new_name
+from services.storage.signing import SignedUrl, Signer, StoredFacts
+from services.storage.store import Store
+
+_BYTES = 1000
+_RANGE = (100, 199)
+# How late the clock of the store may be.
+_CLOCK_SECONDS = 15
+
+
+class Unsuitable(Exception):
+    """The store does not do what direct transfer relies on; the text says what."""
+
+
+@asynccontextmanager
+async def noted(store: Store, names: Sequence[str]) -> AsyncIterator[None]:
+    """Let names be those of uploads of this process; what is under them afterwards is swept."""
+
+    async def work(connection: AsyncConnection) -> None:
+        for name in names:
+            await contents.begin(connection, name, writer=store.writer.id)
+
+    store.writer.names.update(names)
+    try:
+        await store.database.run(work)
+        yield
+    finally:
+        store.writer.names.difference_update(names)
+        store.sweep_wanted.set()
+
+
+def fresh() -> tuple[bytes, str]:
+    """Return bytes that nobody has stored before, and a name for them."""
+    data = secrets.token_bytes(_BYTES)
+    return data, new_name(sha256(data).hexdigest())
+
+
+async def probe_downloads(store: Store, signer: Signer, http: httpx.AsyncClient) -> None:
+    """Raise `Unsuitable` unless a range of bytes can be got by an address, and nothing after its end."""
+    data, name = fresh()
+    async with noted(store, [name]):
+        await _put_in_place(store.backend, name, data)
+        [brief] = await signer.downloads([name], 1)
+        [good] = await signer.downloads([name], 60)
+        first, last = _RANGE
+        part = await http.get(good.url, headers={**good.headers, "Range": f"bytes={first}-{last}"})
+        _require(part.status_code == httpx.codes.PARTIAL_CONTENT, "it does not answer a range with 206", part)
+        _require(part.content == data[first : last + 1], "a range has other bytes", part)
+        await _require_end(http, "GET", brief)
+
+
+async def probe_uploads(store: Store, signer: Signer, http: httpx.AsyncClient) -> None:
+    """Raise `Unsuitable` unless an address takes its own bytes and no others, and tells their size and SHA-256."""
+    data, name = fresh()
+    other, copied = fresh()
+    late, expired = fresh()
+    async with noted(store, [name, copied, expired]):
+        [brief] = await signer.uploads([(expired, len(late))], 1)
+        [good] = await signer.uploads([(name, len(data))], 60)
+        headers = good.headers
+        await _require_refusal(signer, name, http, good, other, headers, "other bytes")
+        await _require_refusal(signer, name, http, good, data[:-1], headers, "fewer bytes")
+        await _require_refusal(signer, name, http, good, data + b"x", headers, "more bytes")
+        await _require_refusal(signer, name, http, good, other, {}, "bytes without their checksum")
+        right = await http.put(good.url, headers=headers, content=data)
+        _require(right.is_success, "it refuses the right bytes", right)
+        _require(await signer.facts(name) == StoredFacts(len(data), name[:64]), "it does not tell the SHA-256 of bytes")
+        replayed = await http.put(good.url, headers=headers, content=other)
+        _require(not replayed.is_success, "it lets other bytes take the place of the right ones", replayed)
+        [target] = await signer.uploads([(copied, len(other))], 60)
+        copying = {**target.headers, **signer.copying_headers(name)}
+        await _require_refusal(signer, copied, http, target, other, copying, "a copy of other bytes")
+        await _require_end(http, "PUT", brief, late)
+
+
+async def _put_in_place(backend: Backend, name: str, data: bytes) -> None:
+    async with backend.begin(name, len(data)) as upload:
+        await upload.write(data)
+        await upload.finish()
+
+
+async def _require_refusal(
+    signer: Signer,
+    name: str,
+    http: httpx.AsyncClient,
+    signed: SignedUrl,
+    body: bytes,
+    headers: Mapping[str, str],
+    what: str,
+) -> None:
+    answer = await http.put(signed.url, headers=headers, content=body)
+    _require(not answer.is_success, f"it takes {what}", answer)
+    _require(await signer.facts(name) is None, f"it keeps {what} that it refuses")
+
+
+async def _require_end(http: httpx.AsyncClient, method: str, signed: SignedUrl, body: bytes | None = None) -> None:
+    """Wait for the end of an address that is good for a second: it must be refused then."""
+    for _ in range(_CLOCK_SECONDS):
+        await asyncio.sleep(1)
+        answer = await http.request(method, signed.url, headers=signed.headers, content=body)
+        if not answer.is_success:
+            _require(answer.is_client_error, "it fails after the end of an address", answer)
+            return
+    raise Unsuitable("it answers after the end of an address")
+
+
+def _require(holds: bool, problem: str, answer: httpx.Response | None = None) -> None:
+    """Raise `Unsuitable` unless what is required holds, and TransportError where the store failed altogether."""
+    if answer is not None and answer.is_server_error:
+        raise httpx.RemoteProtocolError(f"the store answers {answer.status_code}")
+    if not holds:
+        status = "" if answer is None else f" ({answer.status_code})"
+        raise Unsuitable(f"{problem}{status}")

@@ -1,0 +1,57 @@
+"""Which transfers are direct."""
+
+import pytest
+
+from services.storage.direct.transfer import Directions, Mode, parse, wanted
+from services.storage.settings import StorageSettings
+from services.storage.signing import Signing
+from tests.support.signers import NoSigner
+
+SETTINGS = {"storage_listen": "unix:x", "storage_url": "file:///x", "storage_database_url": "postgresql://x"}
+
+
+def _signing(*, uploads: bool = True, reachable: bool = True) -> Signing:
+    return Signing(NoSigner(), NoSigner(), signs_uploads=uploads, is_reachable=reachable)
+
+
+@pytest.mark.parametrize(
+    ("text", "modes"),
+    [
+        ("relay", (Mode.RELAY, Mode.RELAY)),
+        ("direct", (Mode.DIRECT, Mode.DIRECT)),
+        ("auto", (Mode.AUTO, Mode.AUTO)),
+        ("download=direct,upload=relay", (Mode.DIRECT, Mode.RELAY)),
+        (" upload=direct , download=relay", (Mode.RELAY, Mode.DIRECT)),
+        ("upload=relay", (Mode.AUTO, Mode.RELAY)),
+    ],
+)
+def test_settings(text: str, modes: tuple[Mode, Mode]) -> None:
+    """One word for both directions, or each by itself; what is not said is automatic."""
+    assert parse(text) == modes
+    assert StorageSettings.model_validate({**SETTINGS, "storage_transfer": text}).storage_transfer == text
+
+
+@pytest.mark.parametrize(
+    "text", ["", "Direct", "yes", "upload", "upload=", "upload=direct,upload=relay", "x=direct", ","]
+)
+def test_other_settings_are_refused(text: str) -> None:
+    """And the error names the setting."""
+    with pytest.raises(ValueError, match=r"storage_transfer\n.*expected relay, direct or auto"):
+        StorageSettings.model_validate({**SETTINGS, "storage_transfer": text})
+
+
+def test_auto_is_direct_where_clients_reach_the_store() -> None:
+    """And uploads only where the store signs them."""
+    assert wanted("auto", _signing()) == Directions(downloads=True, uploads=True)
+    assert wanted("auto", _signing(reachable=False)) == Directions()
+    assert wanted("auto", _signing(uploads=False)) == Directions(downloads=True)
+    assert wanted("auto", None) == wanted("relay", None) == wanted("relay", _signing()) == Directions()
+
+
+def test_direct_is_direct_wherever_it_can_be() -> None:
+    """What the store cannot do is refused at the start."""
+    assert wanted("direct", _signing(reachable=False)) == Directions(downloads=True, uploads=True)
+    assert wanted("download=direct,upload=relay", _signing(uploads=False)) == Directions(downloads=True)
+    for text, signing in (("direct", None), ("direct", _signing(uploads=False)), ("upload=direct", None)):
+        with pytest.raises(ValueError, match="storage_transfer: "):
+            wanted(text, signing)
