@@ -5,12 +5,15 @@ import re
 from services.common.errors import InvalidArgument
 from services.facade.action_tokens import ActionTokens, Operation, Permit
 from services.facade.answers import timestamp
+from services.facade.direct import Signed
 from services.facade.forwarded import Outside
 from services.facade.models import Action
 from services.facade.reasons import HttpReason
 
 # A client that resumes a long upload verifies it long after the upload's own action was given.
 _VERIFY_EXTRA_SECONDS = 24 * 3600
+# One that ends earlier is of little use.
+_LEAST_SECONDS = 60
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
 
@@ -33,12 +36,25 @@ class ActionMaker:
     def __init__(self, tokens: ActionTokens, *, origin: str, seconds: int, now: int) -> None:
         self._tokens = tokens
         self._origin = origin
-        self._seconds = seconds
+        self.seconds = seconds
+        """How long an action can be used; more for verify."""
         self._now = now
+
+    def transfer(self, permit: Permit, signed: Signed | None) -> Action:
+        """Return the action that moves the bytes: at the address of the store where there is one, else here."""
+        if signed is None or signed.expires_at < self._now + _LEAST_SECONDS:
+            return self.make(permit)
+        expires_at = min(signed.expires_at, self._now + self.seconds)
+        return Action(
+            href=signed.url,
+            header=signed.headers,
+            expires_in=expires_at - self._now,
+            expires_at=timestamp(expires_at),
+        )
 
     def make(self, permit: Permit) -> Action:
         """Return the action; its expiry is the token's."""
-        seconds = self._seconds + (_VERIFY_EXTRA_SECONDS if permit.operation is Operation.VERIFY else 0)
+        seconds = self.seconds + (_VERIFY_EXTRA_SECONDS if permit.operation is Operation.VERIFY else 0)
         token = self._tokens.issue(permit, self._now + seconds)
         return Action(
             href=f"{self._origin}/{permit.repository}/objects/{permit.oid}",

@@ -11,6 +11,7 @@ from services.common.oid import is_oid
 from services.facade.access import Access, Caller, Permission
 from services.facade.action_tokens import Operation, Permit
 from services.facade.actions import ActionMaker
+from services.facade.direct import Signed, sign
 from services.facade.models import Actions, BatchAnswer, BatchRequest, ObjectAnswer, ObjectEntry, ObjectError
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
@@ -55,17 +56,22 @@ async def negotiate(
     repository_id = await access.check(caller, repository, permission, request.ref_name)
     faults = [check_entry(entry, request, limits) for entry in request.objects]
     asked = [(entry.oid, entry.size) for entry, fault in zip(request.objects, faults, strict=True) if fault is None]
-    found = await stat(peers, repository_id, asked, _INTENTS[request.operation]) if asked else []
+    intent = _INTENTS[request.operation]
+    found = await stat(peers, repository_id, asked, intent) if asked else pb.BatchStatObjectsResponse()
+    moved = moving(asked, found.objects, Operation(request.operation)) if found.is_signed else []
+    signed = await sign(peers, repository_id, moved, intent, maker.seconds) if moved else []
 
     def answer() -> BatchAnswer:
-        stats = iter(found)
+        stats = iter(found.objects)
+        addresses = dict(zip(moved, signed, strict=True))
         answers = []
         for entry, fault in zip(request.objects, faults, strict=True):
             if fault is not None:
                 answers.append(_refuse(entry, fault))
                 continue
             permit = Permit(Operation(request.operation), repository, repository_id, entry.oid, entry.size, caller.name)
-            answers.append(answer_entry(entry, next(stats), permit, maker))
+            address = addresses.get((entry.oid, entry.size))
+            answers.append(answer_entry(entry, next(stats), permit, maker, address))
         return BatchAnswer(objects=answers)
 
     answered = await asyncio.to_thread(answer) if len(asked) > _ANSWERED_AT_ONCE else answer()
@@ -76,8 +82,8 @@ async def negotiate(
 
 async def stat(
     peers: Peers, repository_id: int, objects: Sequence[tuple[str, int]], intent: pb.Intent.ValueType
-) -> Sequence[ObjectStat]:
-    """Return what is held of `objects` (oid and size in bytes each), in their order.
+) -> pb.BatchStatObjectsResponse:
+    """Return what is held of `objects` (oid and size in bytes each), in their order, and whether storage signs.
 
     Raises what StorageService.BatchStatObjects says.
     """
@@ -88,7 +94,20 @@ async def stat(
         found.status == pb.OBJECT_STATUS_UNSPECIFIED for found in reply.objects
     ):
         raise invalid_reply("BatchStatObjects", "the reply lacks an object")
-    return reply.objects
+    return reply
+
+
+def moving(
+    asked: Sequence[tuple[str, int]], found: Sequence[ObjectStat], operation: Operation
+) -> list[tuple[str, int]]:
+    """Return those of `asked`, each once, whose bytes the operation moves."""
+
+    def moves(size: int, told: ObjectStat) -> bool:
+        if operation is Operation.DOWNLOAD:
+            return told.status == pb.OBJECT_STATUS_PRESENT and told.size == size
+        return told.status == pb.OBJECT_STATUS_MISSING
+
+    return list(dict.fromkeys(key for key, told in zip(asked, found, strict=True) if moves(key[1], told)))
 
 
 def check_request(request: BatchRequest, limits: Limits) -> None:
@@ -112,8 +131,10 @@ def check_entry(entry: ObjectEntry, request: BatchRequest, limits: Limits) -> Ob
     return None
 
 
-def answer_entry(entry: ObjectEntry, found: ObjectStat, permit: Permit, maker: ActionMaker) -> ObjectAnswer:
-    """Return the answer for an entry that is valid, by what is held of its object."""
+def answer_entry(
+    entry: ObjectEntry, found: ObjectStat, permit: Permit, maker: ActionMaker, address: Signed | None = None
+) -> ObjectAnswer:
+    """Return the answer for an entry that is valid, by what is held of it; its bytes go to `address` if given."""
     if found.status == pb.OBJECT_STATUS_REMOVED:
         return _refuse(entry, ObjectError(code=410, message=removed_message(found.removal_reason)))
     if found.status == pb.OBJECT_STATUS_PRESENT and found.size != entry.size:
@@ -123,10 +144,10 @@ def answer_entry(entry: ObjectEntry, found: ObjectStat, permit: Permit, maker: A
     if permit.operation is Operation.DOWNLOAD:
         if not held:
             return _refuse(entry, ObjectError(code=404, message="the object does not exist"))
-        actions = Actions(download=maker.make(permit))
+        actions = Actions(download=maker.transfer(permit, address))
     elif not held:
         verify = Permit(**{**vars(permit), "operation": Operation.VERIFY})
-        actions = Actions(upload=maker.make(permit), verify=maker.make(verify))
+        actions = Actions(upload=maker.transfer(permit, address), verify=maker.make(verify))
     return ObjectAnswer(oid=entry.oid, size=entry.size, authenticated=True, actions=actions)
 
 

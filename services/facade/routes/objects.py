@@ -80,9 +80,9 @@ async def put(request: Request, permit: Annotated[Permit, Depends(permitted(Oper
     openapi_extra=json_request(VerifyObjectRequest),
 )
 async def verify(request: Request, permit: Annotated[Permit, Depends(permitted(Operation.VERIFY))]) -> Response:
-    """Answer 200 where the object is held in this size."""
+    """Answer 200 where the object is held in this size, or is from now on, since the store confirms it."""
     asked = await read_json(request, VerifyObjectRequest)
     if (asked.oid, asked.size) != (permit.oid, permit.size):
         raise NotFound(Reason.OBJECT_NOT_FOUND, "oid: this is the address of another object")
-    await held.require(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
+    await held.confirm(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
     return Response()
