@@ -137,7 +137,7 @@ async def give_up(connection: AsyncConnection, names: Sequence[str]) -> int:
 
 async def give_up_expired(connection: AsyncConnection) -> int:
     """Give up what clients could have brought to the store themselves and have not, and return how many it was."""
-    expired = delete(OngoingUpload).where(_writable_until <= func.now())
+    expired = delete(OngoingUpload).where(col(OngoingUpload.expires_at) <= func.now() - _LATE)
     return await _discard(connection, expired.returning(*_UPLOAD), in_seconds=0)
 
 

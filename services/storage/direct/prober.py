@@ -37,7 +37,9 @@ class Prober:
 
     async def _probe(self) -> None:
         direct, signer = self._store.direct, self._signing.inside
-        async with httpx.AsyncClient(timeout=_ANSWER_SECONDS) as http:
+        # It reads the certificates of authorities.
+        tls = await asyncio.to_thread(httpx.create_ssl_context)
+        async with httpx.AsyncClient(timeout=_ANSWER_SECONDS, verify=tls) as http:
             if self._wanted.downloads:
                 passed = await self._outcome("downloads", probe_downloads(self._store, signer, http))
                 direct.downloads = direct.downloads if passed is None else passed

@@ -11,7 +11,7 @@ from pydantic import SecretStr
 from structlog.testing import capture_logs
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.storage.direct import prober
+from services.storage.direct import probe, prober
 from tests.support.direct import DirectStorage, direct_storage, some_bytes
 from tests.support.facade import wait_until
 from tests.support.seaweedfs import SeaweedFS
@@ -20,6 +20,9 @@ from tests.support.store_proxy import StoreProxy, store_proxy
 
 READ, WRITE = pb.INTENT_READ, pb.INTENT_WRITE
 SIGNED_PUT, SIGNED_GET = re.compile("^PUT .*X-Amz-Signature"), re.compile("^GET .*X-Amz-Signature")
+# The addresses that the probe lets end.
+BRIEF_PUT, BRIEF_GET = re.compile("^PUT .*X-Amz-Expires=1&"), re.compile("^GET .*X-Amz-Expires=1&")
+ANY_HEAD = re.compile("^HEAD ")
 
 
 @pytest.fixture
@@ -48,6 +51,9 @@ async def _moves_by_relay(direct: DirectStorage) -> None:
         (SIGNED_PUT, 200, "uploads", "the store is unsuitable: it takes other bytes (200)"),
         (SIGNED_GET, 200, "downloads", "the store is unsuitable: it does not answer a range with 206 (200)"),
         (SIGNED_GET, 403, "downloads", "the store is unsuitable: it does not answer a range with 206 (403)"),
+        (ANY_HEAD, 200, "uploads", "the store is unsuitable: it keeps other bytes that it refuses"),
+        (BRIEF_GET, 200, "downloads", "the store is unsuitable: it answers after the end of an address"),
+        (BRIEF_PUT, 200, "uploads", "the store is unsuitable: it answers after the end of an address"),
         (SIGNED_PUT, 503, "uploads", "the store could not be probed: RemoteProtocolError"),
     ],
 )
@@ -60,8 +66,10 @@ async def test_a_store_that_is_unsuitable(
     proxy: StoreProxy,
     database_url: SecretStr,
     tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """One that takes whatever it is sent, one without ranges, one that refuses, and one that fails."""
+    """One that takes what it is sent, has no ranges, refuses, keeps what it refuses, knows no time, or fails."""
+    monkeypatch.setattr(probe, "_CLOCK_SECONDS", 3)
     proxy.answer, proxy.answer_only = (status, b""), only
     with capture_logs() as logs:
         async with direct_storage(seaweedfs, database_url, tmp_path, endpoint=f"http://{proxy.address}") as direct:
