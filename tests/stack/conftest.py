@@ -27,7 +27,7 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
 def stack(tmp_path_factory: pytest.TempPathFactory, certificates: CertificateFiles) -> Iterator[ComposeStack]:
     """The stack as `make stack` makes it where there is none, and the proxy beside it."""
     folder = tmp_path_factory.mktemp("stack")
-    first = _free_ports(_PORTS + 1)
+    first = free_ports(_PORTS + 1)
     running = ComposeStack(
         f"towpath-test-{os.getpid()}",
         folder,
@@ -49,7 +49,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, certificates: CertificateFil
             running.compose("down", "--volumes", "--timeout=10", check=False)
 
 
-def _free_ports(count: int) -> int:
+def free_ports(count: int) -> int:
     """Return the first of so many ports in a row that nobody listens on."""
     for first in range(18080, 28080, count):
         try:
