@@ -24,7 +24,7 @@ def bucket(stack: ComposeStack, tmp_path: Path) -> Iterator[ComposeStack]:
         {
             "TOWPATH_STORAGE_URL": "s3://objects?endpoint=http://seaweedfs-filer:8333",
             "TOWPATH_PUBLISH": f"127.0.0.1:{free_ports(1)}",
-            "TOWPATH_PROXY_SUBNET": "172.31.253.0/24",
+            "TOWPATH_PROXY_SUBNET": "10.231.253.0/24",
             "COMPOSE_PROFILES": "s3",
         },
     )
