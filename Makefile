@@ -8,7 +8,7 @@ OUT ?= proto/gen
 ENV_FILE ?= .env
 
 .DEFAULT_GOAL := help
-.PHONY: help run test stack stack-test fuzz lint types format proto clean programs prometheus azurite
+.PHONY: help run test stack stack-test growth-test fuzz lint types format proto clean programs prometheus azurite
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -24,7 +24,10 @@ stack: $(ENV_FILE) ## Build the image and run the stack of compose.yaml; needs D
 	docker compose --env-file $(ENV_FILE) up --build --detach --wait
 
 stack-test: $(VENV)/dev programs ## Run the stack as a project of its own, and the drills on it
-	$(BIN)/pytest tests/stack --timeout=900 $(ARGS)
+	$(BIN)/pytest tests/stack -m "not growth" --timeout=900 $(ARGS)
+
+growth-test: $(VENV)/dev programs ## The same for what a site grows into: a store for objects, of its own
+	$(BIN)/pytest tests/stack -m growth --timeout=900 $(ARGS)
 
 $(ENV_FILE):
 	cp .env.example $@

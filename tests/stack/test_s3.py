@@ -13,6 +13,8 @@ from tests.support.http import content
 
 REPOSITORY = "studio/film"
 
+pytestmark = pytest.mark.growth
+
 
 @pytest.fixture
 def bucket(stack: ComposeStack, tmp_path: Path) -> Iterator[ComposeStack]:
