@@ -11,7 +11,7 @@ ENV_FILE ?= .env
 .PHONY: help run test stack stack-test growth-test fuzz lint types format proto clean programs prometheus azurite
 
 help: ## Show this list
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 run: $(VENV)/server ## Run Towpath with a demo repository; Ctrl-C stops it
 	$(BIN)/towpath up --demo
