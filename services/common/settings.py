@@ -92,6 +92,10 @@ class ServiceSettings(TlsSettings):
         description="what the services show each other on every internal call; "
         "needed where an internal address is not a unix socket",
     )
+    service_secret_accepted: SecretStr | None = Field(
+        default=None,
+        description="a second secret that is accepted too: the next or the last one while `service_secret` is changed",
+    )
     traces_endpoint: str | None = Field(
         default=None,
         pattern=r"^https?://\S+$",

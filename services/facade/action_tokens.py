@@ -1,8 +1,10 @@
 """The tokens of actions: good for one operation on one object of one repository, until a time."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from enum import StrEnum
+from typing import Any
 
 import jwt
 from pydantic import SecretStr
@@ -39,10 +41,14 @@ _CLAIMS = [*Permit.__dataclass_fields__, "exp"]
 
 
 class ActionTokens:
-    """Makes and checks tokens; all facades have the same key."""
+    """Makes tokens with one key, and accepts those of that key and of another, if there is one.
 
-    def __init__(self, key: SecretStr) -> None:
-        self._key = key.get_secret_value().encode()
+    All facades have the same keys. While keys are changed, one facade may sign with what the other only accepts.
+    """
+
+    def __init__(self, key: SecretStr, accepted: SecretStr | None = None) -> None:
+        self._key, *others = (each.get_secret_value().encode() for each in (key, accepted) if each is not None)
+        self._accepted = (self._key, *others)
 
     def issue(self, permit: Permit, expires_at: int) -> str:
         """Return a token that is good until `expires_at` (Unix time)."""
@@ -59,7 +65,7 @@ class ActionTokens:
             if token is None:
                 continue
             try:
-                claims = jwt.decode(token, self._key, algorithms=[_ALGORITHM], options={"require": _CLAIMS})
+                claims = self._claims(token)
             except jwt.ExpiredSignatureError:
                 problem = "the token of the action has expired; a new batch request gives a new one"
                 continue
@@ -71,3 +77,10 @@ class ActionTokens:
                 return permit
             problem = "the token is that of another action"
         raise PermissionDenied(HttpReason.TOKEN_REFUSED, problem)
+
+    def _claims(self, token: str) -> dict[str, Any]:
+        """Return what a token says that one of the keys has signed; raises jwt.InvalidTokenError."""
+        for key in self._accepted:
+            with suppress(jwt.InvalidSignatureError):
+                return jwt.decode(token, key, algorithms=[_ALGORITHM], options={"require": _CLAIMS})
+        raise jwt.InvalidSignatureError

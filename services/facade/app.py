@@ -42,7 +42,7 @@ def create_app(settings: FacadeSettings, peers: Peers, stop: asyncio.Event) -> A
         settings=settings,
         peers=peers,
         access=Access(peers, FailedLogins(settings.failed_logins)),
-        tokens=ActionTokens(settings.signing_key),
+        tokens=ActionTokens(settings.signing_key, settings.signing_key_accepted),
         stop=stop,
     )
     limited = Overload(api, limit=settings.requests_in_flight, errors=errors)

@@ -49,6 +49,12 @@ class FacadeSettings(ServiceSettings):
         min_length=32,
         description="what the tokens of actions are signed with, at least 32 characters, the same for all facades",
     )
+    signing_key_accepted: SecretStr | None = Field(
+        default=None,
+        min_length=32,
+        description="a second key, whose tokens are accepted too: the next or the last one while `signing_key` is "
+        "changed",
+    )
     batch_objects: int = Field(default=1_000, ge=1, description="the most objects of one batch; more are answered 413")
     body_bytes: Bytes = Field(default=10 * 1024**2, description="the most bytes of a JSON body; more are answered 413")
     object_bytes: Bytes = Field(

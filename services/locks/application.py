@@ -36,6 +36,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
     server = Server(
         settings.locks_listen,
         secret=settings.service_secret,
+        accepted=settings.service_secret_accepted,
         drain_seconds=settings.drain_seconds,
         tls=tls,
         services=(LOCK_SERVICE, ACCESS_SERVICE, ADMIN_SERVICE),

@@ -43,6 +43,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     server = Server(
         settings.storage_listen,
         secret=settings.service_secret,
+        accepted=settings.service_secret_accepted,
         drain_seconds=settings.drain_seconds,
         tls=settings.read_tls(),
         services=[SERVICE_NAME],

@@ -34,10 +34,11 @@ def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
 
 
 class SecretInterceptor(grpc.aio.ServerInterceptor):
-    """Refuses calls that do not show the secret of the services; without a secret it lets all pass."""
+    """Refuses calls that do not show one of the secrets; without secrets it lets all pass."""
 
-    def __init__(self, secret: SecretStr | None, *, unguarded: Iterable[str]) -> None:
-        self._secret = secret
+    def __init__(self, secrets: Iterable[SecretStr], *, unguarded: Iterable[str]) -> None:
+        # Who shows nothing shows the empty one.
+        self._secrets = [shown for secret in secrets if (shown := secret.get_secret_value().encode())]
         self._unguarded = frozenset(unguarded)
 
     async def intercept_service(
@@ -45,10 +46,10 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
     ) -> Handler | None:
         """Pass the call on, or answer UNAUTHENTICATED."""
         service = handler_call_details.method.split("/")[1]
-        if self._secret is None or service in self._unguarded:
+        if not self._secrets or service in self._unguarded:
             return await continuation(handler_call_details)
-        shown = bearer_token(handler_call_details.invocation_metadata)
-        if hmac.compare_digest(shown.encode(), self._secret.get_secret_value().encode()):
+        shown = bearer_token(handler_call_details.invocation_metadata).encode()
+        if any(hmac.compare_digest(shown, secret) for secret in self._secrets):
             return await continuation(handler_call_details)
 
         async def refuse(_requests: object, context: Context) -> None:

@@ -21,9 +21,9 @@ class Server:
     """A gRPC server with health, reflection, errors, logs and the secret between services.
 
     `grpc` is the server to register servicers with; `services` are their full names. The services named
-    in `unguarded` check their callers themselves. Over a network, callers must show a certificate where `tls`
-    is given, and a connection is ended gracefully after `connection_seconds`. Raises ValueError where an
-    address that other hosts can reach has no secret.
+    in `unguarded` check their callers themselves; callers of the others show `secret`, or `accepted`. Over a
+    network, callers must show a certificate where `tls` is given, and a connection is ended gracefully after
+    `connection_seconds`. Raises ValueError where an address that other hosts can reach has no secret.
     """
 
     def __init__(
@@ -31,6 +31,7 @@ class Server:
         address: str,
         *,
         secret: SecretStr | None,
+        accepted: SecretStr | None = None,
         drain_seconds: float,
         tls: Tls | None = None,
         connection_seconds: float = _CONNECTION_SECONDS,
@@ -46,7 +47,7 @@ class Server:
         self.grpc = grpc.aio.server(
             interceptors=[
                 CallInterceptor(_methods_of(self._services)),
-                SecretInterceptor(secret, unguarded=open_to_all),
+                SecretInterceptor([each for each in (secret, accepted) if each], unguarded=open_to_all),
             ],
             options=server_options(address, connection_seconds=connection_seconds),
         )

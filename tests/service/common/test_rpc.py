@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -66,6 +67,7 @@ async def running(
     folder: Path,
     *,
     secret: SecretStr | None = None,
+    accepted: SecretStr | None = None,
     shown: SecretStr | None = None,
     locks: Locks | None = None,
     deadline: float = 5,
@@ -74,7 +76,7 @@ async def running(
     """Run the service on a unix socket, and a peer that calls it."""
     locks = locks or Locks()
     address = f"unix:{folder / 'locks.sock'}"
-    server = Server(address, secret=secret, drain_seconds=1, services=[SERVICE])
+    server = Server(address, secret=secret, accepted=accepted, drain_seconds=1, services=[SERVICE])
     pb_grpc.add_LockServiceServicer_to_server(locks, server.grpc)
     await server.start()
     peer = Peer(address, deadline=deadline, secret=shown, repeatable=repeatable)
@@ -135,6 +137,26 @@ async def test_without_the_secret_nothing_answers_but_health(tmp_path: Path) -> 
             assert await peer.health(SERVICE) is Health.NOT_SERVING
     async with running(tmp_path, secret=SECRET, shown=SECRET) as (_, _, peer, stub):
         assert (await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())).next_cursor == "3"
+
+
+async def test_a_second_secret_is_accepted_while_the_secret_is_changed(tmp_path: Path) -> None:
+    """Before, during and after: whoever restarts first, its neighbours of the step before and after are answered."""
+    old, new = SecretStr("the old one"), SecretStr("the new one")
+    steps = [(old, None), (old, new), (new, old), (new, None)]
+    for before, after in itertools.pairwise(steps):
+        for (secret, accepted), (shown, _) in [(before, after), (after, before)]:
+            async with running(tmp_path, secret=secret, accepted=accepted, shown=shown) as (_, _, peer, stub):
+                assert (await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())).next_cursor == "3"
+    async with running(tmp_path, secret=new, shown=old) as (_, _, peer, stub):
+        with pytest.raises(Unauthenticated):
+            await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())
+
+
+async def test_an_empty_second_secret_opens_nothing(tmp_path: Path) -> None:
+    """Who shows nothing would be known by it."""
+    async with running(tmp_path, secret=SECRET, accepted=SecretStr("")) as (_, _, peer, stub):
+        with pytest.raises(Unauthenticated):
+            await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())
 
 
 async def test_an_address_that_others_reach_needs_the_secret() -> None:

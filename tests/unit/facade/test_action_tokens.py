@@ -82,6 +82,20 @@ def test_another_key_signs_nothing() -> None:
     assert _refused(f"Bearer {jwt.encode({**claims, 'exp': _later()}, KEY)}")
 
 
+def test_a_second_key_is_accepted_and_signs_nothing() -> None:
+    """An action that was handed out before the key was changed is good until it ends, and no longer."""
+    both = ActionTokens(SecretStr("n" * 32), SecretStr(KEY))
+
+    def check(token: str) -> Permit:
+        return both.check([f"Bearer {token}"], operation=Operation.UPLOAD, repository="demo/assets", oid=OID)
+
+    assert check(TOKENS.issue(PERMIT, _later())) == check(both.issue(PERMIT, _later())) == PERMIT
+    assert _refused(f"Bearer {both.issue(PERMIT, _later())}")
+    for token, problem in [(TOKENS.issue(PERMIT, _later(-1)), "expired"), (jwt.encode({}, "x" * 32), "not valid")]:
+        with pytest.raises(PermissionDenied, match=problem):
+            check(token)
+
+
 @given(st.integers(0, 10_000), st.integers(0, 7))
 def test_a_flipped_bit_is_refused(position: int, bit: int) -> None:
     """Whichever bit of the signed part it is."""

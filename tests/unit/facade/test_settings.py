@@ -25,6 +25,7 @@ def test_the_defaults_need_addresses_and_a_key(monkeypatch: pytest.MonkeyPatch) 
     ("field", "value"),
     [
         ("signing_key", "short"),
+        ("signing_key_accepted", "short"),
         ("public_url", "lfs.example.org"),
         ("public_url", "https://h?x=y"),
         ("action_seconds", 59),
