@@ -13,6 +13,8 @@ from services.facade.certificate import Certificate
 from services.facade.peers import Peers
 from services.facade.server import listening_socket, serve
 from services.facade.settings import FacadeSettings
+from services.facade.throttle import FailedLogins
+from services.facade.told_logins import told_to_all
 
 
 async def _run(settings: FacadeSettings) -> None:
@@ -23,8 +25,9 @@ async def _run(settings: FacadeSettings) -> None:
     async with (
         served_metrics(settings.facade_metrics_listen, settings.metrics_token),
         Peers.open(settings) as peers,
+        told_to_all(FailedLogins(settings.failed_logins), peers) as failed_logins,
     ):
-        app = create_app(settings, peers, stop)
+        app = create_app(settings, peers, failed_logins, stop)
         await serve(app, listener, stop, drain_seconds=settings.drain_seconds, certificate=certificate)
 
 

@@ -34,14 +34,14 @@ _CLIENT_CLOSED_REQUEST = 499
 _log = get_logger(__name__)
 
 
-def create_app(settings: FacadeSettings, peers: Peers, stop: asyncio.Event) -> ASGIApp:
+def create_app(settings: FacadeSettings, peers: Peers, failed_logins: FailedLogins, stop: asyncio.Event) -> ASGIApp:
     """Return the application; it uses `peers`, which the caller closes, and is not ready once `stop` is set."""
     errors = ErrorRenderer(realm=settings.realm, documentation_url=settings.documentation_url)
     api = create_api(errors)
     api.state.facade = Facade(
         settings=settings,
         peers=peers,
-        access=Access(peers, FailedLogins(settings.failed_logins)),
+        access=Access(peers, failed_logins),
         tokens=ActionTokens(settings.signing_key, settings.signing_key_accepted),
         stop=stop,
     )

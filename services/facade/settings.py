@@ -73,8 +73,8 @@ class FacadeSettings(ServiceSettings):
     )
     failed_logins: str = Field(
         default="10/minute",
-        description="how many bad credentials an address may show before it gets 429 instead of 401, "
-        "such as `10/minute`; good credentials are never refused",
+        description="how many bad credentials an address may show before it gets 429 instead of 401, counted by all "
+        "facades together: `10/minute` is ten, and then one every six seconds; good credentials are never refused",
     )
     requests_in_flight: int = Field(
         default=512, ge=1, description="the most requests that are served at once; more are answered 429"

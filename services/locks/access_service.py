@@ -1,5 +1,7 @@
 """AccessService over gRPC."""
 
+from collections.abc import Mapping
+
 from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import access_service_pb2 as pb
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceServicer
@@ -9,8 +11,9 @@ from services.common.rpc.call_fields import note
 from services.database.transactions import Database
 from services.locks.access import Decision, Outcome, decide
 from services.locks.authentication import authenticate
+from services.locks.failed_logins import add_up
 from services.locks.grant_table import FoundRepository, find_access
-from services.locks.messages import permission_of
+from services.locks.messages import failed_logins_of, permission_of
 from services.locks.names import is_repository_name
 
 
@@ -44,6 +47,18 @@ class AccessServicer(AccessServiceServicer):
         if found is None or decision.outcome is not Outcome.ALLOWED:
             raise _refusal(decision)
         return pb.CheckAccessResponse(repository_id=found.id)
+
+    async def CountFailedLogins(
+        self, request: pb.CountFailedLoginsRequest, _context: object
+    ) -> pb.CountFailedLoginsResponse:
+        """Add up bad credentials by address."""
+        failed = failed_logins_of(request)
+
+        async def work(connection: AsyncConnection) -> Mapping[str, float]:
+            return await add_up(connection, failed)
+
+        debts = await self._database.run(work)
+        return pb.CountFailedLoginsResponse(debt_seconds=[debts[each.address] for each in request.failed])
 
 
 def _refusal(decision: Decision) -> ServiceError:

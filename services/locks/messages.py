@@ -1,6 +1,7 @@
 """Rows of the tables as the messages that callers get, and what callers send as the words of the rules."""
 
-from datetime import datetime
+from collections.abc import Mapping
+from datetime import datetime, timedelta
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from towpath.access.v1 import access_service_pb2 as access
@@ -21,6 +22,11 @@ FORCED_UNLOCK_NUMBERS = {
     models.FORCED_BY_WRITERS: admin.FORCED_UNLOCK_WRITERS,
     models.FORCED_BY_ADMINS: admin.FORCED_UNLOCK_ADMINS,
 }
+
+_MOST_ADDRESSES = 1_000
+_MOST_CHARACTERS = 64
+_MOST_FAILED = 1_000_000
+_MOST_SECONDS_EACH = 366 * 24 * 3600
 
 _PERMISSIONS = {access.PERMISSION_READ: Permission.READ, access.PERMISSION_WRITE: Permission.WRITE}
 
@@ -105,3 +111,20 @@ def permission_of(number: int) -> Permission:
     if permission is None:
         raise InvalidArgument(Reason.INVALID_FIELD, "permission: expected PERMISSION_READ or PERMISSION_WRITE")
     return permission
+
+
+def failed_logins_of(request: access.CountFailedLoginsRequest) -> Mapping[str, timedelta]:
+    """Return the debts that a request tells of, by address. Raises `InvalidArgument`."""
+    if not 0 < request.seconds_each <= _MOST_SECONDS_EACH:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"seconds_each: expected more than 0, at most {_MOST_SECONDS_EACH}")
+    if not 0 < len(request.failed) <= _MOST_ADDRESSES:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"failed: expected 1 to {_MOST_ADDRESSES} addresses")
+    for each in request.failed:
+        if not 0 < len(each.address) <= _MOST_CHARACTERS or "\0" in each.address:
+            raise InvalidArgument(Reason.INVALID_FIELD, f"address: expected 1 to {_MOST_CHARACTERS} characters")
+        if not 0 < each.count <= _MOST_FAILED:
+            raise InvalidArgument(Reason.INVALID_FIELD, f"count: expected 1 to {_MOST_FAILED}")
+    debts = {each.address: timedelta(seconds=each.count * request.seconds_each) for each in request.failed}
+    if len(debts) != len(request.failed):
+        raise InvalidArgument(Reason.INVALID_FIELD, "failed: expected each address once")
+    return debts

@@ -176,6 +176,19 @@ class ReleasedLock(Record, table=True):
     idempotency_key: str = Field(sa_column=_text())
 
 
+class FailedLogin(Record, table=True):
+    """What an address owes for the bad credentials that it has shown; see `failed_logins`.
+
+    The table is unlogged: its rows are written often, are worth little, and end by themselves within minutes.
+    """
+
+    __tablename__ = "failed_logins"
+    __table_args__ = (Index(None, "debt_until"), {"prefixes": ["UNLOGGED"]})
+
+    address: str = Field(sa_column=Column(Text(collation="C"), primary_key=True))
+    debt_until: datetime = Field(sa_column=_moment())
+
+
 SCHEMA = Schema(
     name="locks",
     metadata=Record.metadata,

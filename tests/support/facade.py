@@ -11,6 +11,8 @@ from services.facade.certificate import Certificate
 from services.facade.peers import Peers
 from services.facade.server import listening_socket, serve
 from services.facade.settings import FacadeSettings
+from services.facade.throttle import FailedLogins
+from services.facade.told_logins import told_to_all
 
 SIGNING_KEY = "a key that signs nothing outside of these tests"
 
@@ -60,8 +62,11 @@ async def running_facade(
     listener = listening_socket(checked.listen)
     host, port = listener.getsockname()[:2]
     stop = asyncio.Event()
-    async with Peers.open(checked) as peers:
-        app = create_app(checked, peers, stop)
+    async with (
+        Peers.open(checked) as peers,
+        told_to_all(FailedLogins(checked.failed_logins), peers) as failed_logins,
+    ):
+        app = create_app(checked, peers, failed_logins, stop)
         certificate = Certificate.of(checked.https_certificate, checked.https_key)
         served = asyncio.create_task(
             serve(app, listener, stop, drain_seconds=checked.drain_seconds, certificate=certificate)

@@ -1,22 +1,35 @@
 """Who comes too often, or with too many (429 with Retry-After: client rows 6, 7 and 18)."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any
 
 import httpx
 
 from services.facade.dialect import WIDESPREAD
-from tests.service.facade.conftest import Place
-from tests.support.facade import running_facade
+from tests.service.facade.conftest import Inner, Place
+from tests.support.facade import RunningFacade, running_facade, wait_until
 from tests.support.http import Client, basic, content, oid_of
+from tests.support.postgres import TestPostgres
+
+
+def _slow_facade(inner: Inner, **settings: Any) -> AbstractAsyncContextManager[RunningFacade]:  # noqa: ANN401 - settings
+    """Run a facade that believes guessers where they come from: other facades of these tests hear of them."""
+    return running_facade(inner.storage.address, inner.locks.address, trusted_proxies="127.0.0.1", **settings)
+
+
+def _guesser(address: str) -> httpx.AsyncClient:
+    headers = {"Accept": WIDESPREAD.media_type, "X-Forwarded-For": address}
+    return httpx.AsyncClient(trust_env=False, headers=headers)
 
 
 async def test_repeated_bad_credentials_are_slowed_and_good_ones_never_refused(place: Place) -> None:
     """Those without credentials are not counted; malformed ones are."""
     inner = place.inner
     async with (
-        running_facade(inner.storage.address, inner.locks.address, failed_logins="3/minute") as facade,
-        httpx.AsyncClient(trust_env=False, headers={"Accept": WIDESPREAD.media_type}) as http,
+        _slow_facade(inner, failed_logins="3/minute") as facade,
+        _guesser("198.51.100.1") as http,
     ):
         url = f"{facade.origin}/{place.name}/locks"
         for _ in range(5):
@@ -26,11 +39,58 @@ async def test_repeated_bad_credentials_are_slowed_and_good_ones_never_refused(p
             response = await http.get(url, headers={"Authorization": authorization})
             statuses.append(response.status_code)
         assert statuses == [401, 401, 401, 429, 429]
-        assert 1 <= int(response.headers["retry-after"]) <= 60
+        assert 1 <= int(response.headers["retry-after"]) <= 20
         assert response.headers["content-type"] == WIDESPREAD.media_type
         assert "blob-authenticate" not in response.headers
         good = await http.get(url, headers={"Authorization": basic("alice", inner.tokens["alice"])})
         assert good.status_code == 200
+
+
+async def test_facades_add_up_bad_credentials(place: Place, postgres: TestPostgres) -> None:
+    """Who goes from one facade to the next gets no more tries; one that starts later knows of it, too."""
+    inner, address = place.inner, "198.51.100.2"
+
+    async def owed(seconds: int) -> bool:
+        found = f"FROM locks.failed_logins WHERE address = '{address}'"
+        query = f"SELECT debt_until > now() + interval '{seconds}s' {found}"
+        return await postgres.execute(query, database=inner.locks.database) == "t"
+
+    async def statuses(facade: RunningFacade, count: int) -> list[int]:
+        url, headers = f"{facade.origin}/{place.name}/locks", {"Authorization": "Bearer x"}
+        async with _guesser(address) as http:
+            return [(await http.get(url, headers=headers)).status_code for _ in range(count)]
+
+    # Each is a debt of 120 s, so that none is paid off while the test runs.
+    settings = {"failed_logins": "5/10 minutes"}
+    async with _slow_facade(inner, **settings) as one, _slow_facade(inner, **settings) as other:
+        assert await statuses(one, 6) == [401] * 5 + [429]
+        await wait_until(lambda: owed(560))
+        assert await statuses(other, 1) == [401]
+        await wait_until(lambda: owed(680))
+        # The answer to what was just told may still be on its way, so the second may be a 401, but no third.
+        assert 429 in await _asked_slowly(lambda: statuses(other, 1), 2)
+        async with _slow_facade(inner, **settings) as late:
+            assert 429 in await _asked_slowly(lambda: statuses(late, 1), 3)
+
+
+async def _asked_slowly(ask: Callable[[], Awaitable[list[int]]], times: int) -> list[int]:
+    answers = []
+    for _ in range(times):
+        answers += await ask()
+        await asyncio.sleep(0.5)
+    return answers
+
+
+async def test_good_credentials_write_nothing(place: Place, postgres: TestPostgres) -> None:
+    """They are not counted, and neither is who shows none."""
+    address = "198.51.100.3"
+    async with _slow_facade(place.inner) as facade, _guesser(address) as http:
+        url = f"{facade.origin}/{place.name}/locks"
+        good = {"Authorization": basic("alice", place.inner.tokens["alice"])}
+        assert [(await http.get(url, headers=headers)).status_code for headers in (good, {}, good)] == [200, 401, 200]
+        await asyncio.sleep(0.5)
+    query = "SELECT count(*) FROM locks.failed_logins WHERE address = '198.51.100.3'"
+    assert await postgres.execute(query, database=place.inner.locks.database) == "0"
 
 
 async def test_too_many_requests_at_once_are_told_to_come_again(place: Place) -> None:

@@ -3,8 +3,10 @@
 isort:skip_file
 Who may do what: users, tokens, repositories and grants (protocol: "Authentication")."""
 
+from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
@@ -144,3 +146,79 @@ class CheckAccessResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckAccessResponse: _TypeAlias = CheckAccessResponse  # noqa: Y015
+
+@_typing.final
+class CountFailedLoginsRequest(_message.Message):
+    """CountFailedLoginsRequest tells of bad credentials that were not told before."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class FailedLogins(_message.Message):
+        """FailedLogins are those of one address."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        ADDRESS_FIELD_NUMBER: _builtins.int
+        COUNT_FIELD_NUMBER: _builtins.int
+        address: _builtins.str
+        """The address, or whatever stands for it: 1 to 64 characters."""
+        count: _builtins.int
+        """How many bad credentials it has shown: 1 to 1,000,000."""
+        def __init__(
+            self,
+            *,
+            address: _builtins.str = ...,
+            count: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["address", b"address", "count", b"count"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    FAILED_FIELD_NUMBER: _builtins.int
+    SECONDS_EACH_FIELD_NUMBER: _builtins.int
+    seconds_each: _builtins.float
+    """The debt of each bad credential in seconds: more than 0, and at most 366 days."""
+    @_builtins.property
+    def failed(self) -> _containers.RepeatedCompositeFieldContainer[Global___CountFailedLoginsRequest.FailedLogins]:
+        """What is told: 1 to 1,000 addresses, each once."""
+
+    def __init__(
+        self,
+        *,
+        failed: _abc.Iterable[Global___CountFailedLoginsRequest.FailedLogins] | None = ...,
+        seconds_each: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failed", b"failed", "seconds_each", b"seconds_each"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountFailedLoginsRequest: _TypeAlias = CountFailedLoginsRequest  # noqa: Y015
+
+@_typing.final
+class CountFailedLoginsResponse(_message.Message):
+    """CountFailedLoginsResponse tells what has come together."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DEBT_SECONDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def debt_seconds(self) -> _containers.RepeatedScalarFieldContainer[_builtins.float]:
+        """The debt of each address in seconds, in the order of the request, with what this request told."""
+
+    def __init__(
+        self,
+        *,
+        debt_seconds: _abc.Iterable[_builtins.float] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["debt_seconds", b"debt_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountFailedLoginsResponse: _TypeAlias = CountFailedLoginsResponse  # noqa: Y015

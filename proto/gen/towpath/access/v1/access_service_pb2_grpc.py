@@ -28,8 +28,8 @@ if _version_not_supported:
 class AccessServiceStub:
     """AccessService tells who a caller is and what the caller may do.
 
-    Both calls only read and are safe to repeat. Every call may also fail with UNAVAILABLE (the
-    database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate and CheckAccess only read and are safe to repeat. Every call may also fail with
+    UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     def __init__(self, channel):
@@ -48,13 +48,18 @@ class AccessServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CheckAccessRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CheckAccessResponse.FromString,
                 _registered_method=True)
+        self.CountFailedLogins = channel.unary_unary(
+                '/towpath.access.v1.AccessService/CountFailedLogins',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsResponse.FromString,
+                _registered_method=True)
 
 
 class AccessServiceServicer:
     """AccessService tells who a caller is and what the caller may do.
 
-    Both calls only read and are safe to repeat. Every call may also fail with UNAVAILABLE (the
-    database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate and CheckAccess only read and are safe to repeat. Every call may also fail with
+    UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     def Authenticate(self, request, context):
@@ -78,6 +83,18 @@ class AccessServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CountFailedLogins(self, request, context):
+        """CountFailedLogins adds up the bad credentials that addresses have shown, whoever saw them, and
+        tells what each address owes then: every bad credential is a debt of some seconds, which time
+        pays off. It is for those who slow addresses that guess. A second call counts a second time.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: no address, too many, one that is empty, too long or
+        there twice, or a count or a time out of bounds).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -91,6 +108,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CheckAccessRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CheckAccessResponse.SerializeToString,
             ),
+            'CountFailedLogins': grpc.unary_unary_rpc_method_handler(
+                    servicer.CountFailedLogins,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'towpath.access.v1.AccessService', rpc_method_handlers)
@@ -102,8 +124,8 @@ def add_AccessServiceServicer_to_server(servicer, server):
 class AccessService:
     """AccessService tells who a caller is and what the caller may do.
 
-    Both calls only read and are safe to repeat. Every call may also fail with UNAVAILABLE (the
-    database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate and CheckAccess only read and are safe to repeat. Every call may also fail with
+    UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     @staticmethod
@@ -150,6 +172,33 @@ class AccessService:
             '/towpath.access.v1.AccessService/CheckAccess',
             towpath_dot_access_dot_v1_dot_access__service__pb2.CheckAccessRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_access__service__pb2.CheckAccessResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CountFailedLogins(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/CountFailedLogins',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -29,8 +29,8 @@ GRPC_VERSION: str
 class AccessServiceStub:
     """AccessService tells who a caller is and what the caller may do.
 
-    Both calls only read and are safe to repeat. Every call may also fail with UNAVAILABLE (the
-    database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate and CheckAccess only read and are safe to repeat. Every call may also fail with
+    UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     @_typing.overload
@@ -50,13 +50,21 @@ class AccessServiceStub:
     the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
     the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
     """
+    CountFailedLogins: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.CountFailedLoginsRequest, _access_service_pb2.CountFailedLoginsResponse]
+    """CountFailedLogins adds up the bad credentials that addresses have shown, whoever saw them, and
+    tells what each address owes then: every bad credential is a debt of some seconds, which time
+    pays off. It is for those who slow addresses that guess. A second call counts a second time.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: no address, too many, one that is empty, too long or
+    there twice, or a count or a time out of bounds).
+    """
 
 @_typing.type_check_only
 class AccessServiceAsyncStub(AccessServiceStub):
     """AccessService tells who a caller is and what the caller may do.
 
-    Both calls only read and are safe to repeat. Every call may also fail with UNAVAILABLE (the
-    database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate and CheckAccess only read and are safe to repeat. Every call may also fail with
+    UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -73,12 +81,20 @@ class AccessServiceAsyncStub(AccessServiceStub):
     the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
     the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
     """
+    CountFailedLogins: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CountFailedLoginsRequest, _access_service_pb2.CountFailedLoginsResponse]  # type: ignore[assignment]
+    """CountFailedLogins adds up the bad credentials that addresses have shown, whoever saw them, and
+    tells what each address owes then: every bad credential is a debt of some seconds, which time
+    pays off. It is for those who slow addresses that guess. A second call counts a second time.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: no address, too many, one that is empty, too long or
+    there twice, or a count or a time out of bounds).
+    """
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     """AccessService tells who a caller is and what the caller may do.
 
-    Both calls only read and are safe to repeat. Every call may also fail with UNAVAILABLE (the
-    database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate and CheckAccess only read and are safe to repeat. Every call may also fail with
+    UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     @_abc_1.abstractmethod
@@ -104,6 +120,20 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         whether the repository exists or not), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
         the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
         the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
+        """
+
+    @_abc_1.abstractmethod
+    def CountFailedLogins(
+        self,
+        request: _access_service_pb2.CountFailedLoginsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.CountFailedLoginsResponse, _abc.Awaitable[_access_service_pb2.CountFailedLoginsResponse]]:
+        """CountFailedLogins adds up the bad credentials that addresses have shown, whoever saw them, and
+        tells what each address owes then: every bad credential is a debt of some seconds, which time
+        pays off. It is for those who slow addresses that guess. A second call counts a second time.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: no address, too many, one that is empty, too long or
+        there twice, or a count or a time out of bounds).
         """
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
