@@ -77,7 +77,7 @@ class FacadeSettings(ServiceSettings):
         "facades together: `10/minute` is ten, and then one every six seconds; good credentials are never refused",
     )
     requests_in_flight: int = Field(
-        default=512, ge=1, description="the most requests that are served at once; more are answered 429"
+        default=512, ge=1, description="the most requests that one facade serves at once; more are answered 429"
     )
     rpc_seconds: Seconds = Field(
         default=12.0, description="how long an inner service may take to answer, its restart included"

@@ -18,6 +18,7 @@ from services.storage.backend import Backend
 from services.storage.direct.prober import Prober
 from services.storage.direct.transfer import wanted
 from services.storage.location import open_backend
+from services.storage.neighbours import Neighbours
 from services.storage.room import Room
 from services.storage.schema import SCHEMA
 from services.storage.service import SERVICE_NAME, StorageService
@@ -50,10 +51,11 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     )
     database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.storage_pool_size))
     traffic = TrafficMeter(database, settings.storage_bandwidth_limit)
+    room = Room(backend, settings.storage_reserve_bytes, Neighbours(database))
     store = Store(
         database=database,
         backend=backend,
-        room=Room(backend, settings.storage_reserve_bytes),
+        room=room,
         traffic=traffic,
         writer=Writer(database.engine),
         idle_seconds=settings.storage_idle_seconds,
@@ -71,7 +73,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
                 group.create_task(Prober(store, backend.signing, direct).run())
 
     add_StorageServiceServicer_to_server(StorageService(store), server.grpc)
-    runs = (traffic.run(), store.writer.run(), Sweeper(store).run())
+    runs = (traffic.run(), room.run(), store.writer.run(), Sweeper(store).run())
     background = [asyncio.create_task(run) for run in runs]
     stop_serving = asyncio.Event()
     stopper = asyncio.create_task(_stop_in_order(stop, background, stop_serving))

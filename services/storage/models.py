@@ -141,3 +141,17 @@ class Traffic(StorageModel, table=True):
     day: datetime.date = Field(primary_key=True)
     bytes_in: int = Field(sa_type=BigInteger)
     bytes_out: int = Field(sa_type=BigInteger)
+
+
+class Announcement(StorageModel, table=True):
+    """How many bytes of uploads that go on are still to come in a process that shares the disk with others.
+
+    The table is unlogged: its rows are written every second, and are worth nothing soon after.
+    """
+
+    __tablename__ = "announcements"
+    __table_args__ = ({"prefixes": ["UNLOGGED"]},)
+
+    process: int = Field(primary_key=True, sa_type=BigInteger, sa_column_kwargs={"autoincrement": False})
+    remaining_bytes: int = Field(sa_type=BigInteger)
+    told_at: datetime.datetime = Field(sa_type=DateTime(timezone=True))

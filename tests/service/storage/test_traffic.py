@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable
 from pathlib import Path
+from typing import Any
 
 from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
@@ -26,6 +27,26 @@ async def test_traffic_is_kept(sql: Sql, database_url: SecretStr, tmp_path: Path
         await storage.read(1, oid, length=1)
         usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=20)
         assert (usage.repositories[0].bytes_in_today, usage.repositories[0].bytes_out_today) == (100, 111)
+
+
+async def test_what_one_service_moves_counts_at_all(database_url: SecretStr, tmp_path: Path) -> None:
+    """Within seconds a repository that has moved its bytes here is refused there, too."""
+    settings: dict[str, Any] = {"storage_url": (tmp_path / "bytes").as_uri(), "storage_bandwidth_limit": 100}
+    folders = tmp_path / "a", tmp_path / "b"
+    for folder in folders:
+        folder.mkdir()
+    async with (
+        running_storage(database_url, folders[0], **settings) as here,
+        running_storage(database_url, folders[1], **settings) as there,
+    ):
+        oid = await here.write(1, bytes(100))
+        async with asyncio.timeout(30):
+            while True:
+                usage = await there.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=20)
+                if usage.repositories[0].bytes_in_today == 100:
+                    break
+                await asyncio.sleep(0.1)
+        assert (await failure(there.read(1, oid))).reason == "BANDWIDTH_EXCEEDED"
 
 
 async def test_bandwidth_limit(database_url: SecretStr, tmp_path: Path) -> None:

@@ -1,15 +1,13 @@
-"""The rules of ranges, of announced bytes, of room, of removal messages."""
+"""The rules of ranges, of announced bytes, of removal messages."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.common.errors import OutOfRange, ResourceExhausted, trailing_metadata
+from services.common.errors import OutOfRange, trailing_metadata
 from services.storage.read import range_length
 from services.storage.refusals import object_removed
-from services.storage.room import Room
 from services.storage.stat import ObjectKey, ObjectStat, Status, missing_bytes
-from tests.support.memory_backend import MemoryBackend
 
 _SIZES = st.integers(0, 2**63 - 1)
 
@@ -33,20 +31,6 @@ def test_missing_bytes_counts_each_object_once() -> None:
     assert missing_bytes(keys, [missing, missing, present, missing]) == 5 + 2**62
     assert missing_bytes(keys, [present] * 4) is None
     assert missing_bytes([ObjectKey("e", 0)], [missing]) == 0
-
-
-async def test_room_counts_uploads_that_go_on() -> None:
-    """The reserve and the bytes that are still to come are not given away twice."""
-    room = Room(MemoryBackend(capacity=1000), 100)
-    await room.require(900)
-    async with room.announced(600) as upload:
-        assert await room.available_bytes() == 300
-        with pytest.raises(ResourceExhausted) as caught:
-            await room.require(301)
-        assert caught.value.reason == "STORAGE_FULL"
-        upload.arrived(200)
-        assert await room.available_bytes() == 500
-    assert await room.available_bytes() == 900
 
 
 @given(st.text(max_size=1000))
