@@ -26,7 +26,7 @@ from services.common.errors import (
 from services.facade.action_tokens import Operation
 from services.facade.dialect import WIDESPREAD
 from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error, client_of
-from tests.support.facade import RunningFacade, running_facade
+from tests.support.facade import RunningFacade, running_facade, wait_until
 
 FAILURES: list[tuple[Exception, int]] = [
     (InvalidArgument(Reason.INVALID_FIELD, "field: secret words"), 422),
@@ -181,3 +181,26 @@ async def test_a_service_that_does_not_answer_is_a_504(scripted: tuple[Scripted,
         "status": "not ready",
         "services": {"storage": "not answering", "locks": "not answering"},
     }
+
+
+@pytest.mark.parametrize("reply", [None, access.CountFailedLoginsResponse()], ids=["not known", "lacks addresses"])
+async def test_bad_credentials_are_slowed_all_the_same(
+    scripted: tuple[Scripted, RunningFacade], reply: Message | None
+) -> None:
+    """A facade counts for itself where the lock service is of the version before, and tells again and again."""
+    inner, facade = scripted
+    inner.fail("Authenticate", Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid"))
+    told: list[int] = []
+
+    async def answer(request: access.CountFailedLoginsRequest) -> Message:
+        told.append(request.failed[0].count)
+        if reply is None:
+            raise Unimplemented(Reason.UNIMPLEMENTED, "CountFailedLogins is not implemented")
+        return reply
+
+    inner.answers["CountFailedLogins"] = answer
+    async with client_of(facade) as client:
+        statuses = [(await client.locks()).status_code for _ in range(12)]
+    assert statuses == [401] * 10 + [429] * 2
+    await wait_until(lambda: len(told) >= 2)
+    assert told[-1] == 10
