@@ -4,6 +4,8 @@ Every client ends with success, nothing that was acknowledged is lost, and no lo
 """
 
 import json
+import re
+import subprocess
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,13 +15,22 @@ from pathlib import Path
 import pytest
 
 from tests.stack.clients import Crew, Worker
-from tests.stack.compose import SERVICES, ComposeStack, docker, kill, wait_healthy
+from tests.stack.compose import ROOT, SERVICES, ComposeStack, docker, kill, wait_healthy
 from tests.stack.conftest import CREW, REPOSITORY
 from tests.support.certificates import CertificateFiles
+from tests.support.snippets import replaced, snippet
 
 pytestmark = pytest.mark.timeout(600)
 
 OUTAGE_SECONDS = 8
+# Within ten a connection ends, and DNS is asked again.
+NOTICED_SECONDS = 15
+
+ACCEPTED = {"towpath_signing_key_accepted", "towpath_service_secret_accepted"}
+CHANGED = {
+    "swap secrets": ACCEPTED | {"towpath_signing_key", "towpath_service_secret"},
+    "renew secrets": ACCEPTED,
+}
 
 AtWork = Callable[[], AbstractContextManager[Crew]]
 
@@ -142,8 +153,56 @@ def test_roll(doubled: ComposeStack, at_work: AtWork, since: Callable[[], list[d
     """All services restart one by one, as an upgrade does it, with two of each."""
     with at_work() as crew:
         for service in SERVICES:
-            for container in doubled.containers(service):
-                docker("restart", container)
-                wait_healthy(container)
+            _restart_one_by_one(doubled, service)
+            crew.wait_for_rounds(1)
+    _followed(since())
+
+
+def _restart_one_by_one(stack: ComposeStack, service: str) -> None:
+    for container in stack.containers(service):
+        docker("restart", container)
+        wait_healthy(container)
+
+
+def test_copies_come_and_go(doubled: ComposeStack, at_work: AtWork) -> None:
+    """A third of each service takes its part within seconds, and is not missed when it dies and does not come back."""
+    with at_work() as crew:
+        doubled.scale = dict.fromkeys(SERVICES, 3)
+        doubled.up()
+        thirds = [doubled.containers(service)[2] for service in SERVICES]
+        for third in thirds:
+            _wait_until_called(third)
+        crew.wait_for_rounds(1)
+        for third in thirds:
+            docker("rm", "--force", third)
+            crew.wait_for_rounds(1)
+        doubled.scale = dict.fromkeys(SERVICES, 2)
+
+
+def _wait_until_called(container: str) -> None:
+    deadline = time.monotonic() + NOTICED_SECONDS
+    # What a facade answers, and what a service answers to a facade; questions of health are not in the log.
+    while not re.search(r'"event": "(request|call)"', docker("logs", container, errors=True)):
+        assert time.monotonic() < deadline, f"nobody calls {container}"
+        time.sleep(0.5)
+
+
+def test_secrets_are_changed(
+    doubled: ComposeStack, at_work: AtWork, since: Callable[[], list[dict[str, object]]]
+) -> None:
+    """The signing key and the secret between services are changed as docs/operations.md says."""
+    with at_work() as crew:
+        for step in ("swap secrets", "renew secrets"):
+            before = doubled.secrets()
+            commands = replaced(snippet("operations.md", step), (" secrets", f" {doubled.folder / 'secrets'}"))
+            subprocess.run(["sh", "-e", "-c", commands], cwd=ROOT, check=True)
+            after = doubled.secrets()
+            assert before.keys() == after.keys()
+            assert {name for name, text in after.items() if text != before[name]} == CHANGED[step]
+            for service in SERVICES:
+                _restart_one_by_one(doubled, service)
+            for name in ("towpath_signing_key", "towpath_signing_key_accepted"):
+                shown = doubled.compose("exec", "--no-TTY", "facade", "cat", f"/run/secrets/{name}")
+                assert shown == after[name]
             crew.wait_for_rounds(1)
     _followed(since())
