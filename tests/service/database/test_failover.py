@@ -1,0 +1,105 @@
+"""A primary that is lost and a standby that takes its place, as docs/scaling.md has the services find it."""
+
+import asyncio
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from services.cli.embedded_postgres import DATABASE, STOP_SIGNAL, SUPERUSER, EmbeddedPostgres, programs
+from tests.support.ports import free_ports
+from tests.support.storage import running_storage
+
+
+def _prefix(postgres: EmbeddedPostgres) -> list[str]:
+    """Return what makes another user of root, as who Postgres does not run."""
+    command = postgres.command()
+    return command[: command.index(str(programs() / "postgres"))]
+
+
+@asynccontextmanager
+async def _running(postgres: EmbeddedPostgres, port: int, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
+    with log.open("wb") as out:
+        server = await asyncio.create_subprocess_exec(
+            *postgres.command(),
+            "--listen_addresses=127.0.0.1",
+            f"--port={port}",
+            stdin=subprocess.DEVNULL,
+            stdout=out,
+            stderr=out,
+        )
+    try:
+        yield server
+    finally:
+        if server.returncode is None:
+            server.send_signal(STOP_SIGNAL)
+            await asyncio.wait_for(server.wait(), timeout=30)
+
+
+async def _run(prefix: list[str], program: str, *arguments: str) -> str:
+    process = await asyncio.create_subprocess_exec(
+        *prefix, str(programs() / program), *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    )
+    output, _ = await asyncio.wait_for(process.communicate(), timeout=60)
+    assert process.returncode == 0, output.decode()
+    return output.decode().strip()
+
+
+async def _psql(port: int, statement: str, *, database: str = DATABASE) -> str:
+    return await _run(
+        [], "psql", "--host=127.0.0.1", f"--port={port}", f"--username={SUPERUSER}", "--no-psqlrc", "--tuples-only",
+        "--no-align", f"--command={statement}", database,
+    )  # fmt: skip
+
+
+async def _until(port: int, question: str, *, database: str = DATABASE) -> None:
+    """Wait until a server answers a question with t."""
+    async with asyncio.timeout(30):
+        while True:
+            try:
+                if await _psql(port, question, database=database) == "t":
+                    return
+            except AssertionError:
+                pass
+            await asyncio.sleep(0.1)
+
+
+@pytest.mark.timeout(120)
+async def test_the_services_find_the_new_primary(tmp_path: Path) -> None:
+    """With both hosts in the URL: what was committed is there, and new objects are written, within the usual wait."""
+    ports = free_ports(2)
+    first, second = (EmbeddedPostgres(tmp_path / name / "data", tmp_path / name) for name in ("first", "second"))
+    for postgres in (first, second):
+        postgres.sockets.mkdir()
+        # Where the tests are root, Postgres is somebody else.
+        postgres.sockets.chmod(0o777)
+    await first.prepare()
+    hosts = "&".join(f"host=127.0.0.1:{port}" for port in ports)
+    url = SecretStr(f"postgresql://{SUPERUSER}@/{DATABASE}?{hosts}&target_session_attrs=primary")
+    async with AsyncExitStack() as stack:
+        primary = await stack.enter_async_context(_running(first, ports[0], tmp_path / "first.log"))
+        await _until(ports[0], "SELECT true", database="postgres")
+        await _psql(ports[0], f"CREATE DATABASE {DATABASE}", database="postgres")
+        source = f"--dbname=host=127.0.0.1 port={ports[0]} user={SUPERUSER}"
+        await _run(
+            _prefix(first),
+            "pg_basebackup",
+            source,
+            f"--pgdata={second.data}",
+            "--write-recovery-conf",
+            "--checkpoint=fast",
+        )
+        await stack.enter_async_context(_running(second, ports[1], tmp_path / "second.log"))
+        await _until(ports[0], "SELECT count(*) = 1 FROM pg_stat_replication")
+        storage = await stack.enter_async_context(running_storage(url, tmp_path))
+        before = await storage.write(1, b"before")
+        await _until(ports[0], "SELECT replay_lsn >= pg_current_wal_lsn() FROM pg_stat_replication")
+        primary.send_signal(STOP_SIGNAL)
+        await primary.wait()
+        assert await _psql(ports[1], "SELECT pg_promote()") == "t"
+        after = await storage.write(1, b"after")
+        assert await storage.read(1, before) == b"before"
+        assert await storage.read(1, after) == b"after"
