@@ -19,6 +19,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from services.storage.object_store.backend import ObjectStoreBackend
 from services.storage.object_store.opening import open_object_store
 from tests.support.ports import free_ports
+from tests.support.snippets import snippet
 
 if TYPE_CHECKING:  # only the types of boto3's client, which are made at run time
     from types_boto3_s3 import S3Client
@@ -29,8 +30,12 @@ _START_SECONDS = 60
 
 
 BUCKET = "objects"
-# All that the service needs, and in one bucket: docs/operations.md names these.
-_ACTIONS = [f"{action}:{BUCKET}" for action in ("Read", "Write", "List")]
+
+
+def _actions() -> list[str]:
+    """Return what docs/operations.md lets the service do: all that it needs, and in one bucket."""
+    [identity] = json.loads(snippet("operations.md", "seaweedfs identity"))["identities"]
+    return [action.replace("BUCKET", BUCKET) for action in identity["actions"]]
 
 
 class SeaweedFS:
@@ -85,7 +90,7 @@ class SeaweedFS:
 
     async def start(self) -> None:
         """Start it, or start it again with what it had; it takes objects when this returns."""
-        users = [("towpath", (self.access_key, self.secret_key), _ACTIONS), ("admin", self._admin, ["Admin"])]
+        users = [("towpath", (self.access_key, self.secret_key), _actions()), ("admin", self._admin, ["Admin"])]
         identities = [
             {"name": name, "credentials": [{"accessKey": access, "secretKey": secret}], "actions": actions}
             for name, (access, secret), actions in users
