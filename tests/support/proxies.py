@@ -116,11 +116,13 @@ def _nginx_request(line: str) -> Request:
 
 
 @contextmanager
-def running_nginx(folder: Path, upstreams: Sequence[str], *, sub_path: bool = False) -> Iterator[Proxy]:
-    """Run nginx in front of these two `HOST:PORT`; the sub-path is `/lfs`."""
+def running_nginx(
+    folder: Path, upstreams: Sequence[str], *, sub_path: bool = False, block: tuple[str, str] = (PAGE, "nginx")
+) -> Iterator[Proxy]:
+    """Run nginx in front of these two `HOST:PORT`, as a block of a page says; the sub-path is `/lfs`."""
     files = write_certificate(folder / "tls", NAME, "127.0.0.1")
     port = free_port()
-    server = snippet(PAGE, "nginx")
+    server = snippet(*block)
     if sub_path:
         head, mark, rest = server.partition("    set $towpath_upstream")
         assert mark
