@@ -24,6 +24,7 @@ from services.locks.lock_removal import remove_lock
 from services.locks.lock_table import create_lock
 from services.locks.models import SCHEMA as LOCKS
 from services.storage import contents, index
+from services.storage.contents import FIRST_STORE_ID, Placed
 from services.storage.names import new_name
 from services.storage.schema import SCHEMA as STORAGE
 from tests.support.postgres import running_postgres
@@ -158,14 +159,14 @@ async def _wal_of_changes(
 
     async def upload(_number: int) -> None:
         oid = secrets.token_hex(32)
-        name = new_name(oid)
+        new = Placed(FIRST_STORE_ID, new_name(oid))
 
         async def commit(connection: AsyncConnection) -> None:
             await index.lock(connection, oid, into=1)
             await index.add(connection, 1, oid, 1000)
-            await contents.commit(connection, oid, name, replaces=None, replaced_seconds=0)
+            await contents.commit(connection, oid, new, replaces=None, replaced_seconds=0)
 
-        await storage.run(lambda connection: contents.begin(connection, name, writer=1))
+        await storage.run(lambda connection: contents.begin(connection, new, writer=1))
         await storage.run(commit)
 
     print("| change | bytes of WAL, just after a checkpoint | without whole pages |\n|---|---|---|")

@@ -16,16 +16,17 @@ from pathlib import Path
 
 import asyncpg
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncEngine
 
-from services.backup.backup import Source, back_up
+from services.backup.backup import back_up
 from services.backup.check import check
 from services.backup.errors import BackupError
 from services.backup.restore import restore
 from services.backup.settings import BackupSettings
+from services.backup.stores import open_source, open_target
 from services.common import lifecycle, logs
 from services.common.errors import ServiceError
 from services.database.migrations import create_operator_engine
-from services.storage.location import open_backend
 
 Report = tuple[Mapping[str, object], bool]
 """What is printed, and whether all is well."""
@@ -33,22 +34,27 @@ Report = tuple[Mapping[str, object], bool]
 _STOPPED = 130
 
 
-async def _backup(arguments: argparse.Namespace, source: Source) -> Report:
+async def _backup(arguments: argparse.Namespace, engine: AsyncEngine, storage_url: str) -> Report:
     # Names of users and hashes of tokens are nobody else's business, whoever made the folder.
     os.umask(0o077)
+    source = await open_source(engine, storage_url)
     report = await back_up(source, arguments.folder, copy_objects=not arguments.no_objects, prune=arguments.prune)
     return report, not report["lost"]
 
 
-async def _restore(arguments: argparse.Namespace, target: Source) -> Report:
+async def _restore(arguments: argparse.Namespace, engine: AsyncEngine, storage_url: str) -> Report:
+    target = await open_target(engine, storage_url)
     report, findings = await restore(
         target, arguments.folder, digest=arguments.digest, skip_damaged=arguments.skip_damaged
     )
     return {**report, "check": findings.record()}, not findings.damaged
 
 
-async def _check(arguments: argparse.Namespace, source: Source) -> Report:
-    findings = await check(source, hashed=arguments.hash, rate=arguments.rate or None)
+async def _check(arguments: argparse.Namespace, engine: AsyncEngine, storage_url: str) -> Report:
+    if arguments.heal and not arguments.hash:
+        raise BackupError("--heal: expected --hash with it")
+    source = await open_source(engine, storage_url)
+    findings = await check(source, hashed=arguments.hash, rate=arguments.rate or None, heal=arguments.heal)
     return findings.record(), not findings.damaged
 
 
@@ -69,21 +75,22 @@ def _parser() -> argparse.ArgumentParser:
     checking.set_defaults(work=_check)
     checking.add_argument("--hash", action="store_true")
     checking.add_argument("--rate", type=int, default=0, help="bytes a second; 0 for no limit")
+    checking.add_argument("--heal", action="store_true", help="with --hash")
     return parser
 
 
-async def _run(settings: BackupSettings, work: Callable[[Source], Awaitable[Report]]) -> Report:
+async def _run(settings: BackupSettings, work: Callable[[AsyncEngine, str], Awaitable[Report]]) -> Report:
     """Do the work, unless the process is told to stop before it ends."""
 
-    async def with_source() -> Report:
+    async def with_engine() -> Report:
         engine = create_operator_engine(settings.database, "backup")
         try:
-            return await work(Source(engine, await open_backend(settings.storage_url)))
+            return await work(engine, settings.storage_url)
         finally:
             await engine.dispose()
 
     stop = asyncio.create_task(lifecycle.stop_event(settings.lifeline_fd).wait())
-    working = asyncio.create_task(with_source())
+    working = asyncio.create_task(with_engine())
     await asyncio.wait({stop, working}, return_when=asyncio.FIRST_COMPLETED)
     stop.cancel()
     if not working.done():

@@ -8,31 +8,22 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from sqlalchemy.ext.asyncio import AsyncEngine
-
 from services.backup.copying import copy_out
 from services.backup.crew import for_each
 from services.backup.errors import BackupError
 from services.backup.folder import BackupFolder
+from services.backup.held import places_of
 from services.backup.hold import Hold, hold
 from services.backup.manifest import LostObject, Manifest, ObjectList
 from services.backup.object_list import Entry, read_list
 from services.backup.progress import Bytes, progress
 from services.backup.reading import DamagedBytes
 from services.backup.snapshot import Snapshot, take_snapshot
-from services.storage.backend import Backend
+from services.backup.stores import Source
 from services.storage.undivided import in_thread
 
 MOST_LOST = 1000
 """More lost objects than this are no state to keep: the earlier backup stays then."""
-
-
-@dataclass(frozen=True)
-class Source:
-    """What is backed up."""
-
-    engine: AsyncEngine
-    backend: Backend
 
 
 @dataclass
@@ -78,9 +69,7 @@ async def _write(
     copied = await in_thread(_count, index / "objects")
     if copy_objects:
         with progress("Copying objects", copied.bytes) as shown:
-            await for_each(
-                read_list(index / "objects"), partial(_copy, source.backend, folder, copied=copied, shown=shown)
-            )
+            await for_each(read_list(index / "objects"), partial(_copy, source, folder, copied=copied, shown=shown))
         await in_thread(folder.sync_objects)
     return _manifest(created_at, name, snapshot, copied, copy_objects=copy_objects), copied
 
@@ -93,11 +82,12 @@ def _count(objects: Path) -> _Copied:
     return copied
 
 
-async def _copy(backend: Backend, folder: BackupFolder, entry: Entry, *, copied: _Copied, shown: Bytes) -> None:
+async def _copy(source: Source, folder: BackupFolder, entry: Entry, *, copied: _Copied, shown: Bytes) -> None:
     oid, size = entry.oid, entry.size
-    if await in_thread(folder.size_of, entry.name) != size:
+    there = await in_thread(folder.size_of, entry.name)
+    if there != size and not await in_thread(folder.take_over, entry.name, size):
         try:
-            await copy_out(backend, folder, entry)
+            await _copy_from_any(source, folder, entry)
             copied.new_count += 1
             copied.new_bytes += size
         except DamagedBytes as error:
@@ -106,6 +96,17 @@ async def _copy(backend: Backend, folder: BackupFolder, entry: Entry, *, copied:
                 told = [f"{lost.oid}: {lost.problem}" for lost in copied.problems]
                 raise BackupError(f"more than {MOST_LOST} objects are lost; run `towpath check`:", told) from None
     shown.done(size)
+
+
+async def _copy_from_any(source: Source, folder: BackupFolder, entry: Entry) -> None:
+    """Copy an object from the first store whose bytes are right. Raises `DamagedBytes` where none has such."""
+    problems = []
+    for store, name in await places_of(source, entry):
+        try:
+            return await copy_out(store.backend, folder, entry, stored_as=name)
+        except DamagedBytes as error:
+            problems.append(f"{store.name}: {error}" if len(source.stores) > 1 else str(error))
+    raise DamagedBytes("; ".join(problems))
 
 
 def _manifest(created_at: datetime, name: str, snapshot: Snapshot, copied: _Copied, *, copy_objects: bool) -> Manifest:

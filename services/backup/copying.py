@@ -12,12 +12,15 @@ from services.storage.backend import Backend
 from services.storage.undivided import in_thread
 
 
-async def copy_out(backend: Backend, folder: BackupFolder, entry: Entry) -> None:
-    """Copy an object into the backup, durably but for its name. Raises `DamagedBytes`."""
+async def copy_out(backend: Backend, folder: BackupFolder, entry: Entry, *, stored_as: str) -> None:
+    """Copy an object, whose bytes the backend has as `stored_as`, into the backup, durably but for its name.
+
+    Raises `DamagedBytes`.
+    """
     path = folder.new_file(entry.name)
     file = await in_thread(path.open, "xb")
     try:
-        async with aclosing(stored_bytes(backend, entry)) as chunks:
+        async with aclosing(stored_bytes(backend, entry._replace(name=stored_as))) as chunks:
             async for chunk in chunks:
                 await in_thread(file.write, chunk)
         await in_thread(_end, file)

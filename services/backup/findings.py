@@ -4,13 +4,15 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 _TOLD = 1000
+_KINDS = ("missing", "corrupt", "healable", "orphaned")
 
 
 @dataclass(frozen=True)
 class Finding:
     """An object that is not as it should be.
 
-    `name` is what its bytes are called in the storage, and `repositories` are the names of those that hold it.
+    `name` is what its bytes are called in the storage, `repositories` are the names of those that hold it, and `store`
+    is the name of the store that was looked at, where there are several.
     """
 
     oid: str
@@ -18,6 +20,7 @@ class Finding:
     problem: str
     name: str
     repositories: tuple[str, ...] = ()
+    store: str | None = None
 
     def record(self) -> Mapping[str, object]:
         """Return it as JSON has it."""
@@ -27,23 +30,35 @@ class Finding:
             "problem": self.problem,
             "name": self.name,
         }
-        return record | ({"repositories": list(self.repositories)} if self.repositories else {})
+        if self.store is not None:
+            record["store"] = self.store
+        if self.repositories:
+            record["repositories"] = list(self.repositories)
+        return record
 
 
 @dataclass
 class Findings:
-    """All that a check finds: counts of everything, and the first thousand of each kind by name."""
+    """All that a check finds: counts of everything, and the first thousand of each kind by name.
+
+    `healing` is how many of the healable ones the services were told to heal; None where they should not be.
+    """
 
     hashed: bool
+    healing: int | None = None
     objects: int = 0
     bytes: int = 0
-    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(("missing", "corrupt", "orphaned"), 0))
+    counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_KINDS, 0))
     told: dict[str, list[Finding]] = field(default_factory=dict)
     unclaimed: int = 0
     left_over: int = 0
 
     def add(self, kind: str, finding: Finding) -> None:
-        """Add one: `missing` (absent), `corrupt` (of another size or hash) or `orphaned` (held by no repository)."""
+        """Add one.
+
+        It is `missing` (absent), `corrupt` (of another size or hash), `healable` (one of the two in this store, and
+        as it should be in another) or `orphaned` (held by no repository).
+        """
         self.counts[kind] += 1
         told = self.told.setdefault(kind, [])
         if len(told) < _TOLD:
@@ -51,7 +66,7 @@ class Findings:
 
     @property
     def damaged(self) -> int:
-        """How many objects that repositories hold cannot be had."""
+        """How often an object that repositories hold is missing or corrupt, and no store has it."""
         return self.counts["missing"] + self.counts["corrupt"]
 
     def record(self) -> Mapping[str, object]:
@@ -61,6 +76,7 @@ class Findings:
             "bytes": self.bytes,
             "hashed": self.hashed,
             **self.counts,
+            **({} if self.healing is None else {"healing": self.healing}),
             "unclaimed": self.unclaimed,
             "left_over": self.left_over,
             "findings": [

@@ -20,6 +20,7 @@ from services.backup.errors import BackupError
 from services.storage.disk.durable import Folders, sync_folder
 from services.storage.disk.listing import contents_of, subfolders
 from services.storage.disk.paths import path_of
+from services.storage.names import oid_of
 
 _OURS = {"manifest.json", "manifest.json.new", "index", "objects", "incoming", "lock"}
 
@@ -81,6 +82,22 @@ class BackupFolder:
         final = self.object(name)
         self._folders.ensure(final.parent)
         file.replace(final)
+
+    def take_over(self, name: str, size: int) -> bool:
+        """Give a name the bytes that an earlier backup has of the same object, by a link; tell whether it has any.
+
+        Stores have other names for the same bytes: they need not be read again when another becomes the primary.
+        """
+        final = self.object(name)
+        try:
+            for other, found in contents_of(final.parent):
+                if oid_of(other) == oid_of(name) and found == size:
+                    os.link(final.with_name(other), final)
+                    return True
+        except OSError:
+            # No folder yet, a file system without links, or something else in the way: they are copied then.
+            return False
+        return False
 
     def sync_objects(self) -> None:
         """Return when the names of all objects are durable."""

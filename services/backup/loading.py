@@ -10,6 +10,7 @@ from services.backup import database
 from services.backup.database import COPY_SECONDS, SCHEMAS, Relation, acting_for, driver_of
 from services.backup.errors import BackupError
 from services.backup.manifest import Manifest
+from services.backup.uniting import unite_stores
 from services.database.migrations import MIGRATION_KEY, RESTORING, mark_restoring, upgrade, version_of
 from services.storage.undivided import in_thread
 
@@ -17,6 +18,15 @@ _PIECE = 1024 * 1024
 
 ID_GAP = 1_000_000
 """How many ids a restore skips: those that were given out after the backup must not come to mean something else."""
+
+# The ids of stores are few, and nobody outside knows them.
+_SET_SEQUENCE = text(
+    "SELECT setval(seqrelid, CAST(:value AS bigint)"
+    "  + CASE seqtypid WHEN CAST('bigint' AS regtype) THEN CAST(:gap AS bigint) ELSE 0 END)"
+    " FROM pg_sequence WHERE seqrelid = CAST(:name AS regclass)"
+)
+_FILLED = {Relation("storage", "stores"): "WHERE id <> 1"}
+"""Which rows of a table are not put there by a migration; all of them where nothing is said."""
 
 
 async def goes_on(engine: AsyncEngine) -> bool:
@@ -48,7 +58,8 @@ async def _drop_empty(connection: AsyncConnection) -> None:
     for table in await database.tables(connection):
         async with acting_for(connection, table.schema):
             await connection.execute(text(f"LOCK TABLE {table.quoted} IN ACCESS EXCLUSIVE MODE"))
-            query = f"SELECT EXISTS (SELECT FROM {table.quoted})"  # noqa: S608 - names that Postgres gave, quoted
+            rows = f"{table.quoted} {_FILLED.get(table, '')}"
+            query = f"SELECT EXISTS (SELECT FROM {rows})"  # noqa: S608 - names that Postgres gave, quoted
             if await connection.scalar(text(query)):
                 full.append(f"{table.schema}.{table.name}")
     if full:
@@ -70,15 +81,12 @@ async def load(engine: AsyncEngine, manifest: Manifest, index: Path) -> None:
         await _fill(connection, manifest, index)
         for sequence in manifest.sequences:
             async with acting_for(connection, sequence.schema_name):
-                await connection.execute(
-                    text("SELECT setval(CAST(:name AS regclass), :value)"),
-                    {
-                        "name": Relation(sequence.schema_name, sequence.name).quoted,
-                        "value": sequence.last_value + ID_GAP,
-                    },
-                )
+                name = Relation(sequence.schema_name, sequence.name).quoted
+                parameters = {"name": name, "value": sequence.last_value, "gap": ID_GAP}
+                await connection.execute(_SET_SEQUENCE, parameters)
         for schema in SCHEMAS.values():
             await upgrade(connection, schema)
+        await unite_stores(connection, index / "objects")
 
 
 async def _fill(connection: AsyncConnection, manifest: Manifest, index: Path) -> None:
@@ -88,7 +96,12 @@ async def _fill(connection: AsyncConnection, manifest: Manifest, index: Path) ->
         table: set(file.columns) for table, file in files.items()
     }:
         raise BackupError("manifest.json: its tables and columns are not those of its revisions")
-    for table in await database.loading_order(connection):
+    order = await database.loading_order(connection)
+    for table in reversed(order):
+        # What a migration put there is in the backup too.
+        async with acting_for(connection, table.schema):
+            await connection.execute(text(f"DELETE FROM {table.quoted}"))  # noqa: S608 - names that Postgres gave, quoted
+    for table in order:
         file = files[table]
         async with acting_for(connection, table.schema):
             status = await (await driver_of(connection)).copy_to_table(

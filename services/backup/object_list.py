@@ -9,10 +9,11 @@ from services.common.oid import is_oid
 from services.storage.names import is_name, oid_of
 
 QUERY = (
-    "SELECT DISTINCT o.oid, o.size, coalesce(c.name, o.oid)"
-    " FROM storage.objects o LEFT JOIN storage.contents c USING (oid) WHERE o.removed_at IS NULL ORDER BY 1, 2"
+    "SELECT DISTINCT ON (o.oid) o.oid, o.size, coalesce(c.name, o.oid)"
+    " FROM storage.objects o LEFT JOIN storage.contents c USING (oid) LEFT JOIN storage.stores s ON s.id = c.store_id"
+    " WHERE o.removed_at IS NULL ORDER BY o.oid, c.is_doubted, s.is_primary DESC NULLS LAST, c.store_id"
 )
-"""What Postgres' COPY writes as such a list."""
+"""What Postgres' COPY writes as such a list: where several stores have an object, the best name of its bytes."""
 
 
 class Entry(NamedTuple):

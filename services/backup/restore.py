@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from functools import partial
 from pathlib import Path
 
-from services.backup.backup import Source
 from services.backup.check import check
 from services.backup.copying import copy_in
 from services.backup.crew import batches, for_each
@@ -14,6 +13,7 @@ from services.backup.loading import begin_restore, goes_on, load
 from services.backup.object_list import Entry, read_list
 from services.backup.progress import Bytes, progress
 from services.backup.reading import DamagedBytes
+from services.backup.stores import Source
 from services.backup.verification import Verified, verify
 from services.storage.backend import Backend
 from services.storage.undivided import in_thread
@@ -24,22 +24,24 @@ async def restore(
 ) -> tuple[Mapping[str, object], Findings]:
     """Restore the backup in the folder `source`; return what was restored, and what a check of it finds.
 
-    The target must hold neither rows nor objects, or be what an earlier restore has left, which is then gone on with.
-    Until all is there nothing serves it. Raises `BackupError`, which names every part of the backup that is missing or
-    damaged; with `skip_damaged`, objects whose bytes are so are left out: they are restored as missing.
+    However many stores there were, the target has one: what `target` has as the primary. It must hold neither rows nor
+    objects, or be what an earlier restore has left, which is then gone on with. Until all is there nothing serves it.
+    Raises `BackupError`, which names every part of the backup that is missing or damaged; with `skip_damaged`, objects
+    whose bytes are so are left out: they are restored as missing.
     """
+    backend = target.primary.backend
     backup = await in_thread(verify, source, digest=digest)
     _refuse(backup.damaged, skip_damaged=skip_damaged)
     if backup.manifest.objects.copied:
         if await goes_on(target.engine):
-            await _require_no_others(target.backend, backup)
+            await _require_no_others(backend, backup)
         else:
-            await _require_no_objects(target.backend)
+            await _require_no_objects(backend)
         await begin_restore(target.engine)
-        await _copy_objects(target.backend, backup)
+        await _copy_objects(backend, backup)
         _refuse(backup.damaged, skip_damaged=skip_damaged)
     else:
-        await _require_objects(target.backend, backup)
+        await _require_objects(backend, backup)
         await begin_restore(target.engine)
     await load(target.engine, backup.manifest, backup.index)
     findings = await check(target, hashed=False, rate=None)

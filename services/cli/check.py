@@ -28,6 +28,9 @@ def check(
         str, typer.Option(metavar="REF", help="With USER: the ref that the client names, such as refs/heads/main.")
     ] = "",
     hashed: Annotated[bool, typer.Option("--hash", help="Read every object and compare its SHA-256.")] = False,
+    heal: Annotated[
+        bool, typer.Option("--heal", help="With --hash, have bytes brought again that another store has.")
+    ] = False,
     rate: Mebibytes = backups.CHECK_MEBIBYTES,
     data: Data = DEFAULT_DATA,
     server: Server = None,
@@ -39,16 +42,20 @@ def check(
     yes and for no, and with --json `allowed` tells them apart.
 
     Without: compare the index of objects with the bytes that are there; services may run meanwhile. The exit status is
-    1 where objects are missing or corrupt. Orphaned ones, which no repository holds, do no harm.
+    1 where objects are missing or corrupt. Healable ones are so in one store and not in another. Orphaned ones, which
+    no repository holds, do no harm.
     """
     if user is None:
         for name, given in (("--operation", operation), ("--ref", ref), ("--server", server)):
             if given:
                 raise typer.BadParameter("expected USER and REPO with it", param_hint=name)
-        backups.check(data, hashed=hashed, rate=rate, as_json=as_json)
+        if heal and not hashed:
+            raise typer.BadParameter("expected --hash with it", param_hint="--heal")
+        backups.check(data, hashed=hashed, heal=heal, rate=rate, as_json=as_json)
         return
     if repository is None or operation is None:
         raise typer.BadParameter("expected REPO and --operation with it", param_hint="USER")
-    if hashed:
-        raise typer.BadParameter("checks the objects, and takes no USER", param_hint="--hash")
+    if hashed or heal:
+        name = "--hash" if hashed else "--heal"
+        raise typer.BadParameter("checks the objects, and takes no USER", param_hint=name)
     access.explain(user, repository, operation, ref, Target(data, server), as_json=as_json)

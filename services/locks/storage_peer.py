@@ -1,27 +1,39 @@
 """The storage service, as administration needs it; it is told ids of repositories, never names."""
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TypeVar
 
+from google.protobuf.message import Message
 from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
+from towpath.storage.v1 import store_service_pb2 as stores
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceStub
+from towpath.storage.v1.store_service_pb2_grpc import StoreServiceStub
 
 from services.common.rpc.client import Peer
 from services.common.rpc.tls import Tls
 
+Response = TypeVar("Response")
+
 _DEADLINE_SECONDS = 30.0
+# What a store lacks is found by reading the whole index.
+_STORE_DEADLINE_SECONDS = 60.0
+
 _SERVICE: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
-_REPEATABLE = ["DeleteObject", "DeleteRepository", "ListObjects", "GetUsage"]
+_STORE_SERVICE: str = stores.DESCRIPTOR.services_by_name["StoreService"].full_name
+_REPEATABLE = {
+    _SERVICE: ["DeleteObject", "DeleteRepository", "ListObjects", "GetUsage"],
+    _STORE_SERVICE: ["CreateStore", "ListStores", "StartCopy", "StopCopy", "SetPrimaryStore", "DeleteStore"],
+}
 
 
 class StoragePeer:
     """Calls of the storage service; each raises the `ServiceError` that the service raised, or `Unavailable`."""
 
     def __init__(self, address: str, *, secret: SecretStr | None, tls: Tls | None) -> None:
-        self._peer = Peer(
-            address, deadline=_DEADLINE_SECONDS, secret=secret, tls=tls, repeatable={_SERVICE: _REPEATABLE}
-        )
+        self._peer = Peer(address, deadline=_DEADLINE_SECONDS, secret=secret, tls=tls, repeatable=_REPEATABLE)
         self._stub = StorageServiceStub(self._peer.channel)
+        self._stores = StoreServiceStub(self._peer.channel)
 
     async def list_objects(self, request: pb.ListObjectsRequest) -> pb.ListObjectsResponse:
         """Return a page of a repository's objects."""
@@ -43,6 +55,33 @@ class StoragePeer:
     async def usage(self, repository_ids: Sequence[int]) -> pb.GetUsageResponse:
         """Return the usage of the repositories, in the order asked."""
         return await self._peer.call(self._stub.GetUsage, pb.GetUsageRequest(repository_ids=repository_ids))
+
+    async def create_store(self, request: stores.CreateStoreRequest) -> stores.Store:
+        """Add a store and return it."""
+        return (await self._call(self._stores.CreateStore, request)).store
+
+    async def list_stores(self) -> Sequence[stores.Store]:
+        """Return all stores by name, and what they lack."""
+        return (await self._call(self._stores.ListStores, stores.ListStoresRequest())).stores
+
+    async def start_copy(self, request: stores.StartCopyRequest) -> stores.Store:
+        """Make a store a copy of another and return it."""
+        return (await self._call(self._stores.StartCopy, request)).store
+
+    async def stop_copy(self, name: str) -> stores.Store:
+        """Let a store be no copy any more, and return it."""
+        return (await self._call(self._stores.StopCopy, stores.StopCopyRequest(name=name))).store
+
+    async def set_primary_store(self, name: str) -> stores.Store:
+        """Make a store the primary and return it."""
+        return (await self._call(self._stores.SetPrimaryStore, stores.SetPrimaryStoreRequest(name=name))).store
+
+    async def delete_store(self, name: str) -> None:
+        """Forget a store."""
+        await self._call(self._stores.DeleteStore, stores.DeleteStoreRequest(name=name))
+
+    async def _call(self, method: Callable[..., Awaitable[Response]], request: Message) -> Response:
+        return await self._peer.call(method, request, deadline=_STORE_DEADLINE_SECONDS)
 
     async def close(self) -> None:
         """Close the channel."""

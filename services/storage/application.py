@@ -4,6 +4,7 @@ import asyncio
 from functools import partial
 
 from towpath.storage.v1.storage_service_pb2_grpc import add_StorageServiceServicer_to_server
+from towpath.storage.v1.store_service_pb2_grpc import add_StoreServiceServicer_to_server
 
 from services.common.errors import Unavailable
 from services.common.lifecycle import end
@@ -25,6 +26,10 @@ from services.storage.service import SERVICE_NAME, StorageService
 from services.storage.settings import StorageSettings
 from services.storage.sizes import refresh_sizes
 from services.storage.store import Store
+from services.storage.stores.copier import Copier
+from services.storage.stores.places import Places
+from services.storage.stores.servicer import SERVICE_NAME as STORE_SERVICE_NAME
+from services.storage.stores.servicer import StoreService
 from services.storage.sweep import Sweeper
 from services.storage.traffic import TrafficMeter
 from services.storage.writer import Writer
@@ -40,21 +45,23 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     Raises ValueError for a setting that cannot be used.
     """
     backend = backend or await open_backend(settings.storage_url, settings.storage_public_endpoint)
-    direct = wanted(settings.storage_transfer, backend.signing)
+    # What cannot be is refused now.
+    wanted(settings.storage_transfer, backend.signing)
     server = Server(
         settings.storage_listen,
         secret=settings.service_secret,
         accepted=settings.service_secret_accepted,
         drain_seconds=settings.drain_seconds,
         tls=settings.read_tls(),
-        services=[SERVICE_NAME],
+        services=[SERVICE_NAME, STORE_SERVICE_NAME],
     )
     database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.storage_pool_size))
     traffic = TrafficMeter(database, settings.storage_bandwidth_limit)
-    room = Room(backend, settings.storage_reserve_bytes, Neighbours(database))
+    places = Places(database, backend, open_backend)
+    room = Room(lambda: places.primary.backend, settings.storage_reserve_bytes, Neighbours(database))
     store = Store(
         database=database,
-        backend=backend,
+        places=places,
         room=room,
         traffic=traffic,
         writer=Writer(database.engine),
@@ -63,17 +70,18 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
 
     async def check() -> None:
         await store.writer.wait()
-        await store.backend.check()
+        await places.known()
+        await places.primary.backend.check()
 
     async def first() -> None:
         async with asyncio.TaskGroup() as group:
             if settings.storage_metrics_listen is not None:
                 group.create_task(keep_refreshed(partial(refresh_sizes, store)))
-            if backend.signing is not None:
-                group.create_task(Prober(store, backend.signing, direct).run())
+            group.create_task(Prober(store, settings.storage_transfer).run())
 
     add_StorageServiceServicer_to_server(StorageService(store), server.grpc)
-    runs = (traffic.run(), room.run(), store.writer.run(), Sweeper(store).run())
+    add_StoreServiceServicer_to_server(StoreService(store, settings.storage_url), server.grpc)
+    runs = (traffic.run(), room.run(), store.writer.run(), places.run(), Sweeper(store).run(), Copier(store).run())
     background = [asyncio.create_task(run) for run in runs]
     stop_serving = asyncio.Event()
     stopper = asyncio.create_task(_stop_in_order(stop, background, stop_serving))

@@ -1,11 +1,11 @@
 """The SQL of the index of objects. Each function runs in the transaction of its connection."""
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from sqlalchemy import (
     ARRAY,
     BigInteger,
-    ColumnElement,
     String,
     any_,
     cast,
@@ -20,13 +20,18 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.storage.contents import STORE_ID
+from services.storage.advisory import key
+from services.storage.contents import Placed
 from services.storage.models import Content, DeletedRepository, Object
 
 
-def key(name: object) -> ColumnElement[int]:
-    """Return the key of an advisory lock of this service."""
-    return func.hashtextextended(f"towpath storage {name}", literal(0))
+class Located(NamedTuple):
+    """The record of an object, and where its bytes lie; nowhere for one that was removed."""
+
+    record: Object
+    placed: list[Placed]
+    doubted: list[Placed]
+    """Where they were found missing or damaged."""
 
 
 def _any_of(oids: Sequence[str]) -> object:
@@ -76,15 +81,27 @@ async def find(connection: AsyncConnection, repository_id: int, oid: str) -> Obj
     return None if row is None else Object(**row)
 
 
-async def locate(connection: AsyncConnection, repository_id: int, oids: Sequence[str]) -> list[tuple[Object, str]]:
-    """Return the records that exist of these objects, held or removed, and the names of their bytes; "" for none."""
+async def locate(connection: AsyncConnection, repository_id: int, oids: Sequence[str]) -> list[Located]:
+    """Return the records that exist of these objects, held or removed, and where their bytes lie."""
     statement = (
-        select(Object, func.coalesce(col(Content.name), "").label("name"))
-        .outerjoin(Content, (col(Content.oid) == col(Object.oid)) & (col(Content.store_id) == STORE_ID))
+        select(Object)
+        .add_columns(col(Content.store_id), col(Content.name), col(Content.is_doubted))
+        .outerjoin(Content, col(Content.oid) == col(Object.oid))
         .where(col(Object.repository_id) == repository_id, col(Object.oid) == _any_of(oids))
     )
-    rows = [dict(row) for row in (await connection.execute(statement)).mappings()]
-    return [(Object(**row), name) for row in rows for name in [row.pop("name")]]
+    located: dict[str, Located] = {}
+    for row in map(dict, (await connection.execute(statement)).mappings()):
+        store_id, name, is_doubted = row.pop("store_id"), row.pop("name"), row.pop("is_doubted")
+        found = located.setdefault(row["oid"], Located(Object(**row), [], []))
+        if name is not None:
+            (found.doubted if is_doubted else found.placed).append(Placed(store_id, name))
+    return list(located.values())
+
+
+async def is_held(connection: AsyncConnection, oid: str) -> bool:
+    """Tell whether any repository holds the object."""
+    held = exists().where(col(Object.oid) == oid, col(Object.removed_at).is_(None))
+    return bool(await connection.scalar(select(held)))
 
 
 async def page(connection: AsyncConnection, repository_id: int, *, after: str, limit: int) -> list[Object]:

@@ -8,6 +8,11 @@ from services.common.metrics import Snapshot
 OBJECTS_MISSING = Counter(
     "towpath_objects_missing_total", "Objects asked for whose bytes are not there although the index has them."
 )
+OBJECTS_DOUBTED = Counter(
+    "towpath_objects_doubted_total", "Bytes found missing or damaged in a store while another has them."
+)
+_COPIED_OBJECTS = Counter("towpath_store_copied_objects_total", "Objects brought from one store to another.", ["store"])
+_COPIED_BYTES = Counter("towpath_store_copied_bytes_total", "Their bytes.", ["store"])
 AVAILABLE_BYTES = Snapshot("towpath_storage_available_bytes", "Bytes that uploads may still fill.", [])
 REPOSITORY_OBJECTS = Snapshot("towpath_repository_objects", "Objects that a repository holds.", ["repository_id"])
 REPOSITORY_BYTES = Snapshot("towpath_repository_bytes", "Bytes that a repository holds.", ["repository_id"])
@@ -29,3 +34,9 @@ def count_rejected(reason: str) -> None:
     """Count an upload that was refused or failed; `reason` is one of `Reason`."""
     _UPLOADS_REJECTED.inc()
     _REJECTED.labels(reason).inc()
+
+
+def count_copied(store: str, size: int) -> None:
+    """Count an object that was brought to a store."""
+    _COPIED_OBJECTS.labels(store).inc()
+    _COPIED_BYTES.labels(store).inc(size)

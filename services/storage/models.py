@@ -3,7 +3,18 @@
 import datetime
 from typing import ClassVar
 
-from sqlalchemy import BigInteger, CheckConstraint, DateTime, Index, MetaData, SmallInteger, String, func, text
+from sqlalchemy import (
+    BigInteger,
+    CheckConstraint,
+    DateTime,
+    Identity,
+    Index,
+    MetaData,
+    SmallInteger,
+    String,
+    func,
+    text,
+)
 from sqlmodel import Field, SQLModel
 
 SCHEMA_NAME = "storage"
@@ -30,6 +41,42 @@ def _name(*, primary_key: bool) -> str:
 def _store_id() -> int:
     column: int = Field(primary_key=True, sa_type=SmallInteger, sa_column_kwargs={"autoincrement": False})
     return column
+
+
+class StoreRecord(StorageModel, table=True):
+    """A place that holds bytes. The first is that of `TOWPATH_STORAGE_URL`, and has no URL here."""
+
+    __tablename__ = "stores"
+    __table_args__ = (
+        # There is one primary.
+        Index("stores_primary", "is_primary", unique=True, postgresql_where=text("is_primary")),
+    )
+
+    # Never given twice: a process that has not yet heard of a store's end must not take the next for it.
+    id: int = Field(primary_key=True, sa_type=SmallInteger, sa_column_args=[Identity(start=2)])
+    name: str = Field(sa_column_kwargs={"unique": True})
+    url: str | None = Field(default=None, sa_column_kwargs={"unique": True})
+    is_primary: bool = False
+    created_at: datetime.datetime = Field(
+        sa_type=DateTime(timezone=True),
+        sa_column_kwargs={"server_default": func.now()},
+    )
+
+
+class CopyRecord(StorageModel, table=True):
+    """That a store is a copy of another, and how it is made one."""
+
+    __tablename__ = "copies"
+
+    to_id: int = Field(primary_key=True, sa_type=SmallInteger, foreign_key="storage.stores.id", ondelete="CASCADE")
+    from_id: int = Field(sa_type=SmallInteger, foreign_key="storage.stores.id")
+    parallel: int
+    bytes_per_second: int | None = Field(default=None, sa_type=BigInteger)
+    started_at: datetime.datetime = Field(
+        sa_type=DateTime(timezone=True),
+        sa_column_kwargs={"server_default": func.now()},
+    )
+    problem: str = ""
 
 
 class Object(StorageModel, table=True):
@@ -62,15 +109,19 @@ class Content(StorageModel, table=True):
     """Under which name the bytes of an object that is held lie in a store."""
 
     __tablename__ = "contents"
+    __table_args__ = (Index("contents_doubted", "store_id", "oid", postgresql_where=text("is_doubted")),)
 
-    store_id: int = _store_id()
+    # By oid first: a batch asks for all stores at once.
     oid: str = _oid(primary_key=True)
+    store_id: int = _store_id()
     name: str = _name(primary_key=False)
     writable_until: datetime.datetime | None = Field(
         default=None,
         sa_type=DateTime(timezone=True),
     )
     """Until when a client may put the same bytes there again, with the address of the store that it was given."""
+    is_doubted: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
+    """Whether the bytes were found missing or damaged: others are brought there from another store."""
 
 
 class OngoingUpload(StorageModel, table=True):

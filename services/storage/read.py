@@ -1,20 +1,27 @@
 """Reading an object, or a part of it."""
 
+import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.common.errors import OutOfRange, Reason
+from services.common.errors import OutOfRange, Reason, Unavailable
 from services.common.logs import get_logger
 from services.common.rpc.call_fields import note
 from services.storage import index
 from services.storage.backend import BytesMissing, StoredBytes
+from services.storage.contents import Placed
+from services.storage.doubts import doubt
+from services.storage.index import Located
 from services.storage.metrics import OBJECTS_MISSING
 from services.storage.models import Object
 from services.storage.refusals import object_not_found, object_removed
 from services.storage.store import Store
+
+_PATIENCE_SECONDS = 3.0
+"""How long a store may take to open bytes that another has as well."""
 
 _log = get_logger(__name__)
 
@@ -48,7 +55,6 @@ async def open_object(
     await store.traffic.require(repository_id)
     try:
         async with _open(store, repository_id, oid) as (record, stored):
-            _require_size(stored, record.size)
             count = range_length(record.size, offset, length)
             async with aclosing(_counted(store, repository_id, stored, offset, count)) as chunks:
                 yield OpenObject(record.size, chunks)
@@ -62,23 +68,38 @@ async def open_object(
 
 @asynccontextmanager
 async def _open(store: Store, repository_id: int, oid: str) -> AsyncIterator[tuple[Object, StoredBytes]]:
-    record, name = await _held(store, repository_id, oid)
+    held = await _held(store, repository_id, oid)
     async with AsyncExitStack() as stack:
         try:
-            stored = await stack.enter_async_context(store.backend.open(_required(name)))
+            stored = await _open_any(store, stack, held)
         except BytesMissing:
-            record, now = await _held(store, repository_id, oid)
-            if now == name:
+            now = await _held(store, repository_id, oid)
+            if now == held:
                 raise
             # Others have taken their place in this moment.
-            stored = await stack.enter_async_context(store.backend.open(_required(now)))
-        yield record, stored
+            stored = await _open_any(store, stack, now)
+        yield held.record, stored
 
 
-def _required(name: str) -> str:
-    if not name:
-        raise BytesMissing("the index has no name for them")
-    return name
+async def _open_any(store: Store, stack: AsyncExitStack, held: Located) -> StoredBytes:
+    """Open the bytes in the first store that has them. Raises `BytesMissing` where none has, and answers."""
+    places = store.places.of(held.placed) + store.places.of(held.doubted)
+    missing: list[Placed] = []
+    away: Exception | None = None
+    for number, (place, name) in enumerate(places, start=1):
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS if number < len(places) else None):
+                stored = await stack.enter_async_context(place.backend.open(name))
+            _require_size(stored, held.record.size)
+        except BytesMissing:
+            missing.append(Placed(place.id, name))
+        except (Unavailable, TimeoutError) as error:
+            away = error
+        else:
+            if missing:
+                await doubt(store, missing)
+            return stored
+    raise away or BytesMissing("no store has them")
 
 
 def _require_size(stored: StoredBytes, size: int) -> None:
@@ -86,17 +107,17 @@ def _require_size(stored: StoredBytes, size: int) -> None:
         raise BytesMissing(f"{stored.size} bytes are there, expected {size}")
 
 
-async def _held(store: Store, repository_id: int, oid: str) -> tuple[Object, str]:
-    async def work(connection: AsyncConnection) -> list[tuple[Object, str]]:
+async def _held(store: Store, repository_id: int, oid: str) -> Located:
+    async def work(connection: AsyncConnection) -> list[Located]:
         return await index.locate(connection, repository_id, [oid])
 
     found = await store.database.run(work)
     if not found:
         raise object_not_found(oid)
-    [(record, name)] = found
-    if record.removed_at is not None:
-        raise object_removed(oid, record.removal_reason or "")
-    return record, name
+    [located] = found
+    if located.record.removed_at is not None:
+        raise object_removed(oid, located.record.removal_reason or "")
+    return located
 
 
 async def _counted(

@@ -37,3 +37,8 @@ def bandwidth_exceeded(limit: int) -> ResourceExhausted:
 def upload_given_up() -> Unavailable:
     """Say that others took this process for gone while the bytes came."""
     return Unavailable(Reason.UNAVAILABLE, "the connection to the database was lost while the bytes came")
+
+
+def store_gone() -> Unavailable:
+    """Say that the store to which the bytes were to go was forgotten in this moment."""
+    return Unavailable(Reason.UNAVAILABLE, "the list of stores has changed in this moment")

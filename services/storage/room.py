@@ -1,7 +1,7 @@
 """Whether bytes still fit."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from services.common.logs import get_logger
@@ -27,12 +27,13 @@ class Announced:
 
 
 class Room:
-    """The free bytes of a backend, less a reserve and less what uploads that go on have announced, here and elsewhere.
+    """The free bytes of the primary, less a reserve and what uploads that go on have announced, here and elsewhere.
 
     Its owner runs `run`, so that neighbours know of the uploads of this process.
     """
 
-    def __init__(self, backend: Backend, reserve: int, neighbours: Neighbours) -> None:
+    def __init__(self, backend: Callable[[], Backend], reserve: int, neighbours: Neighbours) -> None:
+        """`backend` returns that of the primary, as it is then."""
         self._backend = backend
         self._reserve = reserve
         self._neighbours = neighbours
@@ -41,7 +42,7 @@ class Room:
 
     async def available_bytes(self) -> int | None:
         """Return how many more bytes may be announced; None where nothing bounds them. Raises `Unavailable`."""
-        free = await self._backend.available_bytes()
+        free = await self._backend().available_bytes()
         if free is None:
             return None
         return max(0, free - self._reserve - self._remaining - await self._neighbours.announced())
@@ -61,7 +62,7 @@ class Room:
         await self.require(size)
         upload = Announced(size)
         try:
-            if size < _LARGE_BYTES or await self._backend.available_bytes() is None:
+            if size < _LARGE_BYTES or await self._backend().available_bytes() is None:
                 self._uploads.add(upload)
             else:
                 await self._add_large(upload)
@@ -74,7 +75,7 @@ class Room:
         told = False
         while True:
             await asyncio.sleep(TELL_SECONDS)
-            if not (self._uploads or told) or await self._backend.available_bytes() is None:
+            if not (self._uploads or told) or await self._backend().available_bytes() is None:
                 continue
             try:
                 await self._neighbours.tell(self._remaining)
@@ -91,7 +92,7 @@ class Room:
             self._uploads.add(upload)
 
             async def require(others: int) -> None:
-                free = await self._backend.available_bytes()
+                free = await self._backend().available_bytes()
                 if free is not None and self._reserve + self._remaining + others > free:
                     raise storage_full()
 

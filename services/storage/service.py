@@ -46,7 +46,7 @@ class StorageService(StorageServiceServicer):
                 )
                 for answer in answers
             ],
-            is_signed=self._store.direct.cover(intent),
+            is_signed=self._store.places.primary.direct.cover(intent),
         )
 
     async def SignObjectUrls(self, request: pb.SignObjectUrlsRequest, _context: _Context) -> pb.SignObjectUrlsResponse:

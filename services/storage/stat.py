@@ -8,6 +8,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.logs import get_logger
 from services.storage import index
+from services.storage.contents import Placed
+from services.storage.doubts import doubt
+from services.storage.index import Located
 from services.storage.intent import Intent
 from services.storage.metrics import OBJECTS_MISSING
 from services.storage.models import Object
@@ -61,41 +64,58 @@ def missing_bytes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> i
 
 async def _find(store: Store, repository_id: int, oids: set[str]) -> dict[str, ObjectStat]:
     found = await _locate(store, repository_id, oids)
-    there = await _sizes(store, found)
-    lost = {record.oid for record, name in found if record.removed_at is None and there.get(name) != record.size}
-    if lost:
-        # Some may have been removed or replaced between the two looks; what the index still holds is lost.
+    there, wrong = await _look(store, found)
+    if wrong or any(_is_held(located) and located.record.oid not in there for located in found):
+        # Some may have been removed or replaced between the two looks; what the index still says is not so.
         found = await _locate(store, repository_id, oids)
-        there = await _sizes(store, found)
-        for record, name in found:
-            if record.removed_at is None and there.get(name) != record.size:
+        there, wrong = await _look(store, found)
+        await doubt(store, wrong)
+        for located in found:
+            if _is_held(located) and located.record.oid not in there:
                 OBJECTS_MISSING.inc()
-                _log.error(
-                    "bytes of an object are lost",
-                    repository_id=repository_id,
-                    oid=record.oid,
-                    expected=record.size,
-                    found=there.get(name),
-                )
-    return {record.oid: _answer(record, there.get(name)) for record, name in found}
+                _log.error("bytes of an object are lost", repository_id=repository_id, oid=located.record.oid)
+    return {located.record.oid: _answer(located.record, there) for located in found}
 
 
-async def _sizes(store: Store, found: list[tuple[Object, str]]) -> dict[str, int]:
-    """Return how many bytes are there by name; those of a remote backend are believed to be as the index says."""
-    held = {name: record.size for record, name in found if record.removed_at is None and name}
-    return held if store.backend.is_remote else await store.backend.sizes(held)
+async def _look(store: Store, found: list[Located]) -> tuple[set[str], list[Placed]]:
+    """Return of which objects that are held some store has the bytes, and which are not where the index says.
+
+    Those of remote backends are believed to be as the index says.
+    """
+    held = [located for located in found if _is_held(located)]
+    there: set[str] = set()
+    wrong: list[Placed] = []
+    for place in store.places.all:
+        names = {
+            name: located.record
+            for located in held
+            if located.record.oid not in there
+            for store_id, name in (*located.placed, *located.doubted)
+            if store_id == place.id
+        }
+        if place.backend.is_remote:
+            there.update(record.oid for record in names.values())
+        elif names:
+            sizes = await place.backend.sizes(names)
+            there.update(record.oid for name, record in names.items() if sizes.get(name) == record.size)
+            wrong += [Placed(place.id, name) for name, record in names.items() if sizes.get(name) != record.size]
+    return there, wrong
 
 
-def _answer(record: Object, size: int | None) -> ObjectStat:
+def _is_held(located: Located) -> bool:
+    return located.record.removed_at is None
+
+
+def _answer(record: Object, there: set[str]) -> ObjectStat:
     if record.removed_at is not None:
         return ObjectStat(Status.REMOVED, removal_reason=record.removal_reason or "")
-    if size != record.size:
+    if record.oid not in there:
         return ObjectStat(Status.MISSING)
     return ObjectStat(Status.PRESENT, size=record.size)
 
 
-async def _locate(store: Store, repository_id: int, oids: set[str]) -> list[tuple[Object, str]]:
-    async def work(connection: AsyncConnection) -> list[tuple[Object, str]]:
+async def _locate(store: Store, repository_id: int, oids: set[str]) -> list[Located]:
+    async def work(connection: AsyncConnection) -> list[Located]:
         return await index.locate(connection, repository_id, list(oids))
 
     return await store.database.run(work)

@@ -7,7 +7,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.logs import get_logger
 from services.storage import contents, index
+from services.storage.contents import Placed
 from services.storage.store import Store
+from services.storage.stores.places import Place
 from services.storage.writer import is_gone
 
 _INTERVAL_SECONDS = 3600.0
@@ -70,30 +72,34 @@ class Sweeper:
     async def _discard(self) -> float:
         """Discard what is due; return after how many seconds to look again. While a backup runs, nothing is."""
 
-        async def claim(connection: AsyncConnection) -> list[str] | None:
+        async def claim(connection: AsyncConnection) -> list[Placed] | None:
             if not await index.may_delete(connection):
                 return None
-            return await contents.claim_due(connection, limit=_BATCH)
+            stores = [place.id for place in self._store.places.all]
+            return await contents.claim_due(connection, stores, limit=_BATCH)
 
         count = 0
-        while names := await self._store.database.run(claim):
-            await self._discard_all(names)
-            count += len(names)
+        while due := await self._store.database.run(claim):
+            await self._discard_all(due)
+            count += len(due)
         if count:
             _log.info("discarded bytes that no repository holds", count=count)
-        if names is None:
+        if due is None:
             return _HELD_BACK_SECONDS
-        due = await self._store.database.run(contents.seconds_until_due)
-        return _INTERVAL_SECONDS if due is None else min(max(due, 1.0), _INTERVAL_SECONDS)
+        seconds = await self._store.database.run(contents.seconds_until_due)
+        return _INTERVAL_SECONDS if seconds is None else min(max(seconds, 1.0), _INTERVAL_SECONDS)
 
-    async def _discard_all(self, names: list[str]) -> None:
+    async def _discard_all(self, due: list[Placed]) -> None:
         free = asyncio.Semaphore(_AT_ONCE)
 
-        async def discard(name: str) -> None:
+        async def discard(place: Place, name: str) -> None:
             async with free:
-                await self._store.backend.discard(name)
+                await place.backend.discard(name)
 
+        gone = []
         async with asyncio.TaskGroup() as group:
-            for name in names:
-                group.create_task(discard(name))
-        await self._store.database.run(lambda connection: contents.discarded(connection, names))
+            for store_id, name in due:
+                if (place := self._store.places.get(store_id)) is not None:
+                    gone.append(name)
+                    group.create_task(discard(place, name))
+        await self._store.database.run(lambda connection: contents.discarded(connection, gone))

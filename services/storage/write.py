@@ -3,18 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing, asynccontextmanager
-from dataclasses import dataclass
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Reason, ServiceError
 from services.common.rpc.call_fields import note
 from services.storage import contents, index, metrics
-from services.storage.backend import Upload
 from services.storage.commit import commit
+from services.storage.incoming import Incoming, Uploads, begun
 from services.storage.models import Object
 from services.storage.names import new_name
-from services.storage.refusals import object_removed, upload_given_up
+from services.storage.refusals import object_removed, store_gone, upload_given_up
 from services.storage.room import Announced
 from services.storage.store import Store
 from services.storage.tally import Tally
@@ -45,47 +44,47 @@ async def _write(store: Store, stream: UploadStream) -> Object:
     await store.traffic.require(header.repository_id)
     async with (
         store.room.announced(header.size) as announced,
-        _noted(store, header) as noted,
-        store.backend.begin(noted.name, header.size) as upload,
+        _noted(store, header) as incoming,
+        begun(incoming, header.size, store.places) as uploads,
     ):
         async with aclosing(stream.chunks()) as chunks:
-            await _receive(store, header, chunks, upload, announced)
+            await _receive(store, header, chunks, uploads, announced)
         # Whole and verified: from here on the client's going away changes nothing.
-        return await undivided(_keep(store, header, noted, upload))
-
-
-@dataclass(frozen=True)
-class _Noted:
-    """An upload that the index knows of."""
-
-    name: str
-    replaces: str | None
+        record = await undivided(_keep(store, header, uploads))
+    if uploads.has_left_behind:
+        store.sweep_wanted.set()
+        store.copy_wanted.set()
+    return record
 
 
 @asynccontextmanager
-async def _noted(store: Store, header: UploadHeader) -> AsyncIterator[_Noted]:
-    """Note that bytes come to a new name; what is under it at the end, and not committed, is swept."""
-    name = new_name(header.oid)
+async def _noted(store: Store, header: UploadHeader) -> AsyncIterator[list[Incoming]]:
+    """Note that bytes come to new names, in the primary and its copies; what is not committed at the end is swept."""
+    new = {place: new_name(header.oid) for place in (store.places.primary, *store.places.mirrors())}
 
-    async def work(connection: AsyncConnection) -> _Noted:
+    async def work(connection: AsyncConnection) -> list[Incoming]:
         record = await index.find(connection, header.repository_id, header.oid)
         if record is not None and record.removed_at is not None:
             raise object_removed(header.oid, record.removal_reason or "")
-        await contents.begin(connection, name, writer=store.writer.id)
-        return _Noted(name, await contents.name_of(connection, header.oid))
+        before = await contents.names_of(connection, header.oid)
+        incoming = [Incoming(place, name, before.get(place.id)) for place, name in new.items()]
+        begun = [one for one in incoming if await contents.begin(connection, one.placed, writer=store.writer.id)]
+        if begun[:1] != incoming[:1]:
+            raise store_gone()
+        return begun
 
-    store.writer.names.add(name)
+    store.writer.names.update(new.values())
     try:
         yield await store.database.run(work)
     except BaseException:
         store.sweep_wanted.set()
         raise
     finally:
-        store.writer.names.discard(name)
+        store.writer.names.difference_update(new.values())
 
 
 async def _receive(
-    store: Store, header: UploadHeader, chunks: AsyncIterator[bytes], upload: Upload, announced: Announced
+    store: Store, header: UploadHeader, chunks: AsyncIterator[bytes], uploads: Uploads, announced: Announced
 ) -> None:
     tally = Tally(header.oid, header.size)
     received = 0
@@ -94,17 +93,14 @@ async def _receive(
         note(bytes_in=received)
         store.traffic.count(header.repository_id, bytes_in=len(chunk))
         tally.count(chunk)
-        await asyncio.gather(asyncio.to_thread(tally.hash, chunk), upload.write(chunk))
+        await asyncio.gather(asyncio.to_thread(tally.hash, chunk), uploads.write(chunk))
         announced.arrived(len(chunk))
     tally.finish()
 
 
-async def _keep(store: Store, header: UploadHeader, noted: _Noted, upload: Upload) -> Object:
+async def _keep(store: Store, header: UploadHeader, uploads: Uploads) -> Object:
     """Put the bytes in place, and let the object be held with them."""
-    await upload.finish()
-    record = await commit(
-        store, header.repository_id, header.oid, header.size, name=noted.name, replaces=noted.replaces
-    )
+    record = await commit(store, header.repository_id, header.oid, header.size, await uploads.finish())
     if record is None:
         raise upload_given_up()
     return record

@@ -7,7 +7,7 @@ from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from services.common.logs import get_logger
-from services.storage.index import key
+from services.storage.advisory import key
 
 _PING_SECONDS = 2.0
 _ANSWER_SECONDS = 10.0

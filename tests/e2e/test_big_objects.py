@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import http.client
+import os
 import threading
 from collections.abc import Iterator
 from urllib.parse import urlsplit
@@ -12,12 +13,17 @@ import pytest
 
 from tests.e2e.bytes_at_rest import incoming, names
 from tests.support.http import Action, Client, content
+from tests.support.seaweedfs import SeaweedFS
 from tests.support.stack import Stack, running_stack
 
 BLOCK = 1024 * 1024
 BLOCKS = 3 * 1024 + 1
 SIZE = BLOCKS * BLOCK
 GROWTH = 64 * 1024 * 1024
+EIGHT = 8
+EACH_BLOCKS = int(os.environ.get("TOWPATH_TEST_OBJECT_MIB", "256"))
+"""How large those are that go eight at a time: what they take of memory does not depend on it, and time does."""
+GROWTH_FOR_EIGHT = 128 * 1024 * 1024
 READERS = 8
 GROWTH_FOR_EACH_READER = 16 * 1024 * 1024
 _SAMPLE_SECONDS = 0.1
@@ -33,12 +39,19 @@ def roomy() -> Iterator[Stack]:
 
 
 def _block(number: int) -> bytes:
-    """Return one block of the object; no two are alike."""
+    """Return one block of an object; no two are alike."""
     return number.to_bytes(8, "big") + _pattern
 
 
-def _body() -> Iterator[bytes]:
-    return (_block(number) for number in range(BLOCKS))
+def _body(first: int = 0, count: int = BLOCKS) -> Iterator[bytes]:
+    return (_block(number) for number in range(first, first + count))
+
+
+def _oid(first: int = 0, count: int = BLOCKS) -> str:
+    digest = hashlib.sha256()
+    for block in _body(first, count):
+        digest.update(block)
+    return digest.hexdigest()
 
 
 class MemoryWatch:
@@ -73,21 +86,21 @@ def _connect(action: Action) -> http.client.HTTPConnection:
     return http.client.HTTPConnection(urlsplit(action.href).netloc, timeout=120)
 
 
-def _send(action: Action) -> int:
+def _send(action: Action, first: int = 0, count: int = BLOCKS) -> int:
     connection = _connect(action)
-    headers = {**action.header, "Content-Length": str(SIZE)}
-    connection.request("PUT", urlsplit(action.href).path, body=_body(), headers=headers)
+    headers = {**action.header, "Content-Length": str(count * BLOCK)}
+    connection.request("PUT", urlsplit(action.href).path, body=_body(first, count), headers=headers)
     status = connection.getresponse().status
     connection.close()
     return status
 
 
-def _receive(action: Action) -> str:
+def _receive(action: Action, size: int = SIZE) -> str:
     connection = _connect(action)
     connection.request("GET", urlsplit(action.href).path, headers=action.header)
     response = connection.getresponse()
     assert response.status == 200
-    assert response.headers["Content-Length"] == str(SIZE)
+    assert response.headers["Content-Length"] == str(size)
     digest = hashlib.sha256()
     buffer = bytearray(BLOCK)
     while count := response.readinto(buffer):
@@ -99,10 +112,7 @@ def _receive(action: Action) -> str:
 @pytest.mark.timeout(280)
 async def test_three_gibibytes_pass_without_growth(roomy: Stack) -> None:
     """3 GiB go up and down, and no process of Towpath grows by more than 64 MiB; ranges past 2 GiB are right."""
-    digest = hashlib.sha256()
-    for block in _body():
-        digest.update(block)
-    oid = digest.hexdigest()
+    oid = _oid()
     async with Client(roomy.base_url, "alice", roomy.tokens["alice"]) as client:
         watch = MemoryWatch(roomy)
         try:
@@ -124,6 +134,31 @@ async def test_three_gibibytes_pass_without_growth(roomy: Stack) -> None:
             assert part.status_code == 206
             assert part.headers["Content-Range"] == f"bytes {number * BLOCK}-{number * BLOCK + 99}/{SIZE}"
             assert part.content == _block(number)[:100]
+
+
+@pytest.mark.timeout(900)
+async def test_eight_objects_at_once_through_an_object_store(seaweedfs: SeaweedFS) -> None:
+    """Large objects go up and down together, relayed to S3, and facade and storage grow by less than 128 MiB."""
+    starts = [number * EACH_BLOCKS for number in range(EIGHT)]
+    with running_stack("--demo", "--storage", seaweedfs.url("big")) as stack:
+        async with Client(stack.base_url, "alice", stack.tokens["alice"]) as client:
+            oids = [await asyncio.to_thread(_oid, start, EACH_BLOCKS) for start in starts]
+            size = EACH_BLOCKS * BLOCK
+            uploads = [await client.action("upload", oid, size) for oid in oids]
+            watch = MemoryWatch(stack)
+            try:
+                sent = [
+                    asyncio.to_thread(_send, action, start, EACH_BLOCKS)
+                    for action, start in zip(uploads, starts, strict=True)
+                    if action is not None
+                ]
+                assert await asyncio.gather(*sent) == [200] * EIGHT
+                downloads = [await client.action("download", oid, size) for oid in oids]
+                received = [asyncio.to_thread(_receive, action, size) for action in downloads if action is not None]
+                assert await asyncio.gather(*received) == oids
+            finally:
+                growth = watch.stop()
+            assert {name: bytes_ for name, bytes_ in growth.items() if bytes_ >= GROWTH_FOR_EIGHT} == {}
 
 
 @pytest.mark.timeout(60)

@@ -1,5 +1,6 @@
 """What is shown of the things that AdminService knows: the fields of the JSON, which stay as they are."""
 
+import re
 from datetime import UTC
 from typing import Any
 
@@ -7,9 +8,14 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.locks.v1.lock_service_pb2 import Lock
 from towpath.storage.v1.storage_service_pb2 import Object
+from towpath.storage.v1.store_service_pb2 import Store
 
 ROLES = {"read": admin.ROLE_READ, "write": admin.ROLE_WRITE, "admin": admin.ROLE_ADMIN}
 FORCED_UNLOCK = {"writers": admin.FORCED_UNLOCK_WRITERS, "admins": admin.FORCED_UNLOCK_ADMINS}
+
+# A store's URL may hold no credentials; one that does all the same is shown without them.
+_USER_INFO = re.compile(r"//[^\s]*@")
+_UNKNOWN_OPTION = re.compile(r"([?&](?!(?:endpoint|region|addressing|account)=)[^=&]*=)[^&]*")
 
 _ROLE_NAMES = {value: name for name, value in ROLES.items()}
 _FORCED_UNLOCK_NAMES = {value: name for name, value in FORCED_UNLOCK.items()}
@@ -103,3 +109,33 @@ def usage_record(entry: admin.ListUsageResponse.Usage) -> dict[str, Any]:
         "bytes_out_today": entry.usage.bytes_out_today,
         "locks": entry.locks,
     }
+
+
+def store_record(store: Store) -> dict[str, Any]:
+    """Return what is shown of a store: that of TOWPATH_STORAGE_URL has no `url`, and what is no copy no `copy`."""
+    record: dict[str, Any] = {"name": store.name}
+    if store.url:
+        record["url"] = _without_credentials(store.url)
+    record |= {
+        "primary": store.is_primary,
+        "object_count": store.object_count,
+        "object_bytes": store.object_bytes,
+        "lacking_count": store.lacking_count,
+        "lacking_bytes": store.lacking_bytes,
+        "created_at": moment(store.created_at),
+    }
+    if store.HasField("copy"):
+        record["copy"] = {
+            "from": store.copy.from_store,
+            "parallel": store.copy.parallel,
+            "bytes_per_second": store.copy.bytes_per_second,
+            "started_at": moment(store.copy.started_at),
+            "problem": store.copy.problem,
+        }
+    return record
+
+
+def _without_credentials(url: str) -> str:
+    if url.startswith("file:"):
+        return url
+    return _UNKNOWN_OPTION.sub(r"\1***", _USER_INFO.sub("//***@", url))

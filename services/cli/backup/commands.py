@@ -79,9 +79,14 @@ def restore(
     _show(Outcome({**report, "missing": found["missing"], "corrupt": found["corrupt"]}, outcome.well), ("skipped",))
 
 
-def check(data: Path | None, *, hashed: bool, rate: int, as_json: bool) -> None:
-    """Compare the index with the bytes, with `hashed` reading at most `rate` MiB a second, and print what is found."""
+def check(data: Path | None, *, hashed: bool, heal: bool, rate: int, as_json: bool) -> None:
+    """Compare the index with the bytes, with `hashed` reading at most `rate` MiB a second, and print what is found.
+
+    With `heal`, which needs `hashed`, what another store has is brought again.
+    """
     options = ["--hash", f"--rate={rate * _MEBIBYTE}"] if hashed else []
+    if heal:
+        options.append("--heal")
     _show(_run(data, ["check", *options]), ("findings",), as_json=as_json)
 
 
@@ -110,5 +115,6 @@ def _show(outcome: Outcome, lists: Sequence[str], *, as_json: bool = False) -> N
 
 
 def _line(kind: str, entry: Mapping[str, Any]) -> str:
-    said = f"{entry.get('kind', kind)}: {entry.get('name') or entry['oid']}: {entry['problem']}"
+    where = f"{entry['store']}: " if "store" in entry else ""
+    said = f"{entry.get('kind', kind)}: {where}{entry.get('name') or entry['oid']}: {entry['problem']}"
     return f"{said} ({cell(entry['repositories'])})" if "repositories" in entry else said

@@ -8,10 +8,12 @@ from services.common.errors import Reason, ServiceError
 from services.common.logs import get_logger
 from services.storage import contents, index, metrics
 from services.storage.commit import commit
+from services.storage.contents import Placed
 from services.storage.direct import uploads
+from services.storage.incoming import Incoming
 from services.storage.models import Object
 from services.storage.refusals import object_not_found, object_removed
-from services.storage.signing import Signer, StoredFacts
+from services.storage.signing import StoredFacts
 from services.storage.store import Store
 
 # Each costs a request. One that sends again and again gets a new name each time, and has used a late one.
@@ -25,15 +27,12 @@ async def confirm_object(store: Store, repository_id: int, oid: str, size: int) 
     seen = await _look(store, repository_id, oid)
     if seen.record is not None and seen.record.removed_at is not None:
         raise object_removed(oid, seen.record.removal_reason or "")
-    if seen.record is not None and seen.held is not None:
+    if seen.record is not None and seen.held:
         if seen.record.size != size:
             raise object_not_found(oid)
         return seen.record
-    signing = store.backend.signing
-    if signing is None or not signing.signs_uploads:
-        raise object_not_found(oid)
-    name = await _arrived(store, signing.inside, seen.brought, oid, size)
-    record = None if name is None else await _commit(store, repository_id, oid, size, name, seen.held)
+    arrived = await _arrived(store, seen, oid, size)
+    record = None if arrived is None else await _commit(store, repository_id, oid, size, arrived)
     if record is None:
         raise object_not_found(oid)
     return record
@@ -42,27 +41,30 @@ async def confirm_object(store: Store, repository_id: int, oid: str, size: int) 
 @dataclass(frozen=True)
 class _Seen:
     record: Object | None
-    held: str | None
-    """Under which name the object's bytes lie, whoever holds it; None where nobody does."""
-    brought: list[str]
+    held: dict[int, str]
+    """Under which name the object's bytes lie, by store, whoever holds it."""
+    brought: list[Placed]
 
 
 async def _look(store: Store, repository_id: int, oid: str) -> _Seen:
     async def work(connection: AsyncConnection) -> _Seen:
         # In the order in which a name goes, so that one which is confirmed meanwhile is seen here or there.
-        brought = await uploads.names_of(connection, repository_id, oid, limit=_MOST_LOOKED_AT)
-        held = await contents.name_of(connection, oid)
+        brought = await uploads.brought(connection, repository_id, oid, limit=_MOST_LOOKED_AT)
+        held = await contents.names_of(connection, oid)
         return _Seen(await index.find(connection, repository_id, oid), held, brought)
 
     return await store.database.run(work)
 
 
-async def _arrived(store: Store, signer: Signer, names: list[str], oid: str, size: int) -> str | None:
-    """Return the first name whose bytes are the object's, as the store says; give up those with others' bytes."""
-    for name in names:
-        facts = await signer.facts(name)
+async def _arrived(store: Store, seen: _Seen, oid: str, size: int) -> Incoming | None:
+    """Return the first bytes that are the object's, as their store says; give up those that are others'."""
+    for store_id, name in seen.brought:
+        place = store.places.get(store_id)
+        if place is None or place.backend.signing is None or not place.backend.signing.signs_uploads:
+            continue
+        facts = await place.backend.signing.inside.facts(name)
         if facts == StoredFacts(size, oid):
-            return name
+            return Incoming(place, name, seen.held.get(store_id))
         if facts is not None and facts.sha256 != oid:
             await _give_up(store, name)
     return None
@@ -75,11 +77,9 @@ async def _give_up(store: Store, name: str) -> None:
     store.sweep_wanted.set()
 
 
-async def _commit(
-    store: Store, repository_id: int, oid: str, size: int, name: str, replaces: str | None
-) -> Object | None:
+async def _commit(store: Store, repository_id: int, oid: str, size: int, arrived: Incoming) -> Object | None:
     try:
-        record = await commit(store, repository_id, oid, size, name=name, replaces=replaces)
+        record = await commit(store, repository_id, oid, size, [arrived])
     except ServiceError as error:
         metrics.count_rejected(error.reason)
         raise

@@ -5,18 +5,17 @@ It is tried on the endpoint of this service, with bytes of its own. The names ar
 
 import asyncio
 import secrets
-from collections.abc import AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import Mapping
 from hashlib import sha256
 
 import httpx
-from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.storage import contents
 from services.storage.backend import Backend
 from services.storage.names import new_name
+from services.storage.noted import noted
 from services.storage.signing import SignedUrl, Signer, StoredFacts
 from services.storage.store import Store
+from services.storage.stores.places import Place
 
 _BYTES = 1000
 _RANGE = (100, 199)
@@ -28,34 +27,17 @@ class Unsuitable(Exception):
     """The store does not do what direct transfer relies on; the text says what."""
 
 
-@asynccontextmanager
-async def noted(store: Store, names: Sequence[str]) -> AsyncIterator[None]:
-    """Let names be those of uploads of this process; what is under them afterwards is swept."""
-
-    async def work(connection: AsyncConnection) -> None:
-        for name in names:
-            await contents.begin(connection, name, writer=store.writer.id)
-
-    store.writer.names.update(names)
-    try:
-        await store.database.run(work)
-        yield
-    finally:
-        store.writer.names.difference_update(names)
-        store.sweep_wanted.set()
-
-
 def fresh() -> tuple[bytes, str]:
     """Return bytes that nobody has stored before, and a name for them."""
     data = secrets.token_bytes(_BYTES)
     return data, new_name(sha256(data).hexdigest())
 
 
-async def probe_downloads(store: Store, signer: Signer, http: httpx.AsyncClient) -> None:
+async def probe_downloads(store: Store, place: Place, signer: Signer, http: httpx.AsyncClient) -> None:
     """Raise `Unsuitable` unless a range of bytes can be got by an address, and nothing after its end."""
     data, name = fresh()
-    async with noted(store, [name]):
-        await _put_in_place(store.backend, name, data)
+    async with noted(store, place, name):
+        await _put_in_place(place.backend, name, data)
         [brief] = await signer.downloads([name], 1)
         [good] = await signer.downloads([name], 60)
         first, last = _RANGE
@@ -65,12 +47,12 @@ async def probe_downloads(store: Store, signer: Signer, http: httpx.AsyncClient)
         await _require_end(http, "GET", brief)
 
 
-async def probe_uploads(store: Store, signer: Signer, http: httpx.AsyncClient) -> None:
+async def probe_uploads(store: Store, place: Place, signer: Signer, http: httpx.AsyncClient) -> None:
     """Raise `Unsuitable` unless an address takes its own bytes and no others, and tells their size and SHA-256."""
     data, name = fresh()
     other, copied = fresh()
     late, expired = fresh()
-    async with noted(store, [name, copied, expired]):
+    async with noted(store, place, name, copied, expired):
         [brief] = await signer.uploads([(expired, len(late))], 1)
         [good] = await signer.uploads([(name, len(data))], 60)
         headers = good.headers

@@ -2,14 +2,16 @@
 
 import asyncio
 from collections.abc import Coroutine
+from contextlib import suppress
 
 import httpx
 
 from services.common.logs import get_logger
 from services.storage.direct.probe import Unsuitable, probe_downloads, probe_uploads
-from services.storage.direct.transfer import Directions
-from services.storage.signing import Signing
+from services.storage.direct.transfer import Directions, wanted
+from services.storage.signing import Signer
 from services.storage.store import Store
+from services.storage.stores.places import Place
 
 _INTERVAL_SECONDS = 3600.0
 _UNTIL_PASSED_SECONDS = 60.0
@@ -20,50 +22,63 @@ _log = get_logger(__name__)
 
 
 class Prober:
-    """Probes at start, again until the store has passed, and then every hour. Its owner runs `run`."""
+    """Probes the primary at start, again until it has passed, and then every hour. Its owner runs `run`."""
 
-    def __init__(self, store: Store, signing: Signing, wanted: Directions) -> None:
+    def __init__(self, store: Store, setting: str) -> None:
         self._store = store
-        self._signing = signing
-        self._wanted = wanted
-        self._said: dict[str, str] = {}
+        self._setting = setting
+        self._said: dict[tuple[int, str], str] = {}
 
     async def run(self) -> None:
         """Probe, for ever; only what has passed is direct."""
-        while self._wanted != Directions():
-            await self._probe()
-            passed = self._store.direct == self._wanted
-            await asyncio.sleep(_INTERVAL_SECONDS if passed else _UNTIL_PASSED_SECONDS)
+        while True:
+            place = self._store.places.primary
+            directions = self._wanted(place)
+            pause = _INTERVAL_SECONDS
+            if place.backend.signing is not None and directions != Directions():
+                await self._probe(place, place.backend.signing.inside, directions)
+                pause = _INTERVAL_SECONDS if place.direct == directions else _UNTIL_PASSED_SECONDS
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._store.places.next_primary(place)
 
-    async def _probe(self) -> None:
-        direct, signer = self._store.direct, self._signing.inside
+    def _wanted(self, place: Place) -> Directions:
+        try:
+            return wanted(self._setting, place.backend.signing)
+        except ValueError as error:
+            # It was possible with the store that was the primary at start.
+            self._say(place, "both", str(error))
+            return Directions()
+
+    async def _probe(self, place: Place, signer: Signer, directions: Directions) -> None:
         # It reads the certificates of authorities.
         tls = await asyncio.to_thread(httpx.create_ssl_context)
+        direct = place.direct
         async with httpx.AsyncClient(timeout=_ANSWER_SECONDS, verify=tls) as http:
-            if self._wanted.downloads:
-                passed = await self._outcome("downloads", probe_downloads(self._store, signer, http))
+            if directions.downloads:
+                passed = await self._outcome(place, "downloads", probe_downloads(self._store, place, signer, http))
                 direct.downloads = direct.downloads if passed is None else passed
-            if self._wanted.uploads:
-                passed = await self._outcome("uploads", probe_uploads(self._store, signer, http))
+            if directions.uploads:
+                passed = await self._outcome(place, "uploads", probe_uploads(self._store, place, signer, http))
                 direct.uploads = direct.uploads if passed is None else passed
 
-    async def _outcome(self, what: str, probe: Coroutine[object, object, None]) -> bool | None:
+    async def _outcome(self, place: Place, what: str, probe: Coroutine[object, object, None]) -> bool | None:
         """Return whether the store has passed; None where that could not be found out."""
         try:
             async with asyncio.timeout(_ROUND_SECONDS):
                 await probe
         except Unsuitable as error:
-            self._say(what, f"the store is unsuitable: {error}")
+            self._say(place, what, f"the store is unsuitable: {error}")
             return False
         except Exception as error:  # whatever it was, the next round may tell
             # Its text may hold a signed address.
-            self._say(what, f"the store could not be probed: {type(error).__name__}")
+            self._say(place, what, f"the store could not be probed: {type(error).__name__}")
             return None
-        if self._said.pop(what, "") or not getattr(self._store.direct, what):
+        if self._said.pop((place.id, what), "") or not getattr(place.direct, what):
             _log.info("bytes go directly between clients and the store", direction=what)
         return True
 
-    def _say(self, what: str, why: str) -> None:
-        if self._said.get(what) != why:
+    def _say(self, place: Place, what: str, why: str) -> None:
+        if self._said.get((place.id, what)) != why:
             _log.warning("bytes are relayed", direction=what, why=why)
-            self._said[what] = why
+            self._said[place.id, what] = why

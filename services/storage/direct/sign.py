@@ -6,13 +6,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.storage import index
 from services.storage.direct import uploads
+from services.storage.index import Located
 from services.storage.intent import Intent
-from services.storage.models import Object
 from services.storage.names import new_name
-from services.storage.refusals import repository_deleted
-from services.storage.signing import SignedUrl, Signing
+from services.storage.refusals import repository_deleted, store_gone
+from services.storage.signing import SignedUrl, Signer
 from services.storage.stat import ObjectKey
 from services.storage.store import Store
+from services.storage.stores.places import Place
 
 # All that S3 takes in one PUT; what is larger is relayed, in parts.
 _LARGEST_PUT = 5 * 1024**3
@@ -24,41 +25,41 @@ async def sign_objects(
     store: Store, repository_id: int, keys: Sequence[ObjectKey], intent: Intent, *, seconds: int
 ) -> list[SignedUrl | None]:
     """Return addresses at the store, in order; None for what is relayed. Raises what SignObjectUrls documents."""
-    signing = store.backend.signing
-    if signing is None or not store.direct.cover(intent):
+    place = store.places.primary
+    if place.backend.signing is None or not place.direct.cover(intent):
         return [None] * len(keys)
-    seconds = min(seconds, _LONGEST_SECONDS)
-    if intent is Intent.READ:
-        signed = await _downloads(store, signing, repository_id, set(keys), seconds)
-    else:
-        signed = await _uploads(store, signing, repository_id, set(keys), seconds)
+    sign = _downloads if intent is Intent.READ else _uploads
+    signed = await sign(
+        store, place, place.backend.signing.outside, repository_id, set(keys), min(seconds, _LONGEST_SECONDS)
+    )
     return [signed.get(key) for key in keys]
 
 
 async def _downloads(
-    store: Store, signing: Signing, repository_id: int, keys: set[ObjectKey], seconds: int
+    store: Store, place: Place, signer: Signer, repository_id: int, keys: set[ObjectKey], seconds: int
 ) -> dict[ObjectKey, SignedUrl]:
-    async def work(connection: AsyncConnection) -> list[tuple[Object, str]]:
+    async def work(connection: AsyncConnection) -> list[Located]:
         return await index.locate(connection, repository_id, [key.oid for key in keys])
 
     found = await store.database.run(work)
     names = {
         key: name
-        for record, name in found
-        if record.removed_at is None and name and (key := ObjectKey(record.oid, record.size)) in keys
+        for record, placed, _ in found
+        if record.removed_at is None and (name := dict(placed).get(place.id))
+        if (key := ObjectKey(record.oid, record.size)) in keys
     }
     if not names:
         return {}
     await store.traffic.require(repository_id)
     # So long bytes stay that others have taken the place of meanwhile.
-    seconds = min(seconds, int(store.replaced_seconds))
-    urls = await signing.outside.downloads(list(names.values()), seconds)
+    seconds = min(seconds, int(place.replaced_seconds))
+    urls = await signer.downloads(list(names.values()), seconds)
     store.traffic.count(repository_id, bytes_out=sum(key.size for key in names))
     return dict(zip(names, urls, strict=True))
 
 
 async def _uploads(
-    store: Store, signing: Signing, repository_id: int, keys: set[ObjectKey], seconds: int
+    store: Store, place: Place, signer: Signer, repository_id: int, keys: set[ObjectKey], seconds: int
 ) -> dict[ObjectKey, SignedUrl]:
     # Clients differ in how they send an empty body, and there is nothing to gain.
     names = {key: new_name(key.oid) for key in keys if 0 < key.size <= _LARGEST_PUT}
@@ -70,13 +71,14 @@ async def _uploads(
             raise repository_deleted()
         found = await index.locate(connection, repository_id, [key.oid for key in names])
         # Held, or removed; one without bytes is held by the index alone, and may be written again.
-        known = {record.oid for record, name in found if name or record.removed_at is not None}
+        known = {record.oid for record, *placed in found if any(placed) or record.removed_at is not None}
         missing = {key: name for key, name in names.items() if key.oid not in known}
-        await uploads.begin(connection, repository_id, list(missing.values()), seconds=seconds)
+        if not await uploads.begin(connection, repository_id, place.id, list(missing.values()), seconds=seconds):
+            raise store_gone()
 
     if not names:
         return {}
     await store.traffic.require(repository_id)
     await store.database.run(work)
-    urls = await signing.outside.uploads([(name, key.size) for key, name in missing.items()], seconds)
+    urls = await signer.uploads([(name, key.size) for key, name in missing.items()], seconds)
     return dict(zip(missing, urls, strict=True))

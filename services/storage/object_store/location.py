@@ -16,37 +16,44 @@ Addressing: TypeAlias = Literal["path", "virtual"]
 
 @dataclass(frozen=True)
 class S3Location:
-    """`s3://BUCKET[/PREFIX][?endpoint=URL&region=REGION&addressing=path|virtual]`."""
+    """`s3://BUCKET[/PREFIX][?endpoint=URL&region=REGION&addressing=path|virtual&public_endpoint=URL]`."""
 
     bucket: str
     prefix: str
     endpoint: str | None
     region: str | None
     addressing: Addressing
+    public_endpoint: str | None = None
 
 
 @dataclass(frozen=True)
 class GcsLocation:
-    """`gs://BUCKET[/PREFIX][?endpoint=URL]`."""
+    """`gs://BUCKET[/PREFIX][?endpoint=URL&public_endpoint=URL]`."""
 
     bucket: str
     prefix: str
     endpoint: str | None
+    public_endpoint: str | None = None
 
 
 @dataclass(frozen=True)
 class AzureLocation:
-    """`az://CONTAINER[/PREFIX][?account=ACCOUNT&endpoint=URL]`."""
+    """`az://CONTAINER[/PREFIX][?account=ACCOUNT&endpoint=URL&public_endpoint=URL]`."""
 
     container: str
     prefix: str
     account: str | None
     endpoint: str | None
+    public_endpoint: str | None = None
 
 
 Location: TypeAlias = S3Location | GcsLocation | AzureLocation
 
-_KEYS = {"s3": {"endpoint", "region", "addressing"}, "gs": {"endpoint"}, "az": {"account", "endpoint"}}
+_KEYS = {
+    "s3": {"endpoint", "region", "addressing", "public_endpoint"},
+    "gs": {"endpoint", "public_endpoint"},
+    "az": {"account", "endpoint", "public_endpoint"},
+}
 
 SCHEMES = frozenset(_KEYS)
 """The schemes of URLs that mean an object store."""
@@ -66,14 +73,18 @@ def parse(url: str) -> Location:
         raise ValueError(f"storage_url: expected the name of a bucket or container after {parts.scheme}://")
     prefix = _prefix(parts.path)
     query = _query(parts.scheme, parts.query)
-    endpoint = None if (given := query.get("endpoint")) is None else parse_endpoint("storage_url: endpoint", given)
+    endpoint, public = (
+        None if (given := query.get(name)) is None else parse_endpoint(f"storage_url: {name}", given)
+        for name in ("endpoint", "public_endpoint")
+    )
     if parts.scheme == "gs":
-        return GcsLocation(bucket, prefix, endpoint)
+        return GcsLocation(bucket, prefix, endpoint, public)
     if parts.scheme == "az":
         account = _matching(_ACCOUNT, query.get("account"), "account=, 3 to 24 lower-case letters and digits")
-        return AzureLocation(bucket, prefix, account, endpoint)
+        return AzureLocation(bucket, prefix, account, endpoint, public)
     region = _matching(_REGION, query.get("region"), "region=, letters, digits and dashes")
-    return S3Location(bucket, prefix, endpoint, region, _addressing(query.get("addressing"), bucket, endpoint))
+    addressing = _addressing(query.get("addressing"), bucket, endpoint)
+    return S3Location(bucket, prefix, endpoint, region, addressing, public)
 
 
 def _split(url: str) -> SplitResult | None:

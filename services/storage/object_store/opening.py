@@ -13,7 +13,7 @@ from services.storage.signing import Signing
 
 
 async def open_object_store(url: str, public_endpoint: str | None = None) -> ObjectStoreBackend:
-    """Return the backend; what it signs for clients begins with `public_endpoint`, or else with the endpoint itself.
+    """Return the backend; what it signs for clients begins with `public_endpoint`, or that of the URL, or its endpoint.
 
     Raises ValueError for a URL that means none, or where no credentials are found.
     """
@@ -23,7 +23,10 @@ async def open_object_store(url: str, public_endpoint: str | None = None) -> Obj
     bucket = await asyncio.to_thread(_open, location)
     inside = outside = UrlSigner(bucket, location.prefix)
     if public_endpoint is not None:
-        public = replace(location, endpoint=parse_endpoint("storage_public_endpoint", public_endpoint))
+        public_endpoint = parse_endpoint("storage_public_endpoint", public_endpoint)
+    public_endpoint = public_endpoint or location.public_endpoint
+    if public_endpoint is not None:
+        public = replace(location, endpoint=public_endpoint)
         outside = UrlSigner(await asyncio.to_thread(_open, public), location.prefix)
     signing = Signing(
         outside=outside,

@@ -90,8 +90,7 @@ def _config(location: S3Location) -> Config:
     return Config(
         connect_timeout=CONNECT_SECONDS,
         read_timeout=SILENCE_SECONDS,
-        # Pauses are random: with fewer attempts some two seconds of refusals would sometimes be too long.
-        retries={"mode": "standard", "total_max_attempts": 6},
+        retries={"mode": "standard", "total_max_attempts": 5},
         signature_version="s3v4",
         s3={"addressing_style": location.addressing},
         # The URL of the storage says where the bucket is, and nothing else does.

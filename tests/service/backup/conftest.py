@@ -8,6 +8,7 @@ from pydantic import SecretStr
 
 from tests.support.backup import Installation, Place, running_installation
 from tests.support.postgres import TestPostgres
+from tests.support.two_stores import TwoStores, two_stores
 
 
 @pytest.fixture
@@ -15,6 +16,13 @@ async def installation(database_url: SecretStr, tmp_path: Path) -> AsyncIterator
     """Storage and locks that run, with nothing in them but an administrator."""
     async with running_installation(Place(database_url, tmp_path / "old")) as running:
         yield running
+
+
+@pytest.fixture
+async def stores(database_url: SecretStr, tmp_path: Path) -> AsyncIterator[TwoStores]:
+    """Two stores with nothing in them, and no services."""
+    async with two_stores(Place(database_url, tmp_path / "old")) as made:
+        yield made
 
 
 @pytest.fixture

@@ -10,6 +10,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.database.migrations import create_operator_engine
 from services.storage import contents, index
+from services.storage.contents import FIRST_STORE_ID, Placed
 from services.storage.disk import DiskBackend
 from services.storage.names import new_name
 from tests.support.backup import Installation
@@ -88,7 +89,7 @@ async def test_orphans_and_what_will_be_swept(installation: Installation, databa
             async with DiskBackend(storage.root).begin(name, 1) as begun:
                 await begun.write(b"x")
                 await begun.finish()
-        await contents.begin(connection, left, writer=1)
+        await contents.begin(connection, Placed(FIRST_STORE_ID, left), writer=1)
         await connection.commit()
         found = (await installation.place.run("check", "--hash")).document
     await engine.dispose()

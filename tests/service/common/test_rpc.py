@@ -192,6 +192,25 @@ async def test_a_peer_that_is_away_is_waited_for_until_the_deadline(tmp_path: Pa
     await peer.close()
 
 
+async def test_a_call_may_have_a_deadline_of_its_own(tmp_path: Path) -> None:
+    """The service is told the deadline of the call where it has one, else that of the peer."""
+    remaining: list[float | None] = []
+
+    class Told(Locks):
+        async def ListLocks(self, request: pb.ListLocksRequest, context: Context) -> pb.ListLocksResponse:
+            """Keep how long the caller waits."""
+            remaining.append(context.time_remaining())
+            return pb.ListLocksResponse()
+
+    async with running(tmp_path, locks=Told(), deadline=30) as (_, _, peer, stub):
+        await peer.call(stub.ListLocks, pb.ListLocksRequest())
+        await peer.call(stub.ListLocks, pb.ListLocksRequest(), deadline=600)
+    peers, own = remaining
+    assert peers is not None
+    assert own is not None
+    assert peers <= 30 < own
+
+
 def test_every_status_has_one_error() -> None:
     """The subclasses of ServiceError have distinct statuses."""
     statuses = [kind.status for kind in ServiceError.__subclasses__()]

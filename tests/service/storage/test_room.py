@@ -30,7 +30,7 @@ async def make_room(database_url: SecretStr) -> AsyncIterator[MakeRoom]:
     await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
     disk = MemoryBackend(capacity=1_000 * MIB)
-    yield lambda: Room(disk, RESERVE, Neighbours(database))
+    yield lambda: Room(lambda: disk, RESERVE, Neighbours(database))
     await database.close()
 
 

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.backup.pace import Pace
+from services.storage.pace import Pace
 
 
 async def test_pauses_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

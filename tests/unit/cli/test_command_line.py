@@ -32,7 +32,7 @@ def test_help() -> None:
     result = towpath("--help")
     assert result.returncode == 0
     access = ("user", "token", "repo", "grant", "revoke", "access")
-    for command in ("up", "migrate", *access, "lock", "object", "usage", "backup", "restore", "check"):
+    for command in ("up", "migrate", *access, "lock", "object", "storage", "usage", "backup", "restore", "check"):
         assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE), command
 
 
@@ -49,6 +49,8 @@ def test_help() -> None:
         ["check", "alice", "a/b"],
         ["check", "alice", "--operation", "upload"],
         ["check", "alice", "a/b", "--operation", "upload", "--hash"],
+        ["check", "alice", "a/b", "--operation", "upload", "--heal"],
+        ["check", "--heal"],
         ["check", "--operation", "upload"],
         ["check", "--ref", "refs/heads/main"],
         ["token", "add", "alice", "--expires", "soon"],
@@ -57,6 +59,10 @@ def test_help() -> None:
         ["restore"],
         ["check", "--rate", "-1"],
         ["user", "list", "--server", "127.0.0.1:1"],
+        ["storage", "add", "bucket"],
+        ["storage", "copy", "first"],
+        ["storage", "copy", "first", "bucket", "--parallel", "65"],
+        ["storage", "copy", "first", "bucket", "--rate", "-1"],
     ],
     ids=" ".join,
 )

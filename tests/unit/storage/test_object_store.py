@@ -38,6 +38,10 @@ NAME = f"{OID}.{'0' * 16}"
         ("gs://bucket?endpoint=http://localhost:4443", GcsLocation("bucket", "", "http://localhost:4443")),
         ("az://container/a?account=studio", AzureLocation("container", "a", "studio", None)),
         (
+            "s3://bucket?endpoint=http://store:8333&public_endpoint=https://s3.example.org",
+            S3Location("bucket", "", "http://store:8333", None, "path", "https://s3.example.org"),
+        ),
+        (
             "az://container?account=studio&endpoint=http://127.0.0.1:10000/studio",
             AzureLocation("container", "", "studio", "http://127.0.0.1:10000/studio"),
         ),
@@ -61,7 +65,10 @@ def test_urls(url: str, location: object) -> None:
         ("s3://bucket/%00", "prefix: expected"),
         ("s3://bucket/a%2F..%2Fb", "prefix: expected"),
         ("s3://bucket#hunter2", "nothing after #"),
-        ("s3://bucket?secret=hunter2", "s3: expected each of addressing, endpoint, region at most once"),
+        (
+            "s3://bucket?secret=hunter2",
+            "expected each of addressing, endpoint, public_endpoint, region at most once",
+        ),
         ("s3://bucket?hunter2", "s3: expected each of"),
         ("s3://bucket?region=a&region=b", "s3: expected each of"),
         ("s3://bucket?region=", "region=, letters"),
@@ -73,9 +80,10 @@ def test_urls(url: str, location: object) -> None:
         ("s3://bucket?endpoint=http://key:hunter2@host", "endpoint: expected"),
         ("s3://bucket?endpoint=http://host?key=hunter2", "endpoint: expected"),
         ("s3://bucket?endpoint=http://[host", "endpoint: expected"),
-        ("gs://bucket?region=a", "gs: expected each of endpoint at most once"),
+        ("gs://bucket?public_endpoint=hunter2", "public_endpoint: expected"),
+        ("gs://bucket?region=a", "gs: expected each of endpoint, public_endpoint at most once"),
         ("az://container?account=Not-One", "account=, 3 to 24"),
-        ("az://container?sas=hunter2", "az: expected each of account, endpoint"),
+        ("az://container?sas=hunter2", "az: expected each of account, endpoint, public_endpoint"),
         ("ftp://bucket", "expected s3://, gs:// or az://"),
     ],
 )

@@ -56,15 +56,6 @@ def upgrade() -> None:
         schema="storage",
     )
     op.create_index("ix_storage_discards_due_at", "discards", ["due_at"], schema="storage")
-    op.create_table(
-        "announcements",
-        sa.Column("process", sa.BigInteger(), autoincrement=False, nullable=False),
-        sa.Column("remaining_bytes", sa.BigInteger(), nullable=False),
-        sa.Column("told_at", sa.DateTime(timezone=True), nullable=False),
-        sa.PrimaryKeyConstraint("process"),
-        schema="storage",
-        prefixes=["UNLOGGED"],
-    )
     op.execute(
         "INSERT INTO storage.contents (store_id, oid, name)"
         " SELECT DISTINCT 1, oid, oid FROM storage.objects WHERE removed_at IS NULL"

@@ -12,6 +12,7 @@ from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from towpath.access.v1 import access_service_pb2 as _access_service_pb2
 from towpath.locks.v1 import lock_service_pb2 as _lock_service_pb2
 from towpath.storage.v1 import storage_service_pb2 as _storage_service_pb2
+from towpath.storage.v1 import store_service_pb2 as _store_service_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -1422,3 +1423,283 @@ class ListUsageResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__available_bytes) -> _WhichOneofReturnType__available_bytes | None: ...
 
 Global___ListUsageResponse: _TypeAlias = ListUsageResponse  # noqa: Y015
+
+@_typing.final
+class CreateStoreRequest(_message.Message):
+    """CreateStoreRequest describes the new store."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    URL_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name: 1 to 64 of [a-z0-9-]."""
+    url: _builtins.str
+    """The URL, as in TOWPATH_STORAGE_URL."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        url: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateStoreRequest: _TypeAlias = CreateStoreRequest  # noqa: Y015
+
+@_typing.final
+class CreateStoreResponse(_message.Message):
+    """CreateStoreResponse carries the new store."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STORE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def store(self) -> _store_service_pb2.Store:
+        """The store."""
+
+    def __init__(
+        self,
+        *,
+        store: _store_service_pb2.Store | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["store", b"store"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["store", b"store"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateStoreResponse: _TypeAlias = CreateStoreResponse  # noqa: Y015
+
+@_typing.final
+class ListStoresRequest(_message.Message):
+    """ListStoresRequest asks for all stores."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListStoresRequest: _TypeAlias = ListStoresRequest  # noqa: Y015
+
+@_typing.final
+class ListStoresResponse(_message.Message):
+    """ListStoresResponse carries all stores."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STORES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def stores(self) -> _containers.RepeatedCompositeFieldContainer[_store_service_pb2.Store]:
+        """The stores by name."""
+
+    def __init__(
+        self,
+        *,
+        stores: _abc.Iterable[_store_service_pb2.Store] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["stores", b"stores"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListStoresResponse: _TypeAlias = ListStoresResponse  # noqa: Y015
+
+@_typing.final
+class StartCopyRequest(_message.Message):
+    """StartCopyRequest names two stores."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FROM_STORE_FIELD_NUMBER: _builtins.int
+    TO_STORE_FIELD_NUMBER: _builtins.int
+    PARALLEL_FIELD_NUMBER: _builtins.int
+    BYTES_PER_SECOND_FIELD_NUMBER: _builtins.int
+    from_store: _builtins.str
+    """The store to read."""
+    to_store: _builtins.str
+    """The store to fill."""
+    parallel: _builtins.int
+    """How many objects are on their way at once, 1 to 64; 0 for the service's default."""
+    bytes_per_second: _builtins.int
+    """The most bytes a second; 0 for no limit."""
+    def __init__(
+        self,
+        *,
+        from_store: _builtins.str = ...,
+        to_store: _builtins.str = ...,
+        parallel: _builtins.int = ...,
+        bytes_per_second: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_per_second", b"bytes_per_second", "from_store", b"from_store", "parallel", b"parallel", "to_store", b"to_store"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartCopyRequest: _TypeAlias = StartCopyRequest  # noqa: Y015
+
+@_typing.final
+class StartCopyResponse(_message.Message):
+    """StartCopyResponse carries the store that is filled."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STORE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def store(self) -> _store_service_pb2.Store:
+        """The store."""
+
+    def __init__(
+        self,
+        *,
+        store: _store_service_pb2.Store | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["store", b"store"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["store", b"store"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StartCopyResponse: _TypeAlias = StartCopyResponse  # noqa: Y015
+
+@_typing.final
+class StopCopyRequest(_message.Message):
+    """StopCopyRequest names the copy."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The store that is filled no more."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StopCopyRequest: _TypeAlias = StopCopyRequest  # noqa: Y015
+
+@_typing.final
+class StopCopyResponse(_message.Message):
+    """StopCopyResponse carries the store."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STORE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def store(self) -> _store_service_pb2.Store:
+        """The store."""
+
+    def __init__(
+        self,
+        *,
+        store: _store_service_pb2.Store | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["store", b"store"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["store", b"store"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StopCopyResponse: _TypeAlias = StopCopyResponse  # noqa: Y015
+
+@_typing.final
+class SetPrimaryStoreRequest(_message.Message):
+    """SetPrimaryStoreRequest names the store."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The store that is the primary from now on."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetPrimaryStoreRequest: _TypeAlias = SetPrimaryStoreRequest  # noqa: Y015
+
+@_typing.final
+class SetPrimaryStoreResponse(_message.Message):
+    """SetPrimaryStoreResponse carries the store."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    STORE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def store(self) -> _store_service_pb2.Store:
+        """The store."""
+
+    def __init__(
+        self,
+        *,
+        store: _store_service_pb2.Store | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["store", b"store"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["store", b"store"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetPrimaryStoreResponse: _TypeAlias = SetPrimaryStoreResponse  # noqa: Y015
+
+@_typing.final
+class DeleteStoreRequest(_message.Message):
+    """DeleteStoreRequest names the store to forget."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteStoreRequest: _TypeAlias = DeleteStoreRequest  # noqa: Y015
+
+@_typing.final
+class DeleteStoreResponse(_message.Message):
+    """DeleteStoreResponse says that the store is forgotten."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteStoreResponse: _TypeAlias = DeleteStoreResponse  # noqa: Y015

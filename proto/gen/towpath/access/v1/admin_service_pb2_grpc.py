@@ -26,14 +26,14 @@ if _version_not_supported:
 
 
 class AdminServiceStub:
-    """AdminService is the operator's single door: users, tokens, repositories and grants, and by
-    repository name also the locks and the objects.
+    """AdminService is the operator's single door: users, tokens, repositories and grants, by repository
+    name also the locks and the objects, and the stores that hold the bytes.
 
     Every call carries an administrator's token in the metadata `authorization: Bearer TOKEN`. Every
     call may fail with UNAUTHENTICATED (BAD_CREDENTIALS), PERMISSION_DENIED (NOT_ADMINISTRATOR: the
     token is that of an ordinary user), INVALID_ARGUMENT (INVALID_FIELD; the message names the field),
-    UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user or a repository that does not exist
-    fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
+    UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user, a repository or a store that does not
+    exist fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND, STORE_NOT_FOUND).
     """
 
     def __init__(self, channel):
@@ -147,17 +147,47 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageResponse.FromString,
                 _registered_method=True)
+        self.CreateStore = channel.unary_unary(
+                '/towpath.access.v1.AdminService/CreateStore',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateStoreRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateStoreResponse.FromString,
+                _registered_method=True)
+        self.ListStores = channel.unary_unary(
+                '/towpath.access.v1.AdminService/ListStores',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListStoresRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListStoresResponse.FromString,
+                _registered_method=True)
+        self.StartCopy = channel.unary_unary(
+                '/towpath.access.v1.AdminService/StartCopy',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.StartCopyRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.StartCopyResponse.FromString,
+                _registered_method=True)
+        self.StopCopy = channel.unary_unary(
+                '/towpath.access.v1.AdminService/StopCopy',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.StopCopyRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.StopCopyResponse.FromString,
+                _registered_method=True)
+        self.SetPrimaryStore = channel.unary_unary(
+                '/towpath.access.v1.AdminService/SetPrimaryStore',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.SetPrimaryStoreRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.SetPrimaryStoreResponse.FromString,
+                _registered_method=True)
+        self.DeleteStore = channel.unary_unary(
+                '/towpath.access.v1.AdminService/DeleteStore',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteStoreRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteStoreResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
-    """AdminService is the operator's single door: users, tokens, repositories and grants, and by
-    repository name also the locks and the objects.
+    """AdminService is the operator's single door: users, tokens, repositories and grants, by repository
+    name also the locks and the objects, and the stores that hold the bytes.
 
     Every call carries an administrator's token in the metadata `authorization: Bearer TOKEN`. Every
     call may fail with UNAUTHENTICATED (BAD_CREDENTIALS), PERMISSION_DENIED (NOT_ADMINISTRATOR: the
     token is that of an ordinary user), INVALID_ARGUMENT (INVALID_FIELD; the message names the field),
-    UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user or a repository that does not exist
-    fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
+    UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user, a repository or a store that does not
+    exist fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND, STORE_NOT_FOUND).
     """
 
     def CreateUser(self, request, context):
@@ -317,6 +347,55 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateStore(self, request, context):
+        """CreateStore adds a store, as StoreService.CreateStore does. Errors: ALREADY_EXISTS (STORE_EXISTS: a
+        store has this name, or this URL), FAILED_PRECONDITION (STORE_UNUSABLE: it cannot be read and written
+        with the credentials that the storage services have, or it holds objects).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListStores(self, request, context):
+        """ListStores returns all stores by name, and what each of them lacks. It reads the whole index.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StartCopy(self, request, context):
+        """StartCopy makes a store a copy of another, or changes how fast that goes on; see
+        StoreService.StartCopy. Errors: INVALID_ARGUMENT (INVALID_FIELD: both are the same store, or the copy
+        is the primary).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def StopCopy(self, request, context):
+        """StopCopy lets a store be no copy any more; it keeps what it has. Stopping what is none changes nothing.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetPrimaryStore(self, request, context):
+        """SetPrimaryStore lets what is written from now on go to this store. Errors: FAILED_PRECONDITION
+        (STORE_INCOMPLETE: it lacks objects that another store has).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteStore(self, request, context):
+        """DeleteStore forgets a store: its bytes are neither read nor deleted any more. Errors:
+        FAILED_PRECONDITION (STORE_IN_USE: it is the primary, another store is a copy of it, uploads to it go
+        on, or it alone has the bytes of some object).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -425,6 +504,36 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageResponse.SerializeToString,
             ),
+            'CreateStore': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateStore,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateStoreRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateStoreResponse.SerializeToString,
+            ),
+            'ListStores': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListStores,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListStoresRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListStoresResponse.SerializeToString,
+            ),
+            'StartCopy': grpc.unary_unary_rpc_method_handler(
+                    servicer.StartCopy,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.StartCopyRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.StartCopyResponse.SerializeToString,
+            ),
+            'StopCopy': grpc.unary_unary_rpc_method_handler(
+                    servicer.StopCopy,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.StopCopyRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.StopCopyResponse.SerializeToString,
+            ),
+            'SetPrimaryStore': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetPrimaryStore,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.SetPrimaryStoreRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.SetPrimaryStoreResponse.SerializeToString,
+            ),
+            'DeleteStore': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteStore,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteStoreRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteStoreResponse.SerializeToString,
+            ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
             'towpath.access.v1.AdminService', rpc_method_handlers)
@@ -434,14 +543,14 @@ def add_AdminServiceServicer_to_server(servicer, server):
 
  # This class is part of an EXPERIMENTAL API.
 class AdminService:
-    """AdminService is the operator's single door: users, tokens, repositories and grants, and by
-    repository name also the locks and the objects.
+    """AdminService is the operator's single door: users, tokens, repositories and grants, by repository
+    name also the locks and the objects, and the stores that hold the bytes.
 
     Every call carries an administrator's token in the metadata `authorization: Bearer TOKEN`. Every
     call may fail with UNAUTHENTICATED (BAD_CREDENTIALS), PERMISSION_DENIED (NOT_ADMINISTRATOR: the
     token is that of an ordinary user), INVALID_ARGUMENT (INVALID_FIELD; the message names the field),
-    UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user or a repository that does not exist
-    fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
+    UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user, a repository or a store that does not
+    exist fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND, STORE_NOT_FOUND).
     """
 
     @staticmethod
@@ -1001,6 +1110,168 @@ class AdminService:
             '/towpath.access.v1.AdminService/ListUsage',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateStore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/CreateStore',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateStoreRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateStoreResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListStores(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/ListStores',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListStoresRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListStoresResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StartCopy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/StartCopy',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.StartCopyRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.StartCopyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StopCopy(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/StopCopy',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.StopCopyRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.StopCopyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetPrimaryStore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/SetPrimaryStore',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.SetPrimaryStoreRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.SetPrimaryStoreResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteStore(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/DeleteStore',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteStoreRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteStoreResponse.FromString,
             options,
             channel_credentials,
             insecure,

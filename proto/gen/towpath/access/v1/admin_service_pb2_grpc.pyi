@@ -27,14 +27,14 @@ GRPC_GENERATED_VERSION: str
 GRPC_VERSION: str
 
 class AdminServiceStub:
-    """AdminService is the operator's single door: users, tokens, repositories and grants, and by
-    repository name also the locks and the objects.
+    """AdminService is the operator's single door: users, tokens, repositories and grants, by repository
+    name also the locks and the objects, and the stores that hold the bytes.
 
     Every call carries an administrator's token in the metadata `authorization: Bearer TOKEN`. Every
     call may fail with UNAUTHENTICATED (BAD_CREDENTIALS), PERMISSION_DENIED (NOT_ADMINISTRATOR: the
     token is that of an ordinary user), INVALID_ARGUMENT (INVALID_FIELD; the message names the field),
-    UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user or a repository that does not exist
-    fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
+    UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user, a repository or a store that does not
+    exist fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND, STORE_NOT_FOUND).
     """
 
     @_typing.overload
@@ -102,17 +102,40 @@ class AdminServiceStub:
     """
     ListUsage: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsageRequest, _admin_service_pb2.ListUsageResponse]
     """ListUsage tells how much the repositories hold and have moved today."""
+    CreateStore: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateStoreRequest, _admin_service_pb2.CreateStoreResponse]
+    """CreateStore adds a store, as StoreService.CreateStore does. Errors: ALREADY_EXISTS (STORE_EXISTS: a
+    store has this name, or this URL), FAILED_PRECONDITION (STORE_UNUSABLE: it cannot be read and written
+    with the credentials that the storage services have, or it holds objects).
+    """
+    ListStores: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListStoresRequest, _admin_service_pb2.ListStoresResponse]
+    """ListStores returns all stores by name, and what each of them lacks. It reads the whole index."""
+    StartCopy: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.StartCopyRequest, _admin_service_pb2.StartCopyResponse]
+    """StartCopy makes a store a copy of another, or changes how fast that goes on; see
+    StoreService.StartCopy. Errors: INVALID_ARGUMENT (INVALID_FIELD: both are the same store, or the copy
+    is the primary).
+    """
+    StopCopy: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.StopCopyRequest, _admin_service_pb2.StopCopyResponse]
+    """StopCopy lets a store be no copy any more; it keeps what it has. Stopping what is none changes nothing."""
+    SetPrimaryStore: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.SetPrimaryStoreRequest, _admin_service_pb2.SetPrimaryStoreResponse]
+    """SetPrimaryStore lets what is written from now on go to this store. Errors: FAILED_PRECONDITION
+    (STORE_INCOMPLETE: it lacks objects that another store has).
+    """
+    DeleteStore: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteStoreRequest, _admin_service_pb2.DeleteStoreResponse]
+    """DeleteStore forgets a store: its bytes are neither read nor deleted any more. Errors:
+    FAILED_PRECONDITION (STORE_IN_USE: it is the primary, another store is a copy of it, uploads to it go
+    on, or it alone has the bytes of some object).
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
-    """AdminService is the operator's single door: users, tokens, repositories and grants, and by
-    repository name also the locks and the objects.
+    """AdminService is the operator's single door: users, tokens, repositories and grants, by repository
+    name also the locks and the objects, and the stores that hold the bytes.
 
     Every call carries an administrator's token in the metadata `authorization: Bearer TOKEN`. Every
     call may fail with UNAUTHENTICATED (BAD_CREDENTIALS), PERMISSION_DENIED (NOT_ADMINISTRATOR: the
     token is that of an ordinary user), INVALID_ARGUMENT (INVALID_FIELD; the message names the field),
-    UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user or a repository that does not exist
-    fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
+    UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user, a repository or a store that does not
+    exist fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND, STORE_NOT_FOUND).
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -177,16 +200,39 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     ListUsage: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsageRequest, _admin_service_pb2.ListUsageResponse]  # type: ignore[assignment]
     """ListUsage tells how much the repositories hold and have moved today."""
+    CreateStore: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateStoreRequest, _admin_service_pb2.CreateStoreResponse]  # type: ignore[assignment]
+    """CreateStore adds a store, as StoreService.CreateStore does. Errors: ALREADY_EXISTS (STORE_EXISTS: a
+    store has this name, or this URL), FAILED_PRECONDITION (STORE_UNUSABLE: it cannot be read and written
+    with the credentials that the storage services have, or it holds objects).
+    """
+    ListStores: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListStoresRequest, _admin_service_pb2.ListStoresResponse]  # type: ignore[assignment]
+    """ListStores returns all stores by name, and what each of them lacks. It reads the whole index."""
+    StartCopy: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.StartCopyRequest, _admin_service_pb2.StartCopyResponse]  # type: ignore[assignment]
+    """StartCopy makes a store a copy of another, or changes how fast that goes on; see
+    StoreService.StartCopy. Errors: INVALID_ARGUMENT (INVALID_FIELD: both are the same store, or the copy
+    is the primary).
+    """
+    StopCopy: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.StopCopyRequest, _admin_service_pb2.StopCopyResponse]  # type: ignore[assignment]
+    """StopCopy lets a store be no copy any more; it keeps what it has. Stopping what is none changes nothing."""
+    SetPrimaryStore: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SetPrimaryStoreRequest, _admin_service_pb2.SetPrimaryStoreResponse]  # type: ignore[assignment]
+    """SetPrimaryStore lets what is written from now on go to this store. Errors: FAILED_PRECONDITION
+    (STORE_INCOMPLETE: it lacks objects that another store has).
+    """
+    DeleteStore: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteStoreRequest, _admin_service_pb2.DeleteStoreResponse]  # type: ignore[assignment]
+    """DeleteStore forgets a store: its bytes are neither read nor deleted any more. Errors:
+    FAILED_PRECONDITION (STORE_IN_USE: it is the primary, another store is a copy of it, uploads to it go
+    on, or it alone has the bytes of some object).
+    """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
-    """AdminService is the operator's single door: users, tokens, repositories and grants, and by
-    repository name also the locks and the objects.
+    """AdminService is the operator's single door: users, tokens, repositories and grants, by repository
+    name also the locks and the objects, and the stores that hold the bytes.
 
     Every call carries an administrator's token in the metadata `authorization: Bearer TOKEN`. Every
     call may fail with UNAUTHENTICATED (BAD_CREDENTIALS), PERMISSION_DENIED (NOT_ADMINISTRATOR: the
     token is that of an ordinary user), INVALID_ARGUMENT (INVALID_FIELD; the message names the field),
-    UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user or a repository that does not exist
-    fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND).
+    UNAVAILABLE or DEADLINE_EXCEEDED. A call that names a user, a repository or a store that does not
+    exist fails with NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND, STORE_NOT_FOUND).
     """
 
     @_abc_1.abstractmethod
@@ -375,5 +421,64 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListUsageResponse, _abc.Awaitable[_admin_service_pb2.ListUsageResponse]]:
         """ListUsage tells how much the repositories hold and have moved today."""
+
+    @_abc_1.abstractmethod
+    def CreateStore(
+        self,
+        request: _admin_service_pb2.CreateStoreRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreateStoreResponse, _abc.Awaitable[_admin_service_pb2.CreateStoreResponse]]:
+        """CreateStore adds a store, as StoreService.CreateStore does. Errors: ALREADY_EXISTS (STORE_EXISTS: a
+        store has this name, or this URL), FAILED_PRECONDITION (STORE_UNUSABLE: it cannot be read and written
+        with the credentials that the storage services have, or it holds objects).
+        """
+
+    @_abc_1.abstractmethod
+    def ListStores(
+        self,
+        request: _admin_service_pb2.ListStoresRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListStoresResponse, _abc.Awaitable[_admin_service_pb2.ListStoresResponse]]:
+        """ListStores returns all stores by name, and what each of them lacks. It reads the whole index."""
+
+    @_abc_1.abstractmethod
+    def StartCopy(
+        self,
+        request: _admin_service_pb2.StartCopyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.StartCopyResponse, _abc.Awaitable[_admin_service_pb2.StartCopyResponse]]:
+        """StartCopy makes a store a copy of another, or changes how fast that goes on; see
+        StoreService.StartCopy. Errors: INVALID_ARGUMENT (INVALID_FIELD: both are the same store, or the copy
+        is the primary).
+        """
+
+    @_abc_1.abstractmethod
+    def StopCopy(
+        self,
+        request: _admin_service_pb2.StopCopyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.StopCopyResponse, _abc.Awaitable[_admin_service_pb2.StopCopyResponse]]:
+        """StopCopy lets a store be no copy any more; it keeps what it has. Stopping what is none changes nothing."""
+
+    @_abc_1.abstractmethod
+    def SetPrimaryStore(
+        self,
+        request: _admin_service_pb2.SetPrimaryStoreRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.SetPrimaryStoreResponse, _abc.Awaitable[_admin_service_pb2.SetPrimaryStoreResponse]]:
+        """SetPrimaryStore lets what is written from now on go to this store. Errors: FAILED_PRECONDITION
+        (STORE_INCOMPLETE: it lacks objects that another store has).
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteStore(
+        self,
+        request: _admin_service_pb2.DeleteStoreRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DeleteStoreResponse, _abc.Awaitable[_admin_service_pb2.DeleteStoreResponse]]:
+        """DeleteStore forgets a store: its bytes are neither read nor deleted any more. Errors:
+        FAILED_PRECONDITION (STORE_IN_USE: it is the primary, another store is a copy of it, uploads to it go
+        on, or it alone has the bytes of some object).
+        """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -8,14 +8,14 @@ class Pace:
 
     def __init__(self, rate: int | None) -> None:
         """`rate` is in bytes a second; None for no limit."""
-        self._rate = rate
+        self.rate = rate
         self._due = 0.0
 
     async def keep(self, count: int) -> None:
         """Wait until so many more bytes are due."""
-        if self._rate is None:
+        if self.rate is None:
             return
         now = asyncio.get_running_loop().time()
         # What was not used of a pause is not caught up.
-        self._due = max(self._due, now) + count / self._rate
+        self._due = max(self._due, now) + count / self.rate
         await asyncio.sleep(self._due - now)

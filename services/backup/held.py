@@ -1,0 +1,154 @@
+"""What the index says: which objects are held, under which names their bytes lie in each store, and what a name is."""
+
+from collections.abc import AsyncGenerator, Mapping
+from dataclasses import dataclass
+
+from sqlalchemy import text
+
+from services.backup.database import acting_for
+from services.backup.object_list import Entry
+from services.backup.stores import Source, Store
+from services.storage.models import SCHEMA_NAME as STORAGE
+from services.storage.writer import is_gone
+
+_PAGE = 10_000
+
+_BYTES = text(
+    "SELECT sum(o.size) FROM storage.objects o LEFT JOIN storage.contents c USING (oid) WHERE o.removed_at IS NULL"
+)
+_ENTRIES = text(
+    "SELECT h.oid, h.size, coalesce(h.name, ''), NOT EXISTS (SELECT FROM storage.contents e"
+    "  WHERE e.oid = h.oid AND e.store_id = ANY(CAST(:before AS smallint[])))"
+    " FROM (SELECT o.oid, max(o.size) AS size, max(c.name) AS name FROM storage.objects o"
+    "  LEFT JOIN storage.contents c ON c.oid = o.oid AND c.store_id = :store"
+    "  WHERE o.removed_at IS NULL AND o.oid > :after AND (c.name IS NOT NULL OR CAST(:is_primary AS boolean)"
+    "   AND NOT EXISTS (SELECT FROM storage.contents e"
+    "    WHERE e.oid = o.oid AND e.store_id = ANY(ARRAY(SELECT id FROM storage.stores))))"
+    "  GROUP BY o.oid ORDER BY o.oid LIMIT :limit) h ORDER BY h.oid"
+)
+_OBJECT = text(
+    "SELECT o.size, c.store_id, c.name"
+    " FROM (SELECT max(size) AS size FROM storage.objects WHERE oid = :oid AND removed_at IS NULL) o"
+    " LEFT JOIN storage.contents c ON c.oid = :oid AND c.store_id = ANY(ARRAY(SELECT id FROM storage.stores))"
+)
+_REPOSITORIES = text(
+    "SELECT coalesce(r.name, 'repository ' || o.repository_id) FROM storage.objects o"
+    " LEFT JOIN locks.repositories r ON r.id = o.repository_id"
+    " WHERE o.oid = :oid AND o.removed_at IS NULL ORDER BY 1"
+)
+# One statement, as a name goes from one table to the next.
+_STATE = text(
+    "SELECT EXISTS (SELECT FROM storage.uploads WHERE store_id = :store AND name = :name) OR"
+    "  EXISTS (SELECT FROM storage.contents WHERE store_id = :store AND oid = :oid AND name = :name),"
+    " EXISTS (SELECT FROM storage.discards WHERE store_id = :store AND name = :name)"
+)
+_WRITERS = text("SELECT writer, count(*) FROM storage.uploads WHERE writer IS NOT NULL GROUP BY writer")
+_PLACES = text(
+    "SELECT store_id, name FROM ("
+    "  SELECT store_id, name, is_doubted FROM storage.contents"
+    "   WHERE store_id = ANY(CAST(:stores AS smallint[])) AND oid = :oid"
+    "  UNION ALL SELECT store_id, name, true FROM storage.discards"
+    "   WHERE store_id = ANY(CAST(:stores AS smallint[])) AND name >= :oid AND name < :end"
+    ") places ORDER BY name <> :name, is_doubted, array_position(CAST(:stores AS smallint[]), store_id)"
+)
+_DOUBT = text(
+    "UPDATE storage.contents SET is_doubted = (name = :bad_name)"
+    " WHERE (store_id = :bad_store AND oid = :oid AND name = :bad_name)"
+    "  OR (store_id = :good_store AND oid = :oid AND name = :good_name)"
+    " RETURNING is_doubted"
+)
+
+
+@dataclass(frozen=True)
+class Held:
+    """An object that repositories hold: its size, and the name of its bytes in each store, by the store's id."""
+
+    oid: str
+    size: int
+    names: Mapping[int, str]
+
+
+async def held_bytes(source: Source) -> int:
+    """Return about how many bytes all stores hold together."""
+    async with source.engine.begin() as connection, acting_for(connection, STORAGE):
+        return int(await connection.scalar(_BYTES) or 0)
+
+
+async def held_in(source: Source, store: Store) -> AsyncGenerator[tuple[Entry, bool]]:
+    """Return the objects that a store should have, by oid, some in each transaction.
+
+    With each comes whether it is the first of the stores that should have it. Objects that none has are the primary's,
+    and have no name.
+    """
+    before = [other.id for other in source.stores[: source.stores.index(store)]]
+    parameters = {"store": store.id, "before": before, "is_primary": store == source.primary, "limit": _PAGE}
+    last = ""
+    while True:
+        async with source.engine.begin() as connection, acting_for(connection, STORAGE):
+            rows = (await connection.execute(_ENTRIES, {**parameters, "after": last})).all()
+        for oid, size, name, is_first in rows:
+            yield Entry(oid, size, name), is_first
+        if len(rows) < _PAGE:
+            return
+        last = rows[-1][0]
+
+
+async def held_object(source: Source, oid: str) -> Held | None:
+    """Return what the index says of an object now; None where no repository holds it."""
+    async with source.engine.begin() as connection, acting_for(connection, STORAGE):
+        rows = (await connection.execute(_OBJECT, {"oid": oid})).all()
+    size = rows[0].size
+    names = {row.store_id: row.name for row in rows if row.store_id is not None}
+    return None if size is None else Held(oid, size, names)
+
+
+async def repositories_of(source: Source, oid: str) -> tuple[str, ...]:
+    """Return the names of the repositories that hold an object."""
+    async with source.engine.begin() as connection:
+        return tuple(await connection.scalars(_REPOSITORIES, {"oid": oid}))
+
+
+async def is_named(source: Source, store: Store, name: str) -> tuple[bool, bool]:
+    """Tell whether a name in a store is needed, as that of an object or an upload, and whether it is to be removed."""
+    parameters = {"store": store.id, "name": name, "oid": name[:64]}
+    async with source.engine.begin() as connection, acting_for(connection, STORAGE):
+        needed, discarded = (await connection.execute(_STATE, parameters)).one()
+    return needed, discarded
+
+
+async def left_over(source: Source) -> int:
+    """Return how many uploads the next sweep gives up, as their process is gone."""
+    async with source.engine.begin() as connection:
+        async with acting_for(connection, STORAGE):
+            writers = [(writer, count) for writer, count in await connection.execute(_WRITERS)]
+        return sum([count for writer, count in writers if await is_gone(connection, writer)])
+
+
+async def places_of(source: Source, entry: Entry) -> list[tuple[Store, str]]:
+    """Return where bytes of an object may lie, the entry's own name first, the best of the others next.
+
+    While deletions are held, what was removed or replaced since the entry was listed is among them.
+    """
+    if len(source.stores) == 1:
+        return [(source.primary, entry.name)]
+    stores = {store.id: store for store in source.stores}
+    parameters = {"stores": list(stores), "oid": entry.oid, "end": entry.oid + "/", "name": entry.name}
+    async with source.engine.begin() as connection, acting_for(connection, STORAGE):
+        rows = (await connection.execute(_PLACES, parameters)).all()
+    return [(stores[store], name) for store, name in rows] or [(store, entry.name) for store in source.stores]
+
+
+async def doubt(source: Source, held: Held, *, bad: Store, good: Store) -> bool:
+    """Let the services bring an object's bytes to the store `bad` again: those in `good` were just read and are right.
+
+    Tell whether that is noted: not where others have come to `bad` meanwhile.
+    """
+    parameters = {
+        "oid": held.oid,
+        "bad_store": bad.id,
+        "bad_name": held.names[bad.id],
+        "good_store": good.id,
+        "good_name": held.names[good.id],
+    }
+    async with source.engine.begin() as connection, acting_for(connection, STORAGE):
+        return True in list(await connection.scalars(_DOUBT, parameters))

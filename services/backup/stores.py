@@ -1,0 +1,71 @@
+"""Where everything of an installation lies: its database, and the stores that hold the bytes of objects."""
+
+from dataclasses import dataclass
+
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+
+from services.backup.database import acting_for
+from services.backup.errors import BackupError
+from services.common.errors import ServiceError
+from services.database.migrations import RESTORING, version_of
+from services.storage.backend import Backend
+from services.storage.location import open_backend
+from services.storage.models import SCHEMA_NAME as STORAGE
+
+_FIRST = (1, "first")
+_STORES = text("SELECT id, name, url FROM storage.stores ORDER BY is_primary DESC, id")
+
+
+@dataclass(frozen=True)
+class Store:
+    """A place that holds bytes: its row in the table of stores, and how to reach it."""
+
+    id: int
+    name: str
+    backend: Backend
+
+
+@dataclass(frozen=True)
+class Source:
+    """What is backed up, restored to or checked. The primary store is the first; there is at least that one."""
+
+    engine: AsyncEngine
+    stores: tuple[Store, ...]
+
+    @property
+    def primary(self) -> Store:
+        """The store that what is written goes to."""
+        return self.stores[0]
+
+
+async def open_target(engine: AsyncEngine, storage_url: str) -> Source:
+    """Return what a restore goes to: one store, that of the settings. Raises what `open_backend` does."""
+    return Source(engine, (Store(*_FIRST, await open_backend(storage_url)),))
+
+
+async def open_source(engine: AsyncEngine, storage_url: str) -> Source:
+    """Return the database with all its stores; where it has no tables, with the one of the settings.
+
+    Raises `BackupError` where a store cannot be opened, or the tables are of before there were stores.
+    """
+    async with engine.begin() as connection:
+        version = await version_of(connection, STORAGE)
+        if version in (None, RESTORING):
+            return await open_target(engine, storage_url)
+        if await connection.scalar(text("SELECT to_regclass('storage.stores')")) is None:
+            raise BackupError(f"the schema {STORAGE} is at revision {version}: run `towpath migrate` first")
+        async with acting_for(connection, STORAGE):
+            rows = (await connection.execute(_STORES)).all()
+    return Source(
+        engine, tuple([Store(row.id, row.name, await _open(row.name, row.url or storage_url)) for row in rows])
+    )
+
+
+async def _open(name: str, url: str) -> Backend:
+    try:
+        return await open_backend(url)
+    except (ValueError, OSError) as error:
+        raise BackupError(f"the store {name} cannot be opened: {error}") from error
+    except ServiceError as error:
+        raise BackupError(f"the store {name} cannot be opened: {error.message}") from error

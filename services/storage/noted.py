@@ -1,0 +1,33 @@
+"""Uploads that the service makes of its own accord."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.storage import contents
+from services.storage.contents import Placed
+from services.storage.refusals import store_gone
+from services.storage.store import Store
+from services.storage.stores.places import Place
+
+
+@asynccontextmanager
+async def noted(store: Store, place: Place, *names: str) -> AsyncIterator[None]:
+    """Let names be those of uploads of this process; what is under them afterwards, and not committed, is swept.
+
+    Raises `Unavailable` where the store was forgotten.
+    """
+
+    async def work(connection: AsyncConnection) -> None:
+        for name in names:
+            if not await contents.begin(connection, Placed(place.id, name), writer=store.writer.id):
+                raise store_gone()
+
+    store.writer.names.update(names)
+    try:
+        await store.database.run(work)
+        yield
+    finally:
+        store.writer.names.difference_update(names)
+        store.sweep_wanted.set()

@@ -1,0 +1,87 @@
+"""Bringing one object from a store that has it to one that lacks it."""
+
+import asyncio
+from functools import partial
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.common.errors import InvalidArgument
+from services.storage import contents, index
+from services.storage.backend import BytesMissing, Upload
+from services.storage.contents import Placed
+from services.storage.doubts import doubt
+from services.storage.metrics import count_copied
+from services.storage.names import new_name
+from services.storage.noted import noted
+from services.storage.pace import Pace
+from services.storage.store import Store
+from services.storage.stores.places import Place
+from services.storage.stores.table import Held
+from services.storage.tally import Tally
+from services.storage.undivided import undivided
+
+
+class _DamagedSource(Exception):
+    """A store does not have the object's bytes, whatever the index says."""
+
+
+async def bring(store: Store, held: Held, place: Place, *, first: int | None, pace: Pace) -> bool:
+    """Bring an object to a store, verified by size and hash; tell whether it is there now.
+
+    `first` is the store that is read before others. Where one has lost the bytes, or damaged them, that is noted, and
+    the next is read. Raises `ServiceError` and OSError where a store, or the database, does not do its part.
+    """
+    names = await store.database.run(lambda connection: contents.names_of(connection, held.oid))
+    replaces = names.pop(place.id, None)
+    sources = store.places.of(Placed(*item) for item in names.items())
+    for source, name in sorted(sources, key=lambda found: found[0].id != first):
+        try:
+            await _copy(store, held, source, name, place, replaces, pace)
+        except _DamagedSource:
+            await doubt(store, [Placed(source.id, name)])
+        else:
+            return True
+    return False
+
+
+async def _copy(
+    store: Store, held: Held, source: Place, source_name: str, place: Place, replaces: str | None, pace: Pace
+) -> None:
+    name = new_name(held.oid)
+    tally = Tally(held.oid, held.size)
+    async with noted(store, place, name), place.backend.begin(name, held.size) as upload:
+        try:
+            async with source.backend.open(source_name) as stored:
+                if stored.size != held.size:
+                    raise _DamagedSource
+                async for chunk in stored.chunks(0, held.size):
+                    await _add(tally, upload, chunk)
+                    await pace.keep(len(chunk))
+            tally.finish()
+        except (BytesMissing, InvalidArgument) as error:
+            raise _DamagedSource from error
+        await undivided(_finish(store, held, upload, place, name, replaces))
+
+
+async def _add(tally: Tally, upload: Upload, chunk: bytes) -> None:
+    tally.count(chunk)
+    await asyncio.gather(asyncio.to_thread(tally.hash, chunk), upload.write(chunk))
+
+
+async def _finish(store: Store, held: Held, upload: Upload, place: Place, name: str, replaces: str | None) -> None:
+    await upload.finish()
+    if await store.database.run(partial(_commit, held.oid, place, name, replaces)):
+        count_copied(place.name, held.size)
+
+
+async def _commit(oid: str, place: Place, name: str, replaces: str | None, connection: AsyncConnection) -> bool:
+    """Let the object be there; tell whether it is by these bytes."""
+    await index.lock(connection, oid)
+    if not await index.is_held(connection, oid):
+        # Removed meanwhile, everywhere: nothing would ever let go of these bytes.
+        await contents.give_up(connection, [name])
+        return False
+    now = await contents.commit(
+        connection, oid, Placed(place.id, name), replaces=replaces, replaced_seconds=place.replaced_seconds
+    )
+    return now == name
