@@ -21,6 +21,7 @@ OBJECTS = 5000
 SIZE = 2 * 1024**3 // OBJECTS
 _AT_ONCE = 16
 _CLIENTS = 4
+_PAUSE_SECONDS = 2.0
 
 
 @pytest.fixture
@@ -97,6 +98,7 @@ class People:
             clone.git("checkout", "--", f"{branch}.dat", seconds=120)
             assert (clone.path / f"{branch}.dat").read_bytes() == data
             self.rounds[number] += 1
+            self._stop.wait(_PAUSE_SECONDS)
 
 
 def _store(stack: Stack, name: str) -> dict[str, int]:
