@@ -206,6 +206,14 @@ class Prefix:
         with closing(self.server.client()) as client:
             client.delete_object(Bucket=BUCKET, Key=self._key(name))
 
+    def delete_all(self) -> None:
+        """Delete everything that is there, as an operator does with a store that is used no more."""
+        with closing(self.server.client()) as client:
+            for page in client.get_paginator("list_objects_v2").paginate(Bucket=BUCKET, Prefix=f"{self.prefix}/"):
+                client.delete_objects(
+                    Bucket=BUCKET, Delete={"Objects": [{"Key": entry["Key"]} for entry in page.get("Contents", [])]}
+                )
+
     def _key(self, name: str) -> str:
         return f"{self.prefix}/objects/{name[:2]}/{name[2:4]}/{name}"
 

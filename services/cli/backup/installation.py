@@ -29,7 +29,8 @@ async def run_on_data(data: Path, arguments: list[str], *, new: bool = False, st
     `data` is an absolute path without symbolic links. With `new` the folder may be missing, and no `towpath up` may
     run; its bytes go to the URL `storage`, where one is given. Raises `CommandError`.
     """
-    if not new and not (data / "storage").is_dir():
+    # The folder of the bytes may be gone, when all of them have moved to another store.
+    if not new and not (data / "lock").is_file():
         raise CommandError(f"{data}: no data of a `towpath up`; give --data")
     with ExitStack() as owned:
         try:
