@@ -164,6 +164,7 @@ def _restart_one_by_one(stack: ComposeStack, service: str) -> None:
         wait_healthy(container)
 
 
+@pytest.mark.growth
 def test_copies_come_and_go(doubled: ComposeStack, at_work: AtWork) -> None:
     """A third of each service takes its part within seconds, and is not missed when it dies and does not come back."""
     with at_work() as crew:
@@ -187,6 +188,7 @@ def _wait_until_called(container: str) -> None:
         time.sleep(0.5)
 
 
+@pytest.mark.growth
 def test_secrets_are_changed(
     doubled: ComposeStack, at_work: AtWork, since: Callable[[], list[dict[str, object]]]
 ) -> None:
