@@ -158,7 +158,7 @@ def test_a_site_moves_to_s3_and_back(disk_stack: Stack, seaweedfs: SeaweedFS, tm
 
 def _require_whole(stack: Stack) -> None:
     """Read every object of the primary, and compare its hash."""
-    report = stack.towpath("check", "--hash")
+    report = stack.towpath("check", "--hash", "--rate", "0", seconds=300)
     assert (report["missing"], report["corrupt"]) == (0, 0)
     assert report["objects"] >= OBJECTS
     oid = oid_of(content("move 7", SIZE))

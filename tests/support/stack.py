@@ -108,13 +108,13 @@ class Stack:
                 return child
         raise AssertionError(f"{name} does not run")
 
-    def towpath(self, *arguments: str, check: bool = True) -> Any:  # noqa: ANN401 - whatever JSON the command prints
+    def towpath(self, *arguments: str, check: bool = True, seconds: float = 60) -> Any:  # noqa: ANN401 - whatever JSON the command prints
         """Run an administrative command with --json and return what it prints, parsed."""
         result = subprocess.run(
             [*TOWPATH, *arguments, "--data", str(self.data), "--json"],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=seconds,
             check=False,
         )
         if check:
