@@ -208,7 +208,13 @@ def test_copy_as_json(service: Service) -> None:
 def test_an_interrupted_copy_goes_on(service: Service) -> None:
     """Ctrl-C ends the showing: that is said, with the commands that show and stop the copy."""
     command = [*TOWPATH, "storage", "copy", "first", "bucket"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+    # What runs in the background of a shell ignores it, and so would the command.
+    before = signal.signal(signal.SIGINT, signal.SIG_DFL)
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    with process:
         assert service.listed.wait(60)
         process.send_signal(signal.SIGINT)
         stdout, stderr = process.communicate(timeout=60)
