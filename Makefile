@@ -6,6 +6,8 @@ PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 OUT ?= proto/gen
 ENV_FILE ?= .env
+# More than cores: most tests wait for other processes.
+TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
 .PHONY: help run test stack stack-test growth-test fuzz lint types format proto clean programs prometheus azurite
@@ -17,7 +19,7 @@ run: $(VENV)/server ## Run Towpath with a demo repository; Ctrl-C stops it
 	$(BIN)/towpath up --demo
 
 test: $(VENV)/dev programs prometheus azurite ## Run all tests; ARGS="tests/unit -k lock" runs some
-	$(BIN)/pytest $(ARGS)
+	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=worksteal $(ARGS)
 
 stack: $(ENV_FILE) ## Build the image and run the stack of compose.yaml; needs Docker with compose
 	sh deploy/new-secrets.sh "$${TOWPATH_SECRETS:-$$(sed -n 's/^TOWPATH_SECRETS=//p' $(ENV_FILE))}"
