@@ -50,12 +50,22 @@ def at_work(
     def work() -> Iterator[Crew]:
         with ThreadPoolExecutor() as pool:
             workers = list(pool.map(person, CREW))
-            with Crew(workers) as crew:
-                yield crew
+            try:
+                with Crew(workers) as crew:
+                    yield crew
+            except ExceptionGroup as failures:
+                failures.add_note(_told_of(stack, str(failures.exceptions)))
+                raise
             _require_locks(stack, workers)
             list(pool.map(Worker.require_pushed, workers))
 
     return work
+
+
+def _told_of(stack: ComposeStack, failure: str) -> str:
+    """Return what the services have logged of the requests that a failure names."""
+    ids = re.findall(r"request id (\w+)", failure)
+    return "\n".join(line for line in stack.log(*SERVICES).splitlines() if any(each in line for each in ids))
 
 
 def _require_locks(stack: ComposeStack, workers: list[Worker]) -> None:
