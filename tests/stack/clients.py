@@ -12,6 +12,7 @@ from tests.support.http import content, oid_of
 
 _SIZES = (1_000, 300_000, 3_000_000)
 # Longer than any outage that a client is to wait out, with all of its retries.
+_REST_SECONDS = 1.0
 _COMMAND_SECONDS = 120
 
 
@@ -76,6 +77,8 @@ class Worker:
             while not self._stop.is_set():
                 self._round(self.rounds + 1)
                 self.rounds += 1
+                # Else most of what a small machine does is rounds that no test waits for.
+                self._stop.wait(_REST_SECONDS)
         except BaseException as error:  # whatever it is, the test tells it
             self.failure = error
 

@@ -102,22 +102,13 @@ def _followed(lines: list[dict[str, object]]) -> None:
 
 
 @pytest.mark.parametrize("service", ["storage", "locks", "postgres"])
-def test_restart(
+def test_restart_and_kill(
     service: str, two_facades: ComposeStack, at_work: AtWork, since: Callable[[], list[dict[str, object]]]
 ) -> None:
-    """A service that there is one of restarts."""
+    """A service that there is one of restarts; then it dies of SIGKILL, and the engine starts it again."""
     with at_work() as crew:
         two_facades.compose("restart", service)
         crew.wait_for_rounds(2)
-    _followed(since())
-
-
-@pytest.mark.parametrize("service", ["storage", "locks", "postgres"])
-def test_kill(
-    service: str, two_facades: ComposeStack, at_work: AtWork, since: Callable[[], list[dict[str, object]]]
-) -> None:
-    """A service that there is one of dies of SIGKILL, and the engine starts it again."""
-    with at_work() as crew:
         kill(two_facades.containers(service)[0])
         crew.wait_for_rounds(2)
     _followed(since())
