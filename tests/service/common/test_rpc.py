@@ -233,6 +233,30 @@ async def test_what_a_service_has_waited_for_is_not_repeated(tmp_path: Path) -> 
     assert len(locks.request_ids) == 1
 
 
+async def test_a_call_that_a_stop_cuts_off_is_repeated(tmp_path: Path) -> None:
+    """A service that ends in the midst of a call cancels it; another copy, or the next process, answers."""
+
+    class Held(Locks):
+        def __init__(self) -> None:
+            super().__init__()
+            self.reached = asyncio.Event()
+
+        async def VerifyLocks(self, request: pb.VerifyLocksRequest, context: Context) -> pb.VerifyLocksResponse:
+            """Take longer than the service has."""
+            self.reached.set()
+            await asyncio.sleep(30)
+            raise AssertionError
+
+    held = Held()
+    repeatable = {SERVICE: ["VerifyLocks"]}
+    async with running(tmp_path, locks=held, repeatable=repeatable) as (server, _, peer, stub):
+        call = asyncio.create_task(peer.call(stub.VerifyLocks, pb.VerifyLocksRequest()))
+        await held.reached.wait()
+        await server.grpc.stop(0.1)
+        async with running(tmp_path):
+            assert (await call).next_cursor == "3"
+
+
 @pytest.mark.parametrize(("serving", "expected"), [(False, Unavailable), (True, DeadlineExceeded)])
 async def test_a_service_that_does_not_serve_is_unavailable(
     tmp_path: Path, serving: bool, expected: type[ServiceError]
