@@ -18,6 +18,7 @@ from tests.support.http import Client, content, oid_of
 from tests.support.seaweedfs import Prefix, SeaweedFS
 from tests.support.stack import TOWPATH, Stack
 
+# A whole move is of 5,000, which takes too long for each run of all tests; the size of each is the same.
 OBJECTS = int(os.environ.get("TOWPATH_TEST_MOVED_OBJECTS", "1000"))
 SIZE = 2 * 1024**3 // 5000
 _AT_ONCE = 16

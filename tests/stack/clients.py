@@ -12,8 +12,8 @@ from tests.support.http import content, oid_of
 
 _SIZES = (1_000, 300_000, 3_000_000)
 # Longer than any outage that a client is to wait out, with all of its retries.
-_REST_SECONDS = 1.0
 _COMMAND_SECONDS = 120
+_REST_SECONDS = 1.0
 
 
 @dataclass

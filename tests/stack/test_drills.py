@@ -54,6 +54,7 @@ def at_work(
                 with Crew(workers) as crew:
                     yield crew
             except ExceptionGroup as failures:
+                # Those of the clients. When somebody reads of them, the stack is gone, and its log with it.
                 failures.add_note(_told_of(stack, str(failures.exceptions)))
                 raise
             _require_locks(stack, workers)

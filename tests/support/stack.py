@@ -109,7 +109,7 @@ class Stack:
         raise AssertionError(f"{name} does not run")
 
     def towpath(self, *arguments: str, check: bool = True, seconds: float = 60) -> Any:  # noqa: ANN401 - whatever JSON the command prints
-        """Run an administrative command with --json and return what it prints, parsed."""
+        """Run an administrative command with --json, for so many seconds at most, and return what it prints, parsed."""
         result = subprocess.run(
             [*TOWPATH, *arguments, "--data", str(self.data), "--json"],
             capture_output=True,

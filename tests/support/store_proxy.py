@@ -56,7 +56,8 @@ class StoreProxy:
         assert task is not None
         self._tasks.add(task)
         try:
-            with suppress(OSError, asyncio.IncompleteReadError):
+            # Cancelled by `close` only; asyncio would log a cancelled handler as a failure of its own.
+            with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 await self._serve(reader, writer)
         finally:
             self._tasks.discard(task)

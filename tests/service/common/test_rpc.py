@@ -234,7 +234,7 @@ async def test_what_a_service_has_waited_for_is_not_repeated(tmp_path: Path) -> 
 
 
 async def test_a_call_that_a_stop_cuts_off_is_repeated(tmp_path: Path) -> None:
-    """A service that ends in the midst of a call cancels it; another copy, or the next process, answers."""
+    """A service that stops in the midst of a call does not wait for it for ever; the next process answers it."""
 
     class Held(Locks):
         def __init__(self) -> None:
