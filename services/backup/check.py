@@ -8,7 +8,17 @@ from contextlib import aclosing
 
 from services.backup.errors import BackupError
 from services.backup.findings import Finding, Findings
-from services.backup.held import Held, doubt, held_bytes, held_in, held_object, is_named, left_over, repositories_of
+from services.backup.held import (
+    Held,
+    believe,
+    doubt,
+    held_bytes,
+    held_in,
+    held_object,
+    is_named,
+    left_over,
+    repositories_of,
+)
 from services.backup.object_list import Entry
 from services.backup.progress import Bytes, progress
 from services.backup.reading import DamagedBytes, stored_bytes
@@ -22,9 +32,10 @@ from services.storage.pace import Pace
 async def check(source: Source, *, hashed: bool, rate: int | None, heal: bool = False) -> Findings:
     """Compare the index with the bytes; with `hashed`, read them all, at most `rate` bytes a second.
 
-    With `heal`, which needs `hashed`, the services are told to bring again what another store was seen to have.
+    With `heal`, which needs `hashed`, the services are told to bring again what another store was seen to have, to ask
+    clients for what none has, and to believe again what they doubted and is right.
     """
-    findings = Findings(hashed, healing=0 if heal else None)
+    findings = Findings(hashed, healing=0 if heal else None, wanted=0 if heal else None)
     async with source.engine.begin() as connection:
         if await version_of(connection, STORAGE) in (None, RESTORING):
             raise BackupError("the schema storage has no tables: nothing to check")
@@ -50,7 +61,7 @@ class _Check:
         stored = self._store.backend.stored()
         there = await anext(stored, None)
         async with aclosing(held_in(self._source, self._store)) as held:
-            async for entry, is_first in held:
+            async for entry, is_first, is_doubted in held:
                 found = None
                 while there is not None and oid_of(there[0]) <= entry.oid:
                     if there[0] == entry.name:
@@ -61,14 +72,16 @@ class _Check:
                 if is_first:
                     self._findings.objects += 1
                     self._findings.bytes += entry.size
-                await self._look_at(entry, found)
+                await self._look_at(entry, found, is_doubted=is_doubted)
         while there is not None:
             await self._look_at_orphan(there[0])
             there = await anext(stored, None)
 
-    async def _look_at(self, entry: Entry, found: int | None) -> None:
+    async def _look_at(self, entry: Entry, found: int | None, *, is_doubted: bool) -> None:
         if found != entry.size or (self._findings.hashed and await self._damage(self._store, entry) is not None):
             await self._look_again(entry.oid)
+        elif is_doubted and self._findings.wanted is not None:
+            await believe(self._source, self._store, entry)
         self._shown.done(entry.size)
 
     async def _damage(self, store: Store, entry: Entry) -> str | None:
@@ -117,6 +130,8 @@ class _Check:
             kind, problem = "healable", f"{problem}; {good.name} has them"
             if self._findings.healing is not None:
                 self._findings.healing += await doubt(self._source, held, bad=self._store, good=good)
+        elif self._findings.wanted is not None:
+            self._findings.wanted += await doubt(self._source, held, bad=self._store, good=None)
         repositories = await repositories_of(self._source, held.oid)
         name = held.names.get(self._store.id, "")
         self._findings.add(kind, Finding(held.oid, held.size, problem, name, repositories, self._told_store))

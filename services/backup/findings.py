@@ -41,11 +41,13 @@ class Finding:
 class Findings:
     """All that a check finds: counts of everything, and the first thousand of each kind by name.
 
-    `healing` is how many of the healable ones the services were told to heal; None where they should not be.
+    `healing` is how many of the healable ones the services were told to heal, and `wanted` for how many of the missing
+    and corrupt ones they were told to ask clients again; None where they should not be told.
     """
 
     hashed: bool
     healing: int | None = None
+    wanted: int | None = None
     objects: int = 0
     bytes: int = 0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_KINDS, 0))
@@ -77,6 +79,7 @@ class Findings:
             "hashed": self.hashed,
             **self.counts,
             **({} if self.healing is None else {"healing": self.healing}),
+            **({} if self.wanted is None else {"wanted": self.wanted}),
             "unclaimed": self.unclaimed,
             "left_over": self.left_over,
             "findings": [

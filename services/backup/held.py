@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from sqlalchemy import text
 
@@ -18,9 +19,9 @@ _BYTES = text(
 )
 _ENTRIES = text(
     "SELECT h.oid, h.size, coalesce(h.name, ''), NOT EXISTS (SELECT FROM storage.contents e"
-    "  WHERE e.oid = h.oid AND e.store_id = ANY(CAST(:before AS smallint[])))"
-    " FROM (SELECT o.oid, max(o.size) AS size, max(c.name) AS name FROM storage.objects o"
-    "  LEFT JOIN storage.contents c ON c.oid = o.oid AND c.store_id = :store"
+    "  WHERE e.oid = h.oid AND e.store_id = ANY(CAST(:before AS smallint[]))), coalesce(h.is_doubted, false)"
+    " FROM (SELECT o.oid, max(o.size) AS size, max(c.name) AS name, bool_or(c.is_doubted) AS is_doubted"
+    "  FROM storage.objects o LEFT JOIN storage.contents c ON c.oid = o.oid AND c.store_id = :store"
     "  WHERE o.removed_at IS NULL AND o.oid > :after AND (c.name IS NOT NULL OR CAST(:is_primary AS boolean)"
     "   AND NOT EXISTS (SELECT FROM storage.contents e"
     "    WHERE e.oid = o.oid AND e.store_id = ANY(ARRAY(SELECT id FROM storage.stores))))"
@@ -57,6 +58,19 @@ _DOUBT = text(
     "  OR (store_id = :good_store AND oid = :oid AND name = :good_name)"
     " RETURNING is_doubted"
 )
+_BELIEVE = text(
+    "UPDATE storage.contents SET is_doubted = false WHERE store_id = :store AND oid = :oid AND name = :name"
+)
+
+
+class Due(NamedTuple):
+    """An object that a store should have."""
+
+    entry: Entry
+    is_first: bool
+    """Whether the store is the first of those that should have it."""
+    is_doubted: bool
+    """Whether its bytes there are not believed to be right."""
 
 
 @dataclass(frozen=True)
@@ -74,11 +88,10 @@ async def held_bytes(source: Source) -> int:
         return int(await connection.scalar(_BYTES) or 0)
 
 
-async def held_in(source: Source, store: Store) -> AsyncGenerator[tuple[Entry, bool]]:
+async def held_in(source: Source, store: Store) -> AsyncGenerator[Due]:
     """Return the objects that a store should have, by oid, some in each transaction.
 
-    With each comes whether it is the first of the stores that should have it. Objects that none has are the primary's,
-    and have no name.
+    Objects that none has are the primary's, and have no name.
     """
     before = [other.id for other in source.stores[: source.stores.index(store)]]
     parameters = {"store": store.id, "before": before, "is_primary": store == source.primary, "limit": _PAGE}
@@ -86,8 +99,8 @@ async def held_in(source: Source, store: Store) -> AsyncGenerator[tuple[Entry, b
     while True:
         async with source.engine.begin() as connection, acting_for(connection, STORAGE):
             rows = (await connection.execute(_ENTRIES, {**parameters, "after": last})).all()
-        for oid, size, name, is_first in rows:
-            yield Entry(oid, size, name), is_first
+        for oid, size, name, is_first, is_doubted in rows:
+            yield Due(Entry(oid, size, name), is_first, is_doubted)
         if len(rows) < _PAGE:
             return
         last = rows[-1][0]
@@ -138,17 +151,26 @@ async def places_of(source: Source, entry: Entry) -> list[tuple[Store, str]]:
     return [(stores[store], name) for store, name in rows] or [(store, entry.name) for store in source.stores]
 
 
-async def doubt(source: Source, held: Held, *, bad: Store, good: Store) -> bool:
-    """Let the services bring an object's bytes to the store `bad` again: those in `good` were just read and are right.
+async def doubt(source: Source, held: Held, *, bad: Store, good: Store | None) -> bool:
+    """Let the services believe no more that an object's bytes in the store `bad` are right.
 
-    Tell whether that is noted: not where others have come to `bad` meanwhile.
+    Those in `good` were just read and are right: the services bring them to `bad`. Where no store has them, clients are
+    asked for them as for an object that is new. Tell whether that is noted: not where others have come to `bad`
+    meanwhile.
     """
     parameters = {
         "oid": held.oid,
         "bad_store": bad.id,
-        "bad_name": held.names[bad.id],
-        "good_store": good.id,
-        "good_name": held.names[good.id],
+        "bad_name": held.names.get(bad.id),
+        "good_store": good and good.id,
+        "good_name": good and held.names[good.id],
     }
     async with source.engine.begin() as connection, acting_for(connection, STORAGE):
         return True in list(await connection.scalars(_DOUBT, parameters))
+
+
+async def believe(source: Source, store: Store, entry: Entry) -> None:
+    """Let the services believe again that an object's bytes in a store are right, as they were just read."""
+    parameters = {"store": store.id, "oid": entry.oid, "name": entry.name}
+    async with source.engine.begin() as connection, acting_for(connection, STORAGE):
+        await connection.execute(_BELIEVE, parameters)

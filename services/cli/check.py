@@ -29,7 +29,7 @@ def check(
     ] = "",
     hashed: Annotated[bool, typer.Option("--hash", help="Read every object and compare its SHA-256.")] = False,
     heal: Annotated[
-        bool, typer.Option("--heal", help="With --hash, have bytes brought again that another store has.")
+        bool, typer.Option("--heal", help="With --hash, have bytes brought again that another store has, or a client.")
     ] = False,
     rate: Mebibytes = backups.CHECK_MEBIBYTES,
     data: Data = DEFAULT_DATA,

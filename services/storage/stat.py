@@ -80,7 +80,7 @@ async def _find(store: Store, repository_id: int, oids: set[str]) -> dict[str, O
 async def _look(store: Store, found: list[Located]) -> tuple[set[str], list[Placed]]:
     """Return of which objects that are held some store has the bytes, and which are not where the index says.
 
-    Those of remote backends are believed to be as the index says.
+    Those of remote backends are believed to be as the index says, and doubted ones nowhere.
     """
     held = [located for located in found if _is_held(located)]
     there: set[str] = set()
@@ -90,7 +90,7 @@ async def _look(store: Store, found: list[Located]) -> tuple[set[str], list[Plac
             name: located.record
             for located in held
             if located.record.oid not in there
-            for store_id, name in (*located.placed, *located.doubted)
+            for store_id, name in located.placed
             if store_id == place.id
         }
         if place.backend.is_remote:

@@ -82,7 +82,7 @@ def restore(
 def check(data: Path | None, *, hashed: bool, heal: bool, rate: int, as_json: bool) -> None:
     """Compare the index with the bytes, with `hashed` reading at most `rate` MiB a second, and print what is found.
 
-    With `heal`, which needs `hashed`, what another store has is brought again.
+    With `heal`, which needs `hashed`, what another store has is brought again, and what none has is asked for.
     """
     options = ["--hash", f"--rate={rate * _MEBIBYTE}"] if hashed else []
     if heal:

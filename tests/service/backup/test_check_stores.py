@@ -25,7 +25,7 @@ async def test_sound_stores(stores: TwoStores, hashed: bool) -> None:
             await stores.put(place, oid, data)
     found = (await stores.place.run("check", *(["--hash"] if hashed else []))).document
     assert (found["objects"], found["bytes"], found["findings"]) == (3, 15, [])
-    assert "healing" not in found
+    assert found.keys().isdisjoint({"healing", "wanted"})
 
 
 @pytest.mark.parametrize("store", [FIRST, SECOND])
@@ -54,7 +54,7 @@ async def test_lost_in_all_stores(stores: TwoStores) -> None:
     first = await stores.put(FIRST, oid, None)
     second = await stores.put(SECOND, oid, b"DATA")
     found = (await stores.place.run("check", "--hash", "--heal", status=1)).document
-    assert (found["missing"], found["corrupt"], found["healable"], found["healing"]) == (2, 1, 0, 0)
+    assert (found["missing"], found["corrupt"], found["healable"], found["healing"], found["wanted"]) == (2, 1, 0, 0, 2)
     expected = [
         told(nowhere, "", "missing", FIRST, "the bytes are not there"),
         told(oid, first, "missing", FIRST, "the bytes are not there"),
@@ -63,6 +63,19 @@ async def test_lost_in_all_stores(stores: TwoStores) -> None:
     assert sorted(found["findings"], key=lambda finding: finding["name"]) == sorted(
         expected, key=lambda finding: finding["name"]
     )
+    assert await stores.doubted() == {first, second}
+
+
+async def test_what_was_lost_and_is_there_again(stores: TwoStores) -> None:
+    """Bytes that are doubted, and are right, are believed again: only --hash knows, only --heal changes anything."""
+    oid = await stores.hold(b"data")
+    for store in (FIRST, SECOND):
+        name = await stores.put(store, oid, b"data", doubted=True)
+    for options in ([], ["--hash"]):
+        assert (await stores.place.run("check", *options)).document["findings"] == []
+        assert name in await stores.doubted()
+    found = (await stores.place.run("check", "--hash", "--heal")).document
+    assert (found["findings"], found["healing"], found["wanted"]) == ([], 0, 0)
     assert await stores.doubted() == set()
 
 
