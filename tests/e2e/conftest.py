@@ -15,12 +15,18 @@ from tests.support.stack import Stack, running_stack
 @pytest.fixture(scope="session", autouse=True)
 def storage(request: pytest.FixtureRequest) -> Iterator[None]:
     """Where every stack of these tests keeps its objects, as the option --storage says."""
-    if request.config.getoption("--storage") == "disk":
+    option = request.config.getoption("--storage")
+    if option == "disk":
         yield
         return
     server: SeaweedFS = request.getfixturevalue("seaweedfs")
+    transfer = "direct" if option == "s3-direct" else "relay"
+
+    def new_bucket() -> Prefix:
+        return Prefix(server, f"e2e-{secrets.token_hex(4)}", transfer)
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("tests.support.stack.new_bucket", lambda: Prefix(server, f"e2e-{secrets.token_hex(4)}"))
+        patch.setattr("tests.support.stack.new_bucket", new_bucket)
         yield
 
 

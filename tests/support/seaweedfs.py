@@ -174,6 +174,8 @@ class Prefix:
 
     server: SeaweedFS
     prefix: str
+    transfer: str = "auto"
+    """Which way the objects of this installation go (`storage_transfer`)."""
 
     @property
     def url(self) -> str:

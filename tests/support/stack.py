@@ -47,7 +47,7 @@ class Stack:
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
-            env={**os.environ, **self.environment},
+            env={**os.environ, **self._transfer, **self.environment},
             start_new_session=True,
         )
         log.close()
@@ -63,6 +63,10 @@ class Stack:
     @property
     def _storage(self) -> tuple[str, ...]:
         return ("--storage", self.bucket.url) if self.bucket is not None else ()
+
+    @property
+    def _transfer(self) -> dict[str, str]:
+        return {"TOWPATH_STORAGE_TRANSFER": self.bucket.transfer} if self.bucket is not None else {}
 
     def _read(self, stdout: IO[str], ready: threading.Event) -> None:
         with stdout:
