@@ -15,9 +15,9 @@ from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that says where the stacks of tests/e2e keep their objects, and which way these go."""
+    """Add the option that says where stacks keep their objects, and in tests/e2e which way these go."""
     choices = ["disk", "s3", "s3-direct"]
-    parser.addoption("--storage", choices=choices, default="disk", help="where tests/e2e keeps objects")
+    parser.addoption("--storage", choices=choices, default="disk", help="where tests/e2e and tests/stack keep objects")
 
 
 BackendFactory: TypeAlias = Callable[[str], Awaitable[ObjectStoreBackend]]

@@ -115,9 +115,7 @@ class Activity:
     async def _upload_slowly(self) -> None:
         data = content(f"{self._name}/slow", _PARTS * _PART_BYTES)
         try:
-            action = await self._client.action("upload", oid_of(data), len(data))
-            assert action is not None
-            answer = await self._client.put(action, self._parts(data), len(data))
+            answer = await self._client.upload(data, body=self._parts(data))
         except (httpx.TransportError, httpx.HTTPStatusError):
             return
         if answer.status_code == 200:

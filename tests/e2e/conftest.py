@@ -30,6 +30,13 @@ def storage(request: pytest.FixtureRequest) -> Iterator[None]:
         yield
 
 
+@pytest.fixture
+def relayed(request: pytest.FixtureRequest) -> None:
+    """Skip a test of how bytes pass through Towpath where they do not."""
+    if request.config.getoption("--storage") == "s3-direct":
+        pytest.skip("no bytes pass through Towpath with direct transfer")
+
+
 @pytest.fixture(scope="session")
 def stack() -> Iterator[Stack]:
     """A running `towpath up --demo`, for all tests that neither stop it nor fill it."""

@@ -89,7 +89,7 @@ async def _answers(client: Client, name: str) -> None:
             await asyncio.sleep(0.1)
             continue
         assert held is not None
-        assert (await client.put(held, data, len(data))).status_code == 200
+        assert (await client.upload(data)).status_code == 200
         made = await client.lock(f"{name}/after.dat")
         assert made.status_code == 201
         assert (await client.unlock(made.json()["lock"]["id"])).status_code == 200
@@ -112,6 +112,11 @@ async def _assert_kept(client: Client, ledger: Ledger) -> None:
     assert {lock_id: standing.get(lock_id) for lock_id in ledger.locks} == ledger.locks
     assert not ledger.unlocked & standing.keys()
     assert len(set(standing.values())) == len(standing)
+
+
+def _keeps_unverified(stack: Stack) -> bool:
+    """Tell whether what a client has brought to the store, and could not verify, stays for as long as its address."""
+    return stack.bucket is not None and stack.bucket.transfer == "direct"
 
 
 def _indexed(stack: Stack) -> set[str]:
@@ -142,13 +147,17 @@ async def test_crash(victim: str, moment: Moment, crashing: Stack, client: Clien
     total.locks |= ledger.locks
     total.unlocked |= ledger.unlocked
     await until(lambda: not incoming(crashing), "nothing is left among what comes in")
-    await until(lambda: stored(crashing) <= _indexed(crashing), "no file is stored that no repository holds")
+    if not _keeps_unverified(crashing):
+        await until(lambda: stored(crashing) <= _indexed(crashing), "no file is stored that no repository holds")
 
 
 async def test_nothing_of_all_that_is_lost(crashing: Stack, client: Client, total: Ledger) -> None:
     """After the last point, everything that was acknowledged at any of them is as it was, and no file is missing."""
     await _assert_kept(client, total)
-    assert stored(crashing) == _indexed(crashing)
+    if _keeps_unverified(crashing):
+        assert stored(crashing) >= _indexed(crashing)
+    else:
+        assert stored(crashing) == _indexed(crashing)
 
 
 def test_there_are_twenty_five_points() -> None:

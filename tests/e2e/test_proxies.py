@@ -66,6 +66,7 @@ def _computer(folder: Path, proxy: Proxy, stack: Stack, user: str) -> Workspace:
     return computer
 
 
+@pytest.mark.usefixtures("relayed")
 async def test_hrefs_lead_back_whatever_a_client_claims(proxy: Proxy, stack: Stack) -> None:
     """With the proxy's scheme, host and port; a client's own X-Forwarded headers change nothing."""
     data = content(f"href {proxy.origin}", 1_000)
@@ -98,6 +99,7 @@ def test_a_big_object_is_passed_on_while_it_comes(proxy: Proxy, stack: Stack, tm
     assert {request.status for request in moved} <= {200}
 
 
+@pytest.mark.usefixtures("relayed")
 def test_eight_uploads_share_one_connection(proxy: Proxy, stack: Stack, tmp_path: Path) -> None:
     """The real client speaks HTTP/2 by itself, and each of its uploads is a stream (client 3.2)."""
     url = f"{proxy.origin}/demo/assets"

@@ -87,6 +87,7 @@ def _lies_once(stack: Stack, oid: str) -> bool:
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.usefixtures("relayed")
 async def test_eight_uploads_of_one_object_all_succeed(alice: Client, stack: Stack) -> None:
     """Each round eight times 200, one file of the right bytes, and nothing left behind (traps 3, 4 and 13)."""
     for number in range(ROUNDS):
@@ -102,6 +103,7 @@ async def test_eight_uploads_of_one_object_all_succeed(alice: Client, stack: Sta
         assert (await alice.download(oid, SIZE)).content == data
 
 
+@pytest.mark.usefixtures("relayed")
 async def test_a_corrupt_and_a_stalled_upload_do_not_hinder_the_good_ones(alice: Client, stack: Stack) -> None:
     """Good uploads get 200 beside a corrupt and a stalled one; a reader never sees partial bytes (client case 57)."""
     data = content("corrupt and stalled", 4 * SIZE)

@@ -52,6 +52,7 @@ def stop(stack: Stack, signal_number: int) -> None:
     assert not alive
 
 
+@pytest.mark.usefixtures("relayed")
 async def test_stopped_with_a_download_in_progress(stack: Stack) -> None:
     """SIGTERM ends it within 10 s also while a client reads slowly; new clients are refused from then on."""
     data = content("slow", BIG)

@@ -10,6 +10,7 @@ from tests.stack.compose import ComposeStack
 from tests.support.certificates import CertificateFiles, write_certificate
 
 REPOSITORY = "studio/film"
+BUCKET_URL = "s3://objects?endpoint=http://seaweedfs-filer:8333"
 CREW = ("ada", "ben", "cleo", "dan")
 _PORTS = 4
 
@@ -24,8 +25,14 @@ def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
 
 
 @pytest.fixture(scope="session")
-def stack(tmp_path_factory: pytest.TempPathFactory, certificates: CertificateFiles) -> Iterator[ComposeStack]:
-    """The stack as `make stack` makes it where there is none, and the proxy beside it."""
+def stack(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory, certificates: CertificateFiles
+) -> Iterator[ComposeStack]:
+    """The stack as `make stack` makes it where there is none, and the proxy beside it.
+
+    With `--storage s3` it keeps objects in its own store for them.
+    """
+    in_bucket = request.config.getoption("--storage") == "s3"
     folder = tmp_path_factory.mktemp("stack")
     first = free_ports(_PORTS + 1)
     running = ComposeStack(
@@ -37,11 +44,12 @@ def stack(tmp_path_factory: pytest.TempPathFactory, certificates: CertificateFil
             "TOWPATH_PROXY_CERTIFICATE": str(certificates.chain),
             "TOWPATH_PROXY_KEY": str(certificates.key),
             "TOWPATH_PROXY_SUBNET": "10.231.252.0/24",
+            **({"TOWPATH_STORAGE_URL": BUCKET_URL, "COMPOSE_PROFILES": "s3"} if in_bucket else {}),
         },
     )
     try:
         running.make("stack")
-        running.profiles = ("proxy",)
+        running.profiles = ("proxy", "s3") if in_bucket else ("proxy",)
         running.up()
         yield running
     finally:

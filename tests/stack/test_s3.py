@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from tests.stack.compose import ComposeStack, docker
-from tests.stack.conftest import free_ports
+from tests.stack.conftest import BUCKET_URL, free_ports
 from tests.support.git import Workspace, shared_repository
 from tests.support.http import content
 
@@ -24,7 +24,7 @@ def bucket(stack: ComposeStack, tmp_path: Path) -> Iterator[ComposeStack]:
         f"towpath-s3-test-{os.getpid()}",
         tmp_path / "stack",
         {
-            "TOWPATH_STORAGE_URL": "s3://objects?endpoint=http://seaweedfs-filer:8333",
+            "TOWPATH_STORAGE_URL": BUCKET_URL,
             "TOWPATH_PUBLISH": f"127.0.0.1:{free_ports(1)}",
             "TOWPATH_PROXY_SUBNET": "10.231.253.0/24",
             "COMPOSE_PROFILES": "s3",
