@@ -1,4 +1,4 @@
-"""The profile `s3`: objects in a store of the stack, of which a part may be away."""
+"""The profile `s3`: objects in a store of the stack, of which a part may be away, and which starts more than once."""
 
 import os
 from collections.abc import Iterator
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack.compose import ComposeStack, docker
+from tests.stack.compose import ComposeStack, docker, wait_healthy
 from tests.stack.conftest import BUCKET_URL, free_ports
 from tests.support.git import Workspace, shared_repository
 from tests.support.http import content
@@ -59,3 +59,12 @@ def test_a_server_of_the_store_is_away(bucket: ComposeStack, tmp_path: Path) -> 
     clone.git("push", "origin", "main")
     docker("start", away)
     assert bucket.compose("exec", "--no-TTY", "storage", "ls", "/var/lib/towpath").split() == []
+
+
+def test_a_second_start(bucket: ComposeStack) -> None:
+    """The stack comes up again on what it has, as after an upgrade, or when the host was started anew."""
+    bucket.up()
+    bucket.compose("stop", "--timeout=10")
+    bucket.up()
+    [storage] = bucket.containers("storage")
+    wait_healthy(storage)

@@ -23,7 +23,8 @@ _RETRY = {
     "initialBackoff": "0.1s",
     "maxBackoff": "1s",
     "backoffMultiplier": 2,
-    "retryableStatusCodes": ["UNAVAILABLE"],
+    # A server that is being stopped cancels what has just come; what the caller itself cancels is not repeated.
+    "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
 }
 
 

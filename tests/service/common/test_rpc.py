@@ -257,6 +257,43 @@ async def test_a_call_that_a_stop_cuts_off_is_repeated(tmp_path: Path) -> None:
             assert (await call).next_cursor == "3"
 
 
+async def test_a_call_that_the_service_cancels_is_repeated(tmp_path: Path) -> None:
+    """As a service does that is being stopped, with calls that have just come."""
+
+    class Stopping(Locks):
+        async def ListLocks(self, request: pb.ListLocksRequest, context: Context) -> pb.ListLocksResponse:
+            """Cancel the first call."""
+            self.request_ids.append(request_id.current())
+            if len(self.request_ids) == 1:
+                await context.abort(grpc.StatusCode.CANCELLED)
+            return pb.ListLocksResponse(next_cursor="2")
+
+    async with running(tmp_path, locks=Stopping(), repeatable={SERVICE: ["ListLocks"]}) as (_, locks, peer, stub):
+        assert (await peer.call(stub.ListLocks, pb.ListLocksRequest())).next_cursor == "2"
+    assert len(locks.request_ids) == 2
+
+
+async def test_a_call_that_the_caller_cancels_is_not_repeated(tmp_path: Path) -> None:
+    """Whoever waits for nothing asks for nothing."""
+
+    class Held(Locks):
+        async def ListLocks(self, request: pb.ListLocksRequest, context: Context) -> pb.ListLocksResponse:
+            """Take longer than the caller waits."""
+            self.request_ids.append(request_id.current())
+            await asyncio.sleep(30)
+            raise AssertionError
+
+    async with running(tmp_path, locks=Held(), repeatable={SERVICE: ["ListLocks"]}) as (_, locks, peer, stub):
+        for _ in range(3):
+            call = asyncio.create_task(peer.call(stub.ListLocks, pb.ListLocksRequest()))
+            await asyncio.sleep(0.1)
+            call.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await call
+        await asyncio.sleep(1)
+    assert len(locks.request_ids) == 3
+
+
 @pytest.mark.parametrize(("serving", "expected"), [(False, Unavailable), (True, DeadlineExceeded)])
 async def test_a_service_that_does_not_serve_is_unavailable(
     tmp_path: Path, serving: bool, expected: type[ServiceError]
