@@ -4,6 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from tests.support import streams
+
 
 class BlackHole:
     """A proxy on a port, which passes bytes on until it is cut."""
@@ -13,6 +15,7 @@ class BlackHole:
         self._to_server = asyncio.Event()
         self._to_client = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
 
     def cut(self, *, answers_only: bool = False) -> None:
@@ -36,6 +39,7 @@ class BlackHole:
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers |= {writer, server_writer}
         for pump in (
             self._pump(reader, server_writer, self._to_server),
             self._pump(server_reader, writer, self._to_client),
@@ -63,6 +67,7 @@ class BlackHole:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        await streams.end(self._writers)
 
 
 @asynccontextmanager

@@ -5,6 +5,8 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
+from tests.support import streams
+
 _PIECE_BYTES = 16 * 1024
 
 
@@ -26,6 +28,7 @@ class StoreProxy:
         self.requests: list[str] = []
         self._flowing = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
+        self._writers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
 
     def stop_flow(self) -> None:
@@ -50,11 +53,13 @@ class StoreProxy:
             task.cancel()
             with suppress(asyncio.CancelledError):
                 await task
+        await streams.end(self._writers)
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
+        self._writers.add(writer)
         try:
             # Cancelled by `close` only; asyncio would log a cancelled handler as a failure of its own.
             with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
@@ -75,6 +80,7 @@ class StoreProxy:
                     return
                 if server_reader is None or server_writer is None:
                     server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self.port)
+                    self._writers.add(server_writer)
                     answers = asyncio.create_task(self._carry_answers(server_reader, writer))
                 server_writer.write(head)
                 await self._carry_body(reader, server_writer, _length(head))

@@ -75,6 +75,7 @@ async def test_http(status: int) -> None:
         writer.write(f"HTTP/1.1 {found} X\r\nContent-Length: 0\r\n\r\n".encode())
         await writer.drain()
         writer.close()
+        await writer.wait_closed()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
         url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/readyz"

@@ -10,6 +10,7 @@ import httpx
 import pytest
 
 from tests.service.facade.conftest import Place
+from tests.support import streams
 from tests.support.facade import RunningFacade, running_facade, wait_until
 from tests.support.http import Action, content, oid_of
 
@@ -22,7 +23,7 @@ async def _connected(facade: RunningFacade) -> AsyncIterator[tuple[asyncio.Strea
     try:
         yield reader, writer
     finally:
-        writer.close()
+        await streams.end([writer])
 
 
 def _head(action: Action, method: str, **headers: str) -> bytes:

@@ -113,3 +113,4 @@ async def test_plain_http_is_not_served_on_that_port(secure: RunningFacade) -> N
     async with asyncio.timeout(10):
         assert b"200" not in await reader.read()
     writer.close()
+    await writer.wait_closed()

@@ -1,0 +1,18 @@
+"""The end of asyncio's streams."""
+
+import asyncio
+from collections.abc import Iterable
+from contextlib import suppress
+
+
+async def end(writers: Iterable[asyncio.StreamWriter]) -> None:
+    """Give up these connections, and return when their sockets are closed.
+
+    A writer that is merely closed keeps its socket for one more turn of the loop; where the loop ends before it,
+    the socket is found open by whatever test runs when the garbage is collected.
+    """
+    for writer in writers:
+        writer.transport.abort()
+    for writer in writers:
+        with suppress(OSError):
+            await writer.wait_closed()
