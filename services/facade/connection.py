@@ -4,6 +4,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import Callable
+from typing import Any, cast
 
 from starlette.types import Scope
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
@@ -27,10 +28,54 @@ async def abort(scope: Scope) -> None:
         await asyncio.sleep(0)
 
 
+class _HoldingHeads:
+    """A transport that sends the head of an answer together with what follows it.
+
+    A facade that dies in between would leave a proxy with half an answer, which it has passed on and cannot ask another
+    facade for; and one packet costs less than two. Whoever has written a head writes on, closes, or calls `flush`.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+        self._head = b""
+
+    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else a transport has
+        return getattr(self._transport, name)
+
+    def write(self, data: bytes) -> None:
+        if self._head:
+            self._transport.writelines((self._head, data))
+            self._head = b""
+        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100 "):
+            self._head = data
+        else:
+            self._transport.write(data)
+
+    def flush(self) -> None:
+        if self._head:
+            self._transport.write(self._head)
+            self._head = b""
+
+    def close(self) -> None:
+        self.flush()
+        self._transport.close()
+
+
 class Connection(HttpToolsProtocol):
     """A connection with a bound on a request's head, an Error body for what is no HTTP, and a way to end it."""
 
     _head_bytes = 0
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn's own
+        """Begin to serve."""
+        super().connection_made(transport)
+        self._holding = _HoldingHeads(transport)
+        self.transport = cast("asyncio.Transport", self._holding)
+
+    def on_response_complete(self) -> None:
+        """End a request; an answer to HEAD has nothing but its head."""
+        self._holding.flush()
+        super().on_response_complete()
 
     def on_message_begin(self) -> None:
         """Begin a request."""

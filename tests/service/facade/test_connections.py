@@ -8,7 +8,9 @@ from contextlib import asynccontextmanager
 
 import httpx
 import pytest
+from starlette.types import Receive, Scope, Send
 
+from services.facade.server import listening_socket, serve
 from tests.service.facade.conftest import Place
 from tests.support import streams
 from tests.support.facade import RunningFacade, running_facade, wait_until
@@ -217,3 +219,31 @@ async def test_a_stop_is_bounded(place: Place) -> None:
             await asyncio.sleep(0.2)
             facade.stop.set()
             await asyncio.wait_for(facade.served, 5)
+
+
+async def test_half_an_answer_is_never_sent() -> None:
+    """A proxy that has a head passes it on, and can ask no other facade when the rest does not come."""
+    has_body = asyncio.Event()
+
+    async def answer(_scope: Scope, _receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"4")]})
+        await has_body.wait()
+        await send({"type": "http.response.body", "body": b"body"})
+
+    stop = asyncio.Event()
+    listener = listening_socket("127.0.0.1:0")
+    address = listener.getsockname()
+    serving = asyncio.create_task(serve(answer, listener, stop, drain_seconds=1))
+    reader, writer = await asyncio.open_connection(*address)
+    try:
+        for _ in range(2):
+            writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            with pytest.raises(TimeoutError):
+                await asyncio.wait_for(reader.read(1), 0.5)
+            has_body.set()
+            assert (await _answer(reader))[::2] == (200, b"body")
+            has_body.clear()
+    finally:
+        await streams.end([writer])
+        stop.set()
+        await asyncio.wait_for(serving, 10)
