@@ -62,7 +62,10 @@ class _HoldingHeads:
 
 
 class Connection(HttpToolsProtocol):
-    """A connection with a bound on a request's head, an Error body for what is no HTTP, and a way to end it."""
+    """A connection with a bound on a request's head, an Error body for what is no HTTP, and a way to end it.
+
+    The head of an answer is not sent before its body.
+    """
 
     _head_bytes = 0
 
