@@ -15,9 +15,12 @@ from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the option that says where stacks keep their objects, and in tests/e2e which way these go."""
+    """Add the options that say where stacks keep their objects, which way these go, and how many hosts there are."""
     choices = ["disk", "s3", "s3-direct"]
     parser.addoption("--storage", choices=choices, default="disk", help="where tests/e2e and tests/stack keep objects")
+    parser.addoption(
+        "--hosts", type=int, choices=[1, 2], default=1, help="hosts of test_crashes and test_races; 2 need a bucket"
+    )
 
 
 BackendFactory: TypeAlias = Callable[[str], Awaitable[ObjectStoreBackend]]

@@ -2,6 +2,7 @@
 
 import secrets
 from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.outside import ROOT, Outside, build_wheel
 from tests.support.seaweedfs import Prefix, SeaweedFS
 from tests.support.stack import Stack, running_stack
+from tests.support.two_hosts import running_two_hosts
 
 
 @pytest.fixture(scope="session", autouse=True)
@@ -38,9 +40,19 @@ def relayed(request: pytest.FixtureRequest) -> None:
 
 
 @pytest.fixture(scope="session")
-def stack() -> Iterator[Stack]:
+def running_site(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[Stack]]:
+    """What runs a site on as many hosts as the option --hosts says."""
+    if request.config.getoption("--hosts") == 1:
+        return running_stack
+    if request.config.getoption("--storage") == "disk":
+        raise pytest.UsageError("--hosts 2 needs --storage s3 or s3-direct, as two hosts share no disk")
+    return running_two_hosts
+
+
+@pytest.fixture(scope="session")
+def stack(running_site: Callable[[], AbstractContextManager[Stack]]) -> Iterator[Stack]:
     """A running `towpath up --demo`, for all tests that neither stop it nor fill it."""
-    with running_stack() as running:
+    with running_site() as running:
         yield running
 
 

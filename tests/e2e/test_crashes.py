@@ -1,8 +1,8 @@
 """SIGKILL at 25 points: what was acknowledged stands, and nothing is left behind (the issue's fifth condition)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterator
-from contextlib import suppress
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractContextManager, suppress
 
 import httpx
 import psutil
@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.activity import Activity, Ledger, Moment
 from tests.e2e.bytes_at_rest import incoming, stored
 from tests.support.http import Client, content, oid_of
-from tests.support.stack import Stack, running_stack
+from tests.support.stack import Stack
 from tests.support.waiting import until
 
 EVERYTHING = "everything"
@@ -27,9 +27,9 @@ POINTS = [(victim, moment) for moment in Moment for victim, moments in VICTIMS.i
 
 
 @pytest.fixture(scope="module")
-def crashing() -> Iterator[Stack]:
+def crashing(running_site: Callable[[], AbstractContextManager[Stack]]) -> Iterator[Stack]:
     """One stack that lives through all the points."""
-    with running_stack() as stack:
+    with running_site() as stack:
         yield stack
 
 
@@ -42,16 +42,17 @@ def total() -> Ledger:
 @pytest.fixture
 async def client(crashing: Stack) -> AsyncIterator[Client]:
     """Alice over HTTP."""
-    async with Client(crashing.base_url, "alice", crashing.tokens["alice"], seconds=40) as client:
+    token = crashing.tokens["alice"]
+    async with Client(crashing.base_url, "alice", token, seconds=40, verify=crashing.trust) as client:
         yield client
 
 
-def _processes(stack: Stack, victim: str) -> list[psutil.Process]:
-    if victim != EVERYTHING:
-        return [stack.service(victim)]
-    assert stack.process is not None
-    up = psutil.Process(stack.process.pid)
-    return [up, *up.children(recursive=True)]
+def _processes(stack: Stack, victim: str, turn: int) -> list[psutil.Process]:
+    """Return what is killed: where a service runs on several hosts, by turns one of them."""
+    if victim == EVERYTHING:
+        return stack.processes()
+    copies = stack.services(victim)
+    return [copies[turn % len(copies)]]
 
 
 def _kill(processes: list[psutil.Process]) -> None:
@@ -61,20 +62,13 @@ def _kill(processes: list[psutil.Process]) -> None:
             process.kill()
 
 
-async def _bring_back(stack: Stack, victim: str, killed: list[psutil.Process]) -> None:
+async def _bring_back(stack: Stack, victim: str, killed: list[psutil.Process], copies: int) -> None:
     """Start everything again, or wait until `towpath up` has started the one that was killed."""
     if victim == EVERYTHING:
         await asyncio.to_thread(stack.kill)
         await asyncio.to_thread(stack.start)
         return
-
-    def back() -> bool:
-        try:
-            return stack.service(victim) not in killed
-        except AssertionError:
-            return False
-
-    await until(back, f"{victim} is started again")
+    await until(lambda: len(set(stack.services(victim)) - set(killed)) == copies, f"{victim} is started again")
 
 
 async def _answers(client: Client, name: str) -> None:
@@ -128,14 +122,15 @@ def _indexed(stack: Stack) -> set[str]:
 async def test_crash(victim: str, moment: Moment, crashing: Stack, client: Client, total: Ledger) -> None:
     """The victim dies at the moment, in the midst of uploads, locks and unlocks (traps 2 and 3)."""
     name = f"{victim}-{moment.name}"
-    processes = _processes(crashing, victim)
+    copies = len(crashing.services(victim))
+    processes = _processes(crashing, victim, POINTS.index((victim, moment)))
     activity = Activity(client, name, moment)
     running = asyncio.create_task(activity.run())
     try:
         await asyncio.wait_for(activity.reached.wait(), 30)
         _kill(processes)
         activity.struck.set()
-        await _bring_back(crashing, victim, processes)
+        await _bring_back(crashing, victim, processes, copies)
         await _answers(client, name)
     finally:
         activity.struck.set()

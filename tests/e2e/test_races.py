@@ -22,14 +22,15 @@ SIZE = 1024 * 1024
 @pytest.fixture
 async def alice(stack: Stack) -> AsyncIterator[Client]:
     """Alice over HTTP."""
-    async with Client(stack.base_url, "alice", stack.tokens["alice"]) as client:
+    async with Client(stack.base_url, "alice", stack.tokens["alice"], verify=stack.trust) as client:
         yield client
 
 
 @pytest.fixture
 async def bob(stack: Stack) -> AsyncIterator[Client]:
     """Bob over HTTP, on the ref that he may write to."""
-    async with Client(stack.base_url, "bob", stack.tokens["bob"], ref="refs/heads/bob") as client:
+    token = stack.tokens["bob"]
+    async with Client(stack.base_url, "bob", token, ref="refs/heads/bob", verify=stack.trust) as client:
         yield client
 
 

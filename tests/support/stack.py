@@ -3,12 +3,13 @@
 import json
 import os
 import signal
+import ssl
 import subprocess
 import sys
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -35,6 +36,8 @@ class Stack:
     command: tuple[str, ...] = tuple(TOWPATH)
     bucket: Prefix | None = None
     """Where its objects lie, if not in the data folder."""
+    trust: ssl.SSLContext | bool = True
+    """What its clients trust, for where it is reached over TLS."""
     process: subprocess.Popen[str] | None = None
     origin: str = ""
     lines: list[str] = field(default_factory=list)
@@ -98,8 +101,8 @@ class Stack:
         tokens: dict[str, str] = self.demo["users"]
         return tokens
 
-    def service(self, name: str) -> psutil.Process:
-        """Return the process of `facade`, `storage`, `locks` or `postgres`."""
+    def services(self, name: str) -> list[psutil.Process]:
+        """Return the processes of `facade`, `storage`, `locks` or `postgres`, one for each host where it runs."""
         assert self.process is not None
         for child in psutil.Process(self.process.pid).children(recursive=True):
             try:
@@ -109,8 +112,20 @@ class Stack:
             # One that is just becoming another program, or ending, has no command for a moment.
             program = Path(command[0]).name if command else ""
             if f"services.{name}" in command or (name == "postgres" and program == "postgres"):
-                return child
-        raise AssertionError(f"{name} does not run")
+                return [child]
+        return []
+
+    def service(self, name: str) -> psutil.Process:
+        """Return the first process of `facade`, `storage`, `locks` or `postgres`."""
+        found = self.services(name)
+        assert found, f"{name} does not run"
+        return found[0]
+
+    def processes(self) -> list[psutil.Process]:
+        """Return all its processes."""
+        assert self.process is not None
+        up = psutil.Process(self.process.pid)
+        return [up, *up.children(recursive=True)]
 
     def towpath(self, *arguments: str, check: bool = True, seconds: float = 60) -> Any:  # noqa: ANN401 - whatever JSON the command prints
         """Run an administrative command with --json, for so many seconds at most, and return what it prints, parsed."""
@@ -134,13 +149,11 @@ class Stack:
     def kill(self) -> None:
         """Kill every process of it at once, as a power cut would."""
         assert self.process is not None
-        processes = [psutil.Process(self.process.pid)]
-        processes += processes[0].children(recursive=True)
+        processes = self.processes()
         for process in processes:
-            try:
+            # A connection's process of Postgres may have ended since.
+            with suppress(psutil.NoSuchProcess):
                 process.kill()
-            except psutil.NoSuchProcess:
-                continue
         psutil.wait_procs(processes, timeout=10)
         self.process.wait(10)
 
