@@ -28,8 +28,9 @@ stack: $(ENV_FILE) ## Build the image and run the stack of compose.yaml; needs D
 stack-test: $(VENV)/dev programs ## Run the stack as a project of its own, and the drills on it
 	$(BIN)/pytest tests/stack -m "not growth" --timeout=900 $(ARGS)
 
-growth-test: $(VENV)/dev programs ## The same for what a site grows into: a store for objects, of its own
+growth-test: $(VENV)/dev programs ## The same for what a site grows into: an object store, and several of each
 	$(BIN)/pytest tests/stack -m growth --timeout=900 $(ARGS)
+	$(BIN)/pytest tests/e2e/test_races.py tests/e2e/test_crashes.py --storage=s3 --hosts=2
 
 $(ENV_FILE):
 	cp .env.example $@
