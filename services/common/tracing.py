@@ -52,12 +52,13 @@ def is_on() -> bool:
     return _spans is not None
 
 
-def serving(caller: Mapping[str, str | bytes]) -> AbstractContextManager[Span]:
+def serving(caller: Mapping[str, str | bytes], *, seen: bool = True) -> AbstractContextManager[Span]:
     """Return the span of a request or call that is served; `caller` are its headers, which may name the caller's span.
 
     It has the current request id. To be entered in a task that serves nothing else: it stays the task's current span.
+    What is not `seen` has none.
     """
-    return _spans.serving(caller) if _spans is not None else nullcontext(_NO_SPAN)
+    return _spans.serving(caller) if _spans is not None and seen else nullcontext(_NO_SPAN)
 
 
 def metadata() -> tuple[tuple[str, str], ...]:

@@ -1,8 +1,13 @@
 """Connections to Postgres: one pool a process, every statement with a deadline, under the service's own role."""
 
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
 from pydantic import SecretStr
 from sqlalchemy.engine import URL, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
+from sqlalchemy.pool import NullPool
 
 from services.common import tracing
 from services.database.metrics import watch_pool
@@ -45,18 +50,7 @@ def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine
         pool_pre_ping=False,
         # Tracebacks are logged.
         hide_parameters=True,
-        connect_args={
-            "timeout": CONNECT_SECONDS,
-            "command_timeout": STATEMENT_SECONDS,
-            "server_settings": {
-                "application_name": f"towpath-{schema}",
-                "role": role_of(schema),
-                "search_path": schema,
-                "statement_timeout": str(int(STATEMENT_SECONDS * 1000)),
-                "idle_in_transaction_session_timeout": "60000",
-                "timezone": "UTC",
-            },
-        },
+        connect_args=_connect_args(schema),
     )
     watch_pool(engine)
     if tracing.is_on():
@@ -64,3 +58,36 @@ def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine
 
         trace_statements(engine)
     return engine
+
+
+@asynccontextmanager
+async def driver_connection(url: SecretStr, *, schema: str) -> AsyncIterator[Any]:
+    """Open asyncpg's own connection, beside the pool and in no transaction, for what SQLAlchemy has no words for.
+
+    At the end it is cut off, whatever still runs on it.
+    """
+    engine = create_async_engine(
+        parse_url(url), poolclass=NullPool, hide_parameters=True, connect_args=_connect_args(schema)
+    )
+    async with engine.connect() as connection:
+        driver = (await connection.get_raw_connection()).driver_connection
+        assert driver is not None  # noqa: S101 - the type is that of drivers that have none
+        try:
+            yield driver
+        finally:
+            driver.terminate()
+
+
+def _connect_args(schema: str) -> dict[str, Any]:
+    return {
+        "timeout": CONNECT_SECONDS,
+        "command_timeout": STATEMENT_SECONDS,
+        "server_settings": {
+            "application_name": f"towpath-{schema}",
+            "role": role_of(schema),
+            "search_path": schema,
+            "statement_timeout": str(int(STATEMENT_SECONDS * 1000)),
+            "idle_in_transaction_session_timeout": "60000",
+            "timezone": "UTC",
+        },
+    }

@@ -8,6 +8,7 @@ from services.common import logs
 from services.common.lifecycle import stop_event
 from services.common.metrics import served_metrics
 from services.common.tracing import traced
+from services.facade.access_changes import watched_access
 from services.facade.app import create_app
 from services.facade.certificate import Certificate
 from services.facade.peers import Peers
@@ -26,8 +27,9 @@ async def _run(settings: FacadeSettings) -> None:
         served_metrics(settings.facade_metrics_listen, settings.metrics_token),
         Peers.open(settings) as peers,
         told_to_all(FailedLogins(settings.failed_logins), peers) as failed_logins,
+        watched_access(peers) as changes,
     ):
-        app = create_app(settings, peers, failed_logins, stop)
+        app = create_app(settings, peers, failed_logins, changes, stop)
         await serve(app, listener, stop, drain_seconds=settings.drain_seconds, certificate=certificate)
 
 

@@ -1,18 +1,28 @@
-"""Who the caller is, and what the caller may do: asked of the AccessService (protocol: "Authentication")."""
+"""Who the caller is, and what the caller may do: asked of the AccessService (protocol: "Authentication").
 
+What it has granted is remembered for as long as no change is told, see `access_changes`; what it refuses is not.
+"""
+
+import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 
 from towpath.access.v1 import access_service_pb2
 
 from services.common.errors import Reason, ResourceExhausted, Unauthenticated
 from services.facade import credentials
+from services.facade.access_changes import AccessChanges
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
+from services.facade.remembered import Remembered
 from services.facade.throttle import FailedLogins
 
 _MOST_CREDENTIALS = 4
+_KEPT_SECONDS = 3600.0
+# A ref is as long as a client likes.
+_LONGEST_KEPT_REF = 256
 
 
 @dataclass(frozen=True)
@@ -33,9 +43,11 @@ class Permission(Enum):
 class Access:
     """Asks the AccessService, and slows those who show bad credentials again and again."""
 
-    def __init__(self, peers: Peers, failed_logins: FailedLogins) -> None:
+    def __init__(self, peers: Peers, failed_logins: FailedLogins, changes: AccessChanges) -> None:
         self._peers = peers
         self._failed_logins = failed_logins
+        self._callers: Remembered[bytes, Caller | None] = Remembered("caller", changes)
+        self._permissions: Remembered[tuple[int, str, Permission, str], int] = Remembered("permission", changes)
 
     async def authenticate(self, headers: Sequence[str], address: str) -> Caller:
         """Return who shows these Authorization headers; of several, one that is good is enough.
@@ -56,26 +68,36 @@ class Access:
         raise Unauthenticated(Reason.BAD_CREDENTIALS, "the credentials are not valid")
 
     async def _owner(self, token: str) -> Caller | None:
+        digest = hashlib.sha256(token.encode()).digest()
+        return await self._callers.answer(digest, partial(self._ask_owner, token))
+
+    async def _ask_owner(self, token: str) -> tuple[Caller | None, float]:
         request = access_service_pb2.AuthenticateRequest(token=token)
         try:
             reply = await self._peers.locks.call(self._peers.access_stub.Authenticate, request)
         except Unauthenticated as error:
             if error.reason == Reason.BAD_CREDENTIALS:
-                return None
+                return None, 0
             raise
         if not (reply.user_id and reply.user_name):
             raise invalid_reply("Authenticate", "the reply lacks the user")
-        return Caller(reply.user_id, reply.user_name)
+        return Caller(reply.user_id, reply.user_name), reply.keep_seconds
 
     async def check(self, caller: Caller, repository: str, permission: Permission, ref: str) -> int:
         """Return the repository's id where the caller may do this there.
 
         Raises `Unauthenticated`, `NotFound` or `PermissionDenied`, as AccessService.CheckAccess says.
         """
+        question = caller.user_id, repository, permission, ref
+        return await self._permissions.answer(question, partial(self._ask_permission, *question))
+
+    async def _ask_permission(
+        self, user_id: int, repository: str, permission: Permission, ref: str
+    ) -> tuple[int, float]:
         request = access_service_pb2.CheckAccessRequest(
-            user_id=caller.user_id, repository=repository, ref=ref, permission=permission.value
+            user_id=user_id, repository=repository, ref=ref, permission=permission.value
         )
         reply = await self._peers.locks.call(self._peers.access_stub.CheckAccess, request)
         if not reply.repository_id:
             raise invalid_reply("CheckAccess", "the reply lacks the repository")
-        return reply.repository_id
+        return reply.repository_id, _KEPT_SECONDS if len(ref) <= _LONGEST_KEPT_REF else 0

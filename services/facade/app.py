@@ -11,6 +11,7 @@ from starlette.types import ASGIApp
 from services.common.errors import NotFound, Reason, ServiceError
 from services.common.logs import get_logger
 from services.facade.access import Access
+from services.facade.access_changes import AccessChanges
 from services.facade.action_tokens import ActionTokens
 from services.facade.closing import Closing
 from services.facade.drain import Drain
@@ -34,14 +35,19 @@ _CLIENT_CLOSED_REQUEST = 499
 _log = get_logger(__name__)
 
 
-def create_app(settings: FacadeSettings, peers: Peers, failed_logins: FailedLogins, stop: asyncio.Event) -> ASGIApp:
-    """Return the application; it uses `peers`, which the caller closes, and is not ready once `stop` is set."""
+def create_app(
+    settings: FacadeSettings, peers: Peers, failed_logins: FailedLogins, changes: AccessChanges, stop: asyncio.Event
+) -> ASGIApp:
+    """Return the application; it uses `peers`, which the caller closes, and is not ready once `stop` is set.
+
+    What others count of bad credentials, and changes of access, are for the caller to bring in.
+    """
     errors = ErrorRenderer(realm=settings.realm, documentation_url=settings.documentation_url)
     api = create_api(errors)
     api.state.facade = Facade(
         settings=settings,
         peers=peers,
-        access=Access(peers, failed_logins),
+        access=Access(peers, failed_logins, changes),
         tokens=ActionTokens(settings.signing_key, settings.signing_key_accepted),
         stop=stop,
     )

@@ -11,3 +11,7 @@ IN_FLIGHT = Gauge("towpath_http_requests_in_flight", "Requests that are being se
 _BYTES = Counter("towpath_http_bytes_total", "Bytes of bodies.", ["direction"])
 BYTES_IN = _BYTES.labels("in")
 BYTES_OUT = _BYTES.labels("out")
+
+ACCESS_ANSWERS = Counter(
+    "towpath_access_answers_total", "Questions of who somebody is and what that one may do.", ["question", "source"]
+)

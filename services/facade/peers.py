@@ -20,7 +20,7 @@ ACCESS_SERVICE = "towpath.access.v1.AccessService"
 _REPEATABLE = {
     STORAGE_SERVICE: ["BatchStatObjects", "SignObjectUrls", "ConfirmObject"],
     LOCK_SERVICE: ["CreateLock", "ListLocks", "VerifyLocks", "DeleteLock"],
-    ACCESS_SERVICE: ["Authenticate", "CheckAccess"],
+    ACCESS_SERVICE: ["Authenticate", "CheckAccess", "WatchAccess"],
 }
 
 

@@ -10,24 +10,30 @@ from services.common.errors import NotFound, PermissionDenied, Reason, ServiceEr
 from services.common.rpc.call_fields import note
 from services.database.transactions import Database
 from services.locks.access import Decision, Outcome, decide
+from services.locks.access_changes import AccessChanges
 from services.locks.authentication import authenticate
 from services.locks.failed_logins import add_up
 from services.locks.grant_table import FoundRepository, find_access
-from services.locks.messages import failed_logins_of, permission_of
+from services.locks.messages import failed_logins_of, permission_of, wait_seconds_of
 from services.locks.names import is_repository_name
+
+# However rarely anything changes: an answer that is kept for longer gains nothing.
+_MOST_KEPT_SECONDS = 3600.0
 
 
 class AccessServicer(AccessServiceServicer):
     """Answers the calls of AccessService."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, changes: AccessChanges) -> None:
         self._database = database
+        self._changes = changes
 
     async def Authenticate(self, request: pb.AuthenticateRequest, _context: object) -> pb.AuthenticateResponse:
         """Tell whose token this is."""
-        user = await authenticate(self._database, request.token)
-        note(user=user.name)
-        return pb.AuthenticateResponse(user_id=user.id, user_name=user.name)
+        found = await authenticate(self._database, request.token)
+        note(user=found.user.name)
+        keep_seconds = min(found.valid_seconds, _MOST_KEPT_SECONDS)
+        return pb.AuthenticateResponse(user_id=found.user.id, user_name=found.user.name, keep_seconds=keep_seconds)
 
     async def CheckAccess(self, request: pb.CheckAccessRequest, _context: object) -> pb.CheckAccessResponse:
         """Give the repository's id, or refuse."""
@@ -47,6 +53,11 @@ class AccessServicer(AccessServiceServicer):
         if found is None or decision.outcome is not Outcome.ALLOWED:
             raise _refusal(decision)
         return pb.CheckAccessResponse(repository_id=found.id)
+
+    async def WatchAccess(self, request: pb.WatchAccessRequest, _context: object) -> pb.WatchAccessResponse:
+        """Tell of changes when they come."""
+        source, changes = await self._changes.watch(request.known, wait_seconds_of(request))
+        return pb.WatchAccessResponse(source=source, changes=changes)
 
     async def CountFailedLogins(
         self, request: pb.CountFailedLoginsRequest, _context: object

@@ -6,12 +6,14 @@ from functools import partial
 from towpath.access.v1 import access_service_pb2, access_service_pb2_grpc, admin_service_pb2, admin_service_pb2_grpc
 from towpath.locks.v1 import lock_service_pb2, lock_service_pb2_grpc
 
+from services.common.lifecycle import end
 from services.common.metrics import served_metrics
 from services.common.refresh import keep_refreshed
 from services.common.rpc.server import Server
 from services.database.engine import create_engine
 from services.database.readiness import serve as serve_when_ready
 from services.database.transactions import Database
+from services.locks.access_changes import AccessChanges
 from services.locks.access_service import AccessServicer
 from services.locks.admin.handlers import Resources
 from services.locks.admin.servicer import AdminServicer
@@ -42,12 +44,14 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
         services=(LOCK_SERVICE, ACCESS_SERVICE, ADMIN_SERVICE),
         # Its callers show the token of an administrator instead.
         unguarded=(ADMIN_SERVICE,),
+        waiting=(f"/{ACCESS_SERVICE}/WatchAccess",),
     )
     engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
     database = Database(engine)
+    changes = AccessChanges(settings.database)
     storage = StoragePeer(settings.storage_address, secret=settings.service_secret, tls=tls)
     lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings), server.grpc)
-    access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(database), server.grpc)
+    access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(database, changes), server.grpc)
     admin = AdminServicer(Resources(database, settings, storage))
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)
 
@@ -60,8 +64,10 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
         if settings.locks_metrics_listen is not None:
             await keep_refreshed(partial(refresh_repositories, database))
 
+    listening = asyncio.create_task(changes.keep_listening())
     try:
         async with served_metrics(settings.locks_metrics_listen, settings.metrics_token):
             await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first)
     finally:
+        await end(listening)
         await storage.close()

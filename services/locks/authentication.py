@@ -4,18 +4,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Reason, Unauthenticated
 from services.database.transactions import Database
-from services.locks.models import User
 from services.locks.tokens import token_hash
-from services.locks.user_table import find_token_user
+from services.locks.user_table import TokenUser, find_token_user
 
 
-async def authenticate(database: Database, token: str) -> User:
-    """Return the user whose token this is.
+async def authenticate(database: Database, token: str) -> TokenUser:
+    """Return the user whose token this is, and how long it is valid.
 
     Raises `Unauthenticated` (BAD_CREDENTIALS) for one that is unknown, expired or revoked, in the same words.
     """
 
-    async def work(connection: AsyncConnection) -> User | None:
+    async def work(connection: AsyncConnection) -> TokenUser | None:
         return await find_token_user(connection, token_hash(token))
 
     user = await database.run(work)

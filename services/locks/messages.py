@@ -27,6 +27,7 @@ _MOST_ADDRESSES = 1_000
 _MOST_CHARACTERS = 64
 _MOST_FAILED = 1_000_000
 _MOST_SECONDS_EACH = 366 * 24 * 3600
+_MOST_WAIT_SECONDS = 60
 
 _PERMISSIONS = {access.PERMISSION_READ: Permission.READ, access.PERMISSION_WRITE: Permission.WRITE}
 
@@ -128,3 +129,10 @@ def failed_logins_of(request: access.CountFailedLoginsRequest) -> Mapping[str, t
     if len(debts) != len(request.failed):
         raise InvalidArgument(Reason.INVALID_FIELD, "failed: expected each address once")
     return debts
+
+
+def wait_seconds_of(request: access.WatchAccessRequest) -> float:
+    """Return for how long a request waits for a change. Raises `InvalidArgument`."""
+    if not 0 <= request.wait_seconds <= _MOST_WAIT_SECONDS:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"wait_seconds: expected 0 to {_MOST_WAIT_SECONDS}")
+    return request.wait_seconds

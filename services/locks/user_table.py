@@ -1,9 +1,11 @@
 """Users and their tokens."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import delete, func, select
+from sqlalchemy import delete, extract, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -13,6 +15,14 @@ from services.locks.models import Token, User
 
 _USER = User.__table__.c
 _TOKEN = Token.__table__.c
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUser:
+    """The user of a token, and for how many seconds the token is valid yet: infinite where it does not expire."""
+
+    user: User
+    valid_seconds: float
 
 
 async def create_user(connection: AsyncConnection, name: str, *, administrator: bool) -> User:
@@ -49,16 +59,20 @@ async def list_users(connection: AsyncConnection) -> Sequence[User]:
     return [User(**row) for row in rows]
 
 
-async def find_token_user(connection: AsyncConnection, token_hash: bytes) -> User | None:
+async def find_token_user(connection: AsyncConnection, token_hash: bytes) -> TokenUser | None:
     """Return the user of an unexpired token; None where there is none."""
     statement = (
-        select(*_USER)
+        select(extract("epoch", col(Token.expires_at) - func.now()), *_USER)
         .join_from(Token, User, col(Token.user_id) == col(User.id))
         .where(col(Token.token_hash) == token_hash)
         .where(col(Token.expires_at).is_(None) | (col(Token.expires_at) > func.now()))
     )
-    row = (await connection.execute(statement)).mappings().one_or_none()
-    return User(**row) if row is not None else None
+    row = (await connection.execute(statement)).one_or_none()
+    if row is None:
+        return None
+    seconds, *values = row
+    user = User(**dict(zip(_USER.keys(), values, strict=True)))
+    return TokenUser(user, math.inf if seconds is None else float(seconds))
 
 
 async def create_token(

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from services.facade.access_changes import watched_access
 from services.facade.app import create_app
 from services.facade.certificate import Certificate
 from services.facade.peers import Peers
@@ -65,8 +66,9 @@ async def running_facade(
     async with (
         Peers.open(checked) as peers,
         told_to_all(FailedLogins(checked.failed_logins), peers) as failed_logins,
+        watched_access(peers) as changes,
     ):
-        app = create_app(checked, peers, failed_logins, stop)
+        app = create_app(checked, peers, failed_logins, changes, stop)
         certificate = Certificate.of(checked.https_certificate, checked.https_key)
         served = asyncio.create_task(
             serve(app, listener, stop, drain_seconds=checked.drain_seconds, certificate=certificate)

@@ -1,6 +1,7 @@
 """What happens around every call that a service answers: who may call, the request id, errors, the log line."""
 
 import hmac
+import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Any
@@ -62,11 +63,14 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
 class CallInterceptor(grpc.aio.ServerInterceptor):
     """Adopts the caller's request id, turns errors into statuses, and logs and counts each call.
 
-    `methods` are the full names of those that are served: strangers may ask for others, which are counted as one.
+    `methods` are the full names of those that are served: strangers may ask for others, which are counted as one. Calls
+    of the methods in `waiting` wait for news, again and again: they are counted, but are not in flight, have no time,
+    no span, and log lines at the level DEBUG.
     """
 
-    def __init__(self, methods: Iterable[str]) -> None:
+    def __init__(self, methods: Iterable[str], *, waiting: Iterable[str] = ()) -> None:
         self._methods = frozenset(methods)
+        self._waiting = frozenset(waiting)
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -76,7 +80,8 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         if handler is None or handler_call_details.method.startswith("/grpc."):
             return handler
         method = handler_call_details.method
-        call = _Call(handler_call_details, counted_as=method if method in self._methods else "other")
+        counted_as = method if method in self._methods else "other"
+        call = _Call(handler_call_details, counted_as=counted_as, waits=method in self._waiting)
         if handler.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(
                 call.answered_once(handler.unary_unary),
@@ -101,9 +106,10 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 class _Call:
     """One call on its way through the interceptor."""
 
-    def __init__(self, details: grpc.HandlerCallDetails, *, counted_as: str) -> None:
+    def __init__(self, details: grpc.HandlerCallDetails, *, counted_as: str, waits: bool) -> None:
         self._method = details.method
         self._counted_as = counted_as
+        self._waits = waits
         self._metadata = dict(details.invocation_metadata or ())
         self._fields: dict[str, call_fields.Value] = {}
         self._request_id = ""
@@ -112,7 +118,7 @@ class _Call:
     def answered_once(self, handle: Callable[..., Any]) -> Callable[..., Any]:
         async def handler(request: object, context: Context) -> object:
             started = self._begin(request)
-            with tracing.serving(self._metadata) as self._span:
+            with tracing.serving(self._metadata, seen=not self._waits) as self._span:
                 try:
                     response = await handle(request, context)
                 except BaseException as error:
@@ -126,7 +132,7 @@ class _Call:
     def answered_by_stream(self, handle: Callable[..., AsyncIterator[Any]]) -> Callable[..., AsyncIterator[Any]]:
         async def handler(request: object, context: Context) -> AsyncIterator[object]:
             started = self._begin(request)
-            with tracing.serving(self._metadata) as self._span:
+            with tracing.serving(self._metadata, seen=not self._waits) as self._span:
                 try:
                     async for response in handle(request, context):
                         yield response
@@ -142,7 +148,8 @@ class _Call:
         self._request_id = request_id.adopt(offered if isinstance(offered, str) else None)
         self._fields = call_fields.begin()
         call_fields.note_request(request)
-        metrics.IN_FLIGHT.inc()
+        if not self._waits:
+            metrics.IN_FLIGHT.inc()
         return time.monotonic()
 
     async def _fail(self, error: BaseException, context: Context, started: float) -> None:
@@ -159,9 +166,11 @@ class _Call:
     def _end(self, started: float, status: str, **fields: str) -> None:
         seconds = round(time.monotonic() - started, 6)
         metrics.REQUESTS.labels(self._counted_as, status).inc()
-        metrics.REQUEST_SECONDS.labels(self._counted_as).observe(seconds)
         # A stream that is given up is closed in another context, which knows nothing of its request.
         told = {"request_id": self._request_id, **self._fields, **fields}
         self._span.note(self._counted_as, {"status": status, **told}, failed=status in _FAILURES)
-        _log.info("call", method=self._method, status=status, seconds=seconds, **told)
-        metrics.IN_FLIGHT.dec()
+        level = logging.DEBUG if self._waits else logging.INFO
+        _log.log(level, "call", method=self._method, status=status, seconds=seconds, **told)
+        if not self._waits:
+            metrics.REQUEST_SECONDS.labels(self._counted_as).observe(seconds)
+            metrics.IN_FLIGHT.dec()

@@ -23,7 +23,8 @@ class Server:
     `grpc` is the server to register servicers with; `services` are their full names. The services named
     in `unguarded` check their callers themselves; callers of the others show `secret`, or `accepted`. Over a
     network, callers must show a certificate where `tls` is given, and a connection is ended gracefully after
-    `connection_seconds`. Raises ValueError where an address that other hosts can reach has no secret.
+    `connection_seconds`. `waiting` are the full names of methods whose calls wait for news rather than work, see
+    `CallInterceptor`. Raises ValueError where an address that other hosts can reach has no secret.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class Server:
         connection_seconds: float = _CONNECTION_SECONDS,
         services: Iterable[str],
         unguarded: Iterable[str] = (),
+        waiting: Iterable[str] = (),
     ) -> None:
         if not (secret and secret.get_secret_value()) and not is_local(address):
             raise ValueError(f"service_secret: needed to listen on {address}, which is not a unix socket")
@@ -46,7 +48,7 @@ class Server:
         open_to_all = (*unguarded, health.SERVICE_NAME)
         self.grpc = grpc.aio.server(
             interceptors=[
-                CallInterceptor(_methods_of(self._services)),
+                CallInterceptor(_methods_of(self._services), waiting=waiting),
                 SecretInterceptor([each for each in (secret, accepted) if each], unguarded=open_to_all),
             ],
             options=server_options(address, connection_seconds=connection_seconds),

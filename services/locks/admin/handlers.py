@@ -50,7 +50,7 @@ class Handlers(AdminServiceServicer):
 
         Raises `Unauthenticated` (BAD_CREDENTIALS) and `PermissionDenied` (NOT_ADMINISTRATOR).
         """
-        user = await authenticate(self.database, bearer_token(context.invocation_metadata()))
+        user = (await authenticate(self.database, bearer_token(context.invocation_metadata()))).user
         note(user=user.name)
         if not user.administrator:
             raise PermissionDenied(Reason.NOT_ADMINISTRATOR, f"{user.name} is not an administrator")

@@ -73,19 +73,25 @@ class AuthenticateResponse(_message.Message):
 
     USER_ID_FIELD_NUMBER: _builtins.int
     USER_NAME_FIELD_NUMBER: _builtins.int
+    KEEP_SECONDS_FIELD_NUMBER: _builtins.int
     user_id: _builtins.int
     """The user's id."""
     user_name: _builtins.str
     """The user's name."""
+    keep_seconds: _builtins.float
+    """For how long the answer may be kept by those who call WatchAccess, in seconds from the moment
+    when they called: never longer than the token is valid. 0: not at all.
+    """
     def __init__(
         self,
         *,
         user_id: _builtins.int = ...,
         user_name: _builtins.str = ...,
+        keep_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_seconds", b"keep_seconds", "user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -146,6 +152,80 @@ class CheckAccessResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CheckAccessResponse: _TypeAlias = CheckAccessResponse  # noqa: Y015
+
+@_typing.final
+class WatchAccessRequest(_message.Message):
+    """WatchAccessRequest tells what the caller knows."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class KnownEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    KNOWN_FIELD_NUMBER: _builtins.int
+    WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    wait_seconds: _builtins.float
+    """How long to wait for a change, in seconds: 0 to 60."""
+    @_builtins.property
+    def known(self) -> _containers.ScalarMap[_builtins.str, _builtins.int]:
+        """The sources that have answered the caller, each with the count of its last answer."""
+
+    def __init__(
+        self,
+        *,
+        known: _abc.Mapping[_builtins.str, _builtins.int] | None = ...,
+        wait_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["known", b"known", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchAccessRequest: _TypeAlias = WatchAccessRequest  # noqa: Y015
+
+@_typing.final
+class WatchAccessResponse(_message.Message):
+    """WatchAccessResponse tells how many changes have come."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SOURCE_FIELD_NUMBER: _builtins.int
+    CHANGES_FIELD_NUMBER: _builtins.int
+    source: _builtins.str
+    """Who counts: one copy of the service, since it has begun to listen."""
+    changes: _builtins.int
+    """How many changes that one has heard of."""
+    def __init__(
+        self,
+        *,
+        source: _builtins.str = ...,
+        changes: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes", "source", b"source"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchAccessResponse: _TypeAlias = WatchAccessResponse  # noqa: Y015
 
 @_typing.final
 class CountFailedLoginsRequest(_message.Message):

@@ -28,8 +28,8 @@ if _version_not_supported:
 class AccessServiceStub:
     """AccessService tells who a caller is and what the caller may do.
 
-    Authenticate and CheckAccess only read and are safe to repeat. Every call may also fail with
-    UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate, CheckAccess and WatchAccess only read and are safe to repeat. Every call may also
+    fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     def __init__(self, channel):
@@ -48,6 +48,11 @@ class AccessServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CheckAccessRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CheckAccessResponse.FromString,
                 _registered_method=True)
+        self.WatchAccess = channel.unary_unary(
+                '/towpath.access.v1.AccessService/WatchAccess',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.WatchAccessRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.WatchAccessResponse.FromString,
+                _registered_method=True)
         self.CountFailedLogins = channel.unary_unary(
                 '/towpath.access.v1.AccessService/CountFailedLogins',
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsRequest.SerializeToString,
@@ -58,8 +63,8 @@ class AccessServiceStub:
 class AccessServiceServicer:
     """AccessService tells who a caller is and what the caller may do.
 
-    Authenticate and CheckAccess only read and are safe to repeat. Every call may also fail with
-    UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate, CheckAccess and WatchAccess only read and are safe to repeat. Every call may also
+    fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     def Authenticate(self, request, context):
@@ -78,6 +83,24 @@ class AccessServiceServicer:
         whether the repository exists or not), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
         the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
         the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def WatchAccess(self, request, context):
+        """WatchAccess tells whether anybody may have lost an access, for those who keep answers of
+        Authenticate and CheckAccess. It answers as soon as there is a change that the caller does not
+        know, and else after the time that the caller gives it.
+
+        An answer covers every change whose commit was acknowledged before the call was made, whoever
+        made it. Each copy of the service counts for itself, and anew whenever it has listened anew:
+        where a source is new to the caller, or its count another, whatever the caller has asked before
+        this answer came may be wrong by now, also what is still being answered. Where both are known,
+        it was still right when the call was made.
+
+        Errors: UNAVAILABLE (UNAVAILABLE: changes are not heard of at present),
+        INVALID_ARGUMENT (INVALID_FIELD: the time to wait is out of bounds).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -108,6 +131,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CheckAccessRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CheckAccessResponse.SerializeToString,
             ),
+            'WatchAccess': grpc.unary_unary_rpc_method_handler(
+                    servicer.WatchAccess,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.WatchAccessRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.WatchAccessResponse.SerializeToString,
+            ),
             'CountFailedLogins': grpc.unary_unary_rpc_method_handler(
                     servicer.CountFailedLogins,
                     request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsRequest.FromString,
@@ -124,8 +152,8 @@ def add_AccessServiceServicer_to_server(servicer, server):
 class AccessService:
     """AccessService tells who a caller is and what the caller may do.
 
-    Authenticate and CheckAccess only read and are safe to repeat. Every call may also fail with
-    UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate, CheckAccess and WatchAccess only read and are safe to repeat. Every call may also
+    fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     @staticmethod
@@ -172,6 +200,33 @@ class AccessService:
             '/towpath.access.v1.AccessService/CheckAccess',
             towpath_dot_access_dot_v1_dot_access__service__pb2.CheckAccessRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_access__service__pb2.CheckAccessResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchAccess(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/WatchAccess',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.WatchAccessRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.WatchAccessResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -29,8 +29,8 @@ GRPC_VERSION: str
 class AccessServiceStub:
     """AccessService tells who a caller is and what the caller may do.
 
-    Authenticate and CheckAccess only read and are safe to repeat. Every call may also fail with
-    UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate, CheckAccess and WatchAccess only read and are safe to repeat. Every call may also
+    fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     @_typing.overload
@@ -50,6 +50,20 @@ class AccessServiceStub:
     the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
     the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
     """
+    WatchAccess: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.WatchAccessRequest, _access_service_pb2.WatchAccessResponse]
+    """WatchAccess tells whether anybody may have lost an access, for those who keep answers of
+    Authenticate and CheckAccess. It answers as soon as there is a change that the caller does not
+    know, and else after the time that the caller gives it.
+
+    An answer covers every change whose commit was acknowledged before the call was made, whoever
+    made it. Each copy of the service counts for itself, and anew whenever it has listened anew:
+    where a source is new to the caller, or its count another, whatever the caller has asked before
+    this answer came may be wrong by now, also what is still being answered. Where both are known,
+    it was still right when the call was made.
+
+    Errors: UNAVAILABLE (UNAVAILABLE: changes are not heard of at present),
+    INVALID_ARGUMENT (INVALID_FIELD: the time to wait is out of bounds).
+    """
     CountFailedLogins: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.CountFailedLoginsRequest, _access_service_pb2.CountFailedLoginsResponse]
     """CountFailedLogins adds up the bad credentials that addresses have shown, whoever saw them, and
     tells what each address owes then: every bad credential is a debt of some seconds, which time
@@ -63,8 +77,8 @@ class AccessServiceStub:
 class AccessServiceAsyncStub(AccessServiceStub):
     """AccessService tells who a caller is and what the caller may do.
 
-    Authenticate and CheckAccess only read and are safe to repeat. Every call may also fail with
-    UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate, CheckAccess and WatchAccess only read and are safe to repeat. Every call may also
+    fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -81,6 +95,20 @@ class AccessServiceAsyncStub(AccessServiceStub):
     the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
     the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
     """
+    WatchAccess: _aio.UnaryUnaryMultiCallable[_access_service_pb2.WatchAccessRequest, _access_service_pb2.WatchAccessResponse]  # type: ignore[assignment]
+    """WatchAccess tells whether anybody may have lost an access, for those who keep answers of
+    Authenticate and CheckAccess. It answers as soon as there is a change that the caller does not
+    know, and else after the time that the caller gives it.
+
+    An answer covers every change whose commit was acknowledged before the call was made, whoever
+    made it. Each copy of the service counts for itself, and anew whenever it has listened anew:
+    where a source is new to the caller, or its count another, whatever the caller has asked before
+    this answer came may be wrong by now, also what is still being answered. Where both are known,
+    it was still right when the call was made.
+
+    Errors: UNAVAILABLE (UNAVAILABLE: changes are not heard of at present),
+    INVALID_ARGUMENT (INVALID_FIELD: the time to wait is out of bounds).
+    """
     CountFailedLogins: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CountFailedLoginsRequest, _access_service_pb2.CountFailedLoginsResponse]  # type: ignore[assignment]
     """CountFailedLogins adds up the bad credentials that addresses have shown, whoever saw them, and
     tells what each address owes then: every bad credential is a debt of some seconds, which time
@@ -93,8 +121,8 @@ class AccessServiceAsyncStub(AccessServiceStub):
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     """AccessService tells who a caller is and what the caller may do.
 
-    Authenticate and CheckAccess only read and are safe to repeat. Every call may also fail with
-    UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate, CheckAccess and WatchAccess only read and are safe to repeat. Every call may also
+    fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     @_abc_1.abstractmethod
@@ -120,6 +148,26 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         whether the repository exists or not), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
         the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
         the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
+        """
+
+    @_abc_1.abstractmethod
+    def WatchAccess(
+        self,
+        request: _access_service_pb2.WatchAccessRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.WatchAccessResponse, _abc.Awaitable[_access_service_pb2.WatchAccessResponse]]:
+        """WatchAccess tells whether anybody may have lost an access, for those who keep answers of
+        Authenticate and CheckAccess. It answers as soon as there is a change that the caller does not
+        know, and else after the time that the caller gives it.
+
+        An answer covers every change whose commit was acknowledged before the call was made, whoever
+        made it. Each copy of the service counts for itself, and anew whenever it has listened anew:
+        where a source is new to the caller, or its count another, whatever the caller has asked before
+        this answer came may be wrong by now, also what is still being answered. Where both are known,
+        it was still right when the call was made.
+
+        Errors: UNAVAILABLE (UNAVAILABLE: changes are not heard of at present),
+        INVALID_ARGUMENT (INVALID_FIELD: the time to wait is out of bounds).
         """
 
     @_abc_1.abstractmethod
