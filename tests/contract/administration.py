@@ -1,5 +1,9 @@
-"""The operator's calls that tests begin with, over gRPC: the command does the same, a Python start later each time."""
+"""The operator's calls that tests begin with, over gRPC: the command does the same, a Python start later each time.
 
+What takes something away returns when that holds everywhere.
+"""
+
+import time
 from collections.abc import Iterable
 from types import TracebackType
 from typing import Self
@@ -12,6 +16,8 @@ from services.cli.up.runtime_directory import LOCKS_SOCKET, runtime_directory
 from tests.support.stack import Stack
 
 _SECONDS = 30
+# Within this, every facade knows what was taken away.
+_EVERYWHERE_SECONDS = 1.0
 _ROLES = {"read": pb.ROLE_READ, "write": pb.ROLE_WRITE, "admin": pb.ROLE_ADMIN}
 
 
@@ -44,6 +50,7 @@ class Administration:
     def revoke_token(self, user: str, name: str) -> None:
         """End a token."""
         self._stub.RevokeToken(pb.RevokeTokenRequest(user_name=user, name=name), _SECONDS, self._metadata)
+        time.sleep(_EVERYWHERE_SECONDS)
 
     def add_repository(self, name: str, *, public: bool = False, admins_force: bool = False) -> None:
         """Add a repository."""
@@ -54,10 +61,12 @@ class Administration:
     def rename_repository(self, name: str, new_name: str) -> None:
         """Give a repository another name."""
         self._stub.UpdateRepository(pb.UpdateRepositoryRequest(name=name, new_name=new_name), _SECONDS, self._metadata)
+        time.sleep(_EVERYWHERE_SECONDS)
 
     def remove_repository(self, name: str) -> None:
         """Remove a repository with all that it holds."""
         self._stub.DeleteRepository(pb.DeleteRepositoryRequest(name=name, force=True), _SECONDS, self._metadata)
+        time.sleep(_EVERYWHERE_SECONDS)
 
     def grant(self, user: str, repository: str, role: str, refs: Iterable[str] = ()) -> None:
         """Give a user a role in a repository."""
@@ -69,6 +78,7 @@ class Administration:
     def revoke(self, user: str, repository: str) -> None:
         """Take all grants of a user in a repository."""
         self._stub.RevokeAccess(pb.RevokeAccessRequest(user_name=user, repository=repository), _SECONDS, self._metadata)
+        time.sleep(_EVERYWHERE_SECONDS)
 
     def remove_object(self, repository: str, oid: str, reason: str) -> None:
         """Remove an object."""

@@ -40,6 +40,12 @@ class TestPostgres:
             name = make_url(url.get_secret_value()).database
             await self.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
 
+    async def processes(self) -> list[int]:
+        """Return the ids of the server's process and of those that serve connections now."""
+        serving = "SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+        server = (self.postgres.data / "postmaster.pid").read_text().splitlines()[0]
+        return [int(pid) for pid in (server, *(await self.execute(serving)).split())]
+
     async def execute(self, statement: str, *, database: str = "postgres") -> str:
         """Run a statement as the superuser and return what psql prints, unadorned."""
         process = await asyncio.create_subprocess_exec(

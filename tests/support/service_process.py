@@ -1,9 +1,10 @@
 """A service as its own process."""
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -38,6 +39,19 @@ def service_process(
         if process.poll() is None:
             process.kill()
         process.wait(10)
+
+
+@contextmanager
+def standing_still(processes: Iterable[int]) -> Iterator[None]:
+    """Stop processes, by their ids, and let them go on at the end."""
+    held = list(processes)
+    for process in held:
+        os.kill(process, signal.SIGSTOP)
+    try:
+        yield
+    finally:
+        for process in held:
+            os.kill(process, signal.SIGCONT)
 
 
 async def wait_ready(origin: str) -> None:

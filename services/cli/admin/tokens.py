@@ -69,7 +69,7 @@ def list_tokens(user: User, data: Data = DEFAULT_DATA, server: Server = None, as
 def revoke_token(
     user: User, name: Name, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False
 ) -> None:
-    """End a token at once."""
+    """End a token, everywhere within a second."""
     request = pb.RevokeTokenRequest(user_name=user, name=name)
     response = Target(data, server).ask(lambda admin: admin.RevokeToken, request)
     show_record(token_record(response.token), as_json=as_json)

@@ -1,8 +1,6 @@
 """WatchAccess: whoever takes an access away, it is told as soon as it is committed, or nothing is told at all."""
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -17,6 +15,7 @@ from services.common.rpc.client import Peer
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
 from tests.support.postgres import TestPostgres, running_postgres
+from tests.support.service_process import standing_still
 
 _TERMINATE = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_trigger%' AND "
 _TERMINATE += "application_name = 'towpath-locks'"
@@ -45,9 +44,10 @@ class Watcher:
             while True:
                 try:
                     await self.ask()
-                    return
                 except Unavailable:
                     await asyncio.sleep(0.05)
+                else:
+                    return
 
 
 @pytest.fixture
@@ -58,17 +58,23 @@ async def watcher(service: RunningLocks) -> Watcher:
     return watcher
 
 
-async def _calls(service: RunningLocks, team: Team) -> AsyncIterator[object]:
+async def _calls(service: RunningLocks, team: Team) -> AsyncIterator[None]:
     """Take accesses away in every way that an administrator can."""
     call, stub = service.admin_peer.call, service.admin
     await service.add_token(team.alice_name, "soon-gone")
-    yield await call(stub.RevokeToken, admin.RevokeTokenRequest(user_name=team.alice_name, name="soon-gone"))
-    yield await service.grant(team.alice_name, team.repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/x"])
+    await call(stub.RevokeToken, admin.RevokeTokenRequest(user_name=team.alice_name, name="soon-gone"))
+    yield
+    await service.grant(team.alice_name, team.repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/x"])
+    yield
     request = admin.RevokeAccessRequest(user_name=team.alice_name, repository=team.repository)
-    yield await call(stub.RevokeAccess, request)
-    yield await call(stub.UpdateRepository, admin.UpdateRepositoryRequest(name=team.repository, public=True))
-    yield await call(stub.UpdateRepository, admin.UpdateRepositoryRequest(name=team.repository, new_name="re/named"))
-    yield await call(stub.DeleteUser, admin.DeleteUserRequest(name=team.bob_name))
+    await call(stub.RevokeAccess, request)
+    yield
+    await call(stub.UpdateRepository, admin.UpdateRepositoryRequest(name=team.repository, public=True))
+    yield
+    await call(stub.UpdateRepository, admin.UpdateRepositoryRequest(name=team.repository, new_name="re/named"))
+    yield
+    await call(stub.DeleteUser, admin.DeleteUserRequest(name=team.bob_name))
+    yield
 
 
 async def test_every_way_to_take_an_access_is_told(service: RunningLocks, team: Team, watcher: Watcher) -> None:
@@ -204,26 +210,12 @@ async def test_nothing_is_told_while_postgres_stands_still(tmp_path: Path) -> No
     async with running_postgres() as own, own.database() as url, running_locks(url, tmp_path) as service:
         watcher = Watcher(service.peer)
         await watcher.begin()
-        stopped = await _processes(own)
-        for process in stopped:
-            os.kill(process, signal.SIGSTOP)
-        try:
-            with pytest.raises(ServiceError) as caught:
-                await watcher.ask(deadline=1)
-            assert isinstance(caught.value, DeadlineExceeded | Unavailable)
-        finally:
-            for process in stopped:
-                os.kill(process, signal.SIGCONT)
+        with standing_still(await own.processes()), pytest.raises(ServiceError) as caught:
+            await watcher.ask(deadline=1)
+        assert isinstance(caught.value, DeadlineExceeded | Unavailable)
         await watcher.begin()
         await own.execute("DELETE FROM locks.grants", database=service.database)
         assert await watcher.ask()
-
-
-async def _processes(postgres: TestPostgres) -> list[int]:
-    """Return the processes of the server: itself, and those that serve connections."""
-    backends = await postgres.execute("SELECT pid FROM pg_stat_activity WHERE backend_type = 'client backend'")
-    server = int((postgres.postgres.data / "postmaster.pid").read_text().splitlines()[0])
-    return [server, *(pid for pid in map(int, backends.split()) if Path(f"/proc/{pid}").exists())]
 
 
 async def test_an_answer_may_be_kept_as_long_as_the_token_is_valid(service: RunningLocks, team: Team) -> None:

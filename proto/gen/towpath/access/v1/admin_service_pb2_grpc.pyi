@@ -56,7 +56,7 @@ class AdminServiceStub:
     ListTokens: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]
     """ListTokens returns a user's tokens, without their secrets."""
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]
-    """RevokeToken ends a token at once. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
+    """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
     CreateRepository: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateRepositoryRequest, _admin_service_pb2.CreateRepositoryResponse]
     """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS)."""
     ListRepositories: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoriesRequest, _admin_service_pb2.ListRepositoriesResponse]
@@ -154,7 +154,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     ListTokens: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]  # type: ignore[assignment]
     """ListTokens returns a user's tokens, without their secrets."""
     RevokeToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]  # type: ignore[assignment]
-    """RevokeToken ends a token at once. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
+    """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
     CreateRepository: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateRepositoryRequest, _admin_service_pb2.CreateRepositoryResponse]  # type: ignore[assignment]
     """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS)."""
     ListRepositories: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoriesRequest, _admin_service_pb2.ListRepositoriesResponse]  # type: ignore[assignment]
@@ -285,7 +285,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.RevokeTokenRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.RevokeTokenResponse, _abc.Awaitable[_admin_service_pb2.RevokeTokenResponse]]:
-        """RevokeToken ends a token at once. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
+        """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
 
     @_abc_1.abstractmethod
     def CreateRepository(

@@ -1,0 +1,135 @@
+"""When an answer about somebody's access may be remembered (docs/decisions/0018)."""
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from services.common.errors import NotFound, Reason
+from services.facade import access_changes, remembered
+from services.facade.access_changes import AccessChanges
+from services.facade.remembered import Remembered
+
+
+class Locks:
+    """Answers questions, and counts them."""
+
+    def __init__(self, *, keep: float = 60) -> None:
+        self.asked = 0
+        self.keep = keep
+        self.meanwhile: Callable[[], None] = lambda: None
+
+    async def __call__(self) -> tuple[int, float]:
+        """Return which question it was; something may happen before the answer arrives."""
+        self.asked += 1
+        answer = self.asked
+        self.meanwhile()
+        return answer, self.keep
+
+
+def _told(changes: AccessChanges, source: str = "one", count: int = 0, *, ago: float = 0) -> None:
+    changes.learn(source, count, asked_at=time.monotonic() - ago)
+
+
+@pytest.fixture
+def changes() -> AccessChanges:
+    """What a facade knows that was told a moment ago."""
+    changes = AccessChanges()
+    _told(changes)
+    return changes
+
+
+@pytest.fixture
+def memory(changes: AccessChanges) -> Remembered[str, int]:
+    """A memory that holds as long as these changes are known."""
+    return Remembered("permission", changes)
+
+
+async def test_an_answer_is_asked_for_once(memory: Remembered[str, int]) -> None:
+    """Each question has its own."""
+    locks = Locks()
+    assert [await memory.answer(question, locks) for question in "aaba"] == [1, 1, 2, 1]
+
+
+async def test_a_change_ends_every_answer(memory: Remembered[str, int], changes: AccessChanges) -> None:
+    """Of whatever source; the same count again is no change."""
+    locks = Locks()
+    for number, (source, count) in enumerate([("one", 0), ("one", 1), ("two", 7), ("one", 0)], start=1):
+        _told(changes, source, count)
+        assert await memory.answer("a", locks) == number
+        _told(changes, source, count)
+        assert await memory.answer("a", locks) == number
+
+
+async def test_sources_in_turn_end_nothing(memory: Remembered[str, int], changes: AccessChanges) -> None:
+    """Each copy of the lock service counts for itself."""
+    locks = Locks()
+    sources = [str(number) for number in range(10)]
+    for source in sources:
+        _told(changes, source, 3)
+    for source in sources * 3:
+        _told(changes, source, 3)
+        assert await memory.answer("a", locks) == 1
+
+
+async def test_what_is_answered_across_a_change_is_not_kept(
+    memory: Remembered[str, int], changes: AccessChanges
+) -> None:
+    """It may have been read before the change, and arrive after it was told."""
+    locks = Locks()
+    locks.meanwhile = lambda: _told(changes, count=1)
+    assert await memory.answer("a", locks) == 1
+    locks.meanwhile = lambda: None
+    assert [await memory.answer("a", locks) for _ in range(2)] == [2, 2]
+
+
+@pytest.mark.parametrize("ago", [0.91, 5.0])
+async def test_what_is_not_known_to_hold_is_asked(
+    memory: Remembered[str, int], changes: AccessChanges, ago: float
+) -> None:
+    """An answer proves what was when it was asked for, however late it comes; the next one proves the rest."""
+    locks = Locks()
+    await memory.answer("a", locks)
+    _told(changes, ago=ago)
+    assert [await memory.answer("a", locks) for _ in range(3)] == [2, 3, 4]
+    _told(changes)
+    assert await memory.answer("a", locks) == 1
+
+
+async def test_nothing_is_kept_before_anything_is_told() -> None:
+    """A lock service of an earlier version tells nothing."""
+    memory: Remembered[str, int] = Remembered("permission", AccessChanges())
+    locks = Locks()
+    assert [await memory.answer("a", locks) for _ in range(3)] == [1, 2, 3]
+
+
+@pytest.mark.parametrize("keep", [0.0, -1.0, 1e-9])
+async def test_an_answer_is_kept_no_longer_than_it_may(memory: Remembered[str, int], keep: float) -> None:
+    """From when it was asked for."""
+    locks = Locks(keep=keep)
+    assert [await memory.answer("a", locks) for _ in range(3)] == [1, 2, 3]
+
+
+async def test_a_refusal_is_not_kept(memory: Remembered[str, int]) -> None:
+    """It is raised each time that it is asked for."""
+
+    async def refuse() -> tuple[int, float]:
+        raise NotFound(Reason.REPOSITORY_NOT_FOUND, "there is none")
+
+    for _ in range(2):
+        with pytest.raises(NotFound):
+            await memory.answer("a", refuse)
+    assert await memory.answer("a", Locks()) == 1
+
+
+async def test_memory_has_bounds(
+    memory: Remembered[str, int], changes: AccessChanges, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What was used last stays; of the sources, too."""
+    monkeypatch.setattr(remembered, "_MOST_ANSWERS", 3)
+    locks = Locks()
+    assert [await memory.answer(question, locks) for question in "abcadab"] == [1, 2, 3, 1, 4, 1, 5]
+    monkeypatch.setattr(access_changes, "_MOST_SOURCES", 2)
+    for source in "pqrs":
+        _told(changes, source)
+    assert list(changes.known) == ["r", "s"]
