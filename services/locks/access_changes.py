@@ -41,18 +41,22 @@ class AccessChanges:
         while True:
             try:
                 async with driver_connection(self._database_url, schema=SCHEMA.name) as connection:
-                    listening = self._listening = await _Listening.begin(connection)
+                    listening = await _Listening.begin(connection)
                     told = False
-                    await listening.answer()
+                    await self._answer_by(listening)
             except Exception as error:  # whatever it was, nobody is told that all is known before it works again
                 if not told:
                     _log.warning("changes of access are not heard", error=repr(error))
                 told = True
-            finally:
-                if self._listening is not None:
-                    self._listening.end()
-                self._listening = None
             await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _answer_by(self, listening: "_Listening") -> None:
+        self._listening = listening
+        try:
+            await listening.answer()
+        finally:
+            self._listening = None
+            listening.end()
 
     async def watch(self, known: Mapping[str, int], wait_seconds: float) -> tuple[str, int]:
         """Return who listens now, and how many changes that one has heard; see AccessService.WatchAccess.
@@ -91,6 +95,8 @@ class _Listening:
             raise RuntimeError("the tables do not tell of changes: run `towpath migrate`")
         listening = cls(connection, triggers)
         await connection.add_listener(_CHANNEL, listening._hear)
+        # Those who wait are to find out that it is cut.
+        connection.add_termination_listener(listening._hear)
         return listening
 
     def _hear(self, *_notification: object) -> None:

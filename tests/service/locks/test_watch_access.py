@@ -166,12 +166,13 @@ async def test_a_cut_connection_is_another_source(
     service: RunningLocks, watcher: Watcher, postgres: TestPostgres
 ) -> None:
     """What came between is not known: it may not look as if nothing had been."""
-    waiting = asyncio.create_task(watcher.ask(wait=0.5))
+    waiting = asyncio.create_task(watcher.ask(wait=LONG))
     await asyncio.sleep(0.1)
     assert await postgres.execute(_TERMINATE) == "1"
     await postgres.execute("DELETE FROM locks.grants WHERE false", database=service.database)
-    with refused(Unavailable, Reason.UNAVAILABLE):
-        await waiting
+    async with asyncio.timeout(LONG / 2):
+        with refused(Unavailable, Reason.UNAVAILABLE):
+            await waiting
     before = set(watcher.known)
     await watcher.begin()
     assert not set(watcher.known) <= before
