@@ -8,8 +8,8 @@ from typing import BinaryIO
 from services.backup.folder import BackupFolder
 from services.backup.object_list import Entry
 from services.backup.reading import copied_bytes, stored_bytes
+from services.common.undivided import in_thread
 from services.storage.backend import Backend
-from services.storage.undivided import in_thread
 
 
 async def copy_out(backend: Backend, folder: BackupFolder, entry: Entry, *, stored_as: str) -> None:

@@ -11,8 +11,8 @@ from services.backup.database import COPY_SECONDS, SCHEMAS, Relation, acting_for
 from services.backup.errors import BackupError
 from services.backup.manifest import Manifest
 from services.backup.uniting import unite_stores
+from services.common.undivided import in_thread
 from services.database.migrations import MIGRATION_KEY, RESTORING, mark_restoring, upgrade, version_of
-from services.storage.undivided import in_thread
 
 _PIECE = 1024 * 1024
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 from services.backup.object_list import Entry
 from services.common.rpc.options import CHUNK_BYTES
+from services.common.undivided import in_thread
 from services.storage.backend import Backend, BytesMissing
-from services.storage.undivided import in_thread
 
 
 class DamagedBytes(Exception):

@@ -6,12 +6,13 @@ import uuid
 from collections.abc import Callable
 from typing import Any, cast
 
-from starlette.types import Scope
+from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from services.common.logs import get_logger
 from services.facade import metrics
 from services.facade.dialect import NEUTRAL
+from services.facade.file_sender import FILE_MESSAGE, FileSender
 
 _ABORT = "towpath.abort"
 _MOST_HEAD_BYTES = 64 * 1024
@@ -74,6 +75,32 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._holding = _HoldingHeads(transport)
         self.transport = cast("asyncio.Transport", self._holding)
+        self._files = FileSender(self.transport, self.flow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End what goes on."""
+        super().connection_lost(exc)
+        self._files.wake()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401 - to uvicorn, ASGI has other types
+        """Serve a request; its answer may have parts of files, which cannot be encrypted on their way."""
+        if self.scheme == "https":
+            super()._start_asgi_task(cycle, app)
+            return
+
+        async def with_files(scope: Scope, receive: Receive, send: Send) -> None:
+            async def sending(message: Message) -> None:
+                if message["type"] == FILE_MESSAGE:
+                    self._holding.flush()
+                    await self._files.send(cycle, message)
+                else:
+                    await send(message)
+
+            await app(scope, receive, sending)
+
+        cycle.scope["extensions"][FILE_MESSAGE] = {}
+        served: Any = with_files
+        super()._start_asgi_task(cycle, served)
 
     def on_response_complete(self) -> None:
         """End a request; an answer to HEAD has nothing but its head."""

@@ -14,19 +14,46 @@ from services.facade.outages import PAUSE_SECONDS, is_interruption, overdue
 from services.facade.peers import Peers
 from services.facade.ranges import Slice
 from services.facade.reasons import invalid_reply
+from services.facade.shared_disk import FilePart, SharedDisk
 
 
-async def read(peers: Peers, permit: Permit, part: Slice, *, rpc_seconds: float) -> AsyncGenerator[bytes, None]:
-    """Yield the bytes of a part of the object, in messages of at most 1 MiB.
+async def read(
+    peers: Peers, shared_disk: SharedDisk | None, permit: Permit, part: Slice, *, by_kernel: bool, rpc_seconds: float
+) -> AsyncGenerator[bytes | FilePart, None]:
+    """Yield a part of the object, in pieces of at most 1 MiB: from the shared disk where it is there, else by storage.
 
     Where storage goes away, the reading goes on from the byte that it had reached, unless nothing comes for
-    `rpc_seconds`. Raises what StorageService.ReadObject says; then what was yielded is not the whole part.
+    `rpc_seconds`. With `by_kernel` pieces of a file come unread; each is good until the next is asked for. Raises what
+    StorageService.ReadObject says, EOFError and OSError; then what was yielded is not the whole part.
     """
+    paths = await shared_disk.locate(permit, part) if shared_disk else ()
+    if shared_disk and paths:
+        async with shared_disk.opened(paths, permit, part) as file:
+            if file is not None:
+                async with aclosing(file.pieces(by_kernel=by_kernel)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+    async with aclosing(_relayed(peers, permit, part, rpc_seconds, is_counted=bool(paths))) as messages:
+        async for data in messages:
+            yield data
+
+
+async def _relayed(
+    peers: Peers, permit: Permit, part: Slice, rpc_seconds: float, *, is_counted: bool
+) -> AsyncGenerator[bytes, None]:
     position = part.start
     deadline = time.monotonic() + rpc_seconds
     while True:
         try:
-            async with aclosing(_attempt(peers, permit, Slice(position, part.end), rpc_seconds)) as messages:
+            rest = pb.ReadObjectRequest(
+                repository_id=permit.repository_id,
+                oid=permit.oid,
+                offset=position,
+                length=part.end - position,
+                is_counted=is_counted,
+            )
+            async with aclosing(_attempt(peers, rest, permit.size, rpc_seconds)) as messages:
                 async for data in messages:
                     position += len(data)
                     yield data
@@ -42,16 +69,15 @@ async def read(peers: Peers, permit: Permit, part: Slice, *, rpc_seconds: float)
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _attempt(peers: Peers, permit: Permit, part: Slice, rpc_seconds: float) -> AsyncGenerator[bytes, None]:
-    request = pb.ReadObjectRequest(
-        repository_id=permit.repository_id, oid=permit.oid, offset=part.start, length=part.end - part.start
-    )
+async def _attempt(
+    peers: Peers, request: pb.ReadObjectRequest, size: int, rpc_seconds: float
+) -> AsyncGenerator[bytes, None]:
     call = peers.storage_stub.ReadObject(request, metadata=peers.storage.metadata(), wait_for_ready=True)
     try:
         header = await _next(call, rpc_seconds)
-        if header is None or header.WhichOneof("content") != "header" or header.header.size != permit.size:
+        if header is None or header.WhichOneof("content") != "header" or header.header.size != size:
             raise invalid_reply("ReadObject", "the reply lacks the header of an object of this size")
-        left = part.end - part.start
+        left = request.length
         while (message := await _next(call, rpc_seconds)) is not None:
             left -= len(message.data)
             if left < 0:

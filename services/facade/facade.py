@@ -12,6 +12,7 @@ from services.facade.actions import ActionMaker, origin
 from services.facade.forwarding import outside_of
 from services.facade.peers import Peers
 from services.facade.settings import FacadeSettings
+from services.facade.shared_disk import SharedDisk
 
 
 @dataclass(frozen=True)
@@ -22,6 +23,7 @@ class Facade:
     peers: Peers
     access: Access
     tokens: ActionTokens
+    shared_disk: SharedDisk | None
     stop: asyncio.Event
 
     def action_maker(self, request: Request) -> ActionMaker:

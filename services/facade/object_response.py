@@ -5,13 +5,20 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from services.common.errors import ServiceError
 from services.common.logs import get_logger
 from services.facade.connection import abort
+from services.facade.file_sender import FILE_MESSAGE
+from services.facade.shared_disk import FilePart
 
 _log = get_logger(__name__)
+
+
+def can_send_files(scope: Scope) -> bool:
+    """Tell whether the server lets the kernel send parts of files, for this request."""
+    return FILE_MESSAGE in scope.get("extensions", {})
 
 
 class ObjectResponse(Response):
@@ -19,8 +26,8 @@ class ObjectResponse(Response):
 
     def __init__(
         self,
-        first: bytes,
-        rest: AsyncGenerator[bytes, None],
+        first: bytes | FilePart,
+        rest: AsyncGenerator[bytes | FilePart, None],
         *,
         status_code: int,
         headers: Mapping[str, str],
@@ -38,10 +45,10 @@ class ObjectResponse(Response):
             async with aclosing(self._rest):
                 await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
                 await self._send(self._first, send)
-                async for data in self._rest:
+                async for piece in self._rest:
                     if gone.done():
                         return
-                    await self._send(data, send)
+                    await self._send(piece, send)
                 await self._send(b"", send, more=False)
         except TimeoutError:
             _log.warning("the client reads nothing", seconds=self._idle_seconds)
@@ -49,12 +56,20 @@ class ObjectResponse(Response):
         except ServiceError as error:
             _log.error("the object cannot be read on", status=error.status.name, message=error.message)
             await abort(scope)
+        except (EOFError, OSError) as error:
+            _log.error("the object cannot be read on", message=str(error))
+            await abort(scope)
         finally:
             gone.cancel()
 
-    async def _send(self, data: bytes, send: Send, *, more: bool = True) -> None:
+    async def _send(self, piece: bytes | FilePart, send: Send, *, more: bool = True) -> None:
+        message: Message
+        if isinstance(piece, FilePart):
+            message = {"type": FILE_MESSAGE, "file": piece.file, "offset": piece.offset, "count": piece.count}
+        else:
+            message = {"type": "http.response.body", "body": piece}
         async with asyncio.timeout(self._idle_seconds):
-            await send({"type": "http.response.body", "body": data, "more_body": more})
+            await send({**message, "more_body": more})
 
 
 async def _disconnect(receive: Receive) -> None:

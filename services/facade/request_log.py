@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from services.common import request_id, tracing
 from services.common.logs import get_logger
 from services.facade import metrics
+from services.facade.file_sender import FILE_MESSAGE
 
 _HEALTH = ("healthz", "readyz")
 _SERVER_ERROR = 500
@@ -25,6 +26,11 @@ def note(scope: Scope, **fields: str | int) -> None:
 def operation_of(scope: Scope) -> str:
     """Return the operation id of the endpoint that a request has reached; "other" where there is none."""
     return getattr(scope.get("route"), "operation_id", None) or "other"
+
+
+def _bytes_of(message: Message) -> int:
+    """Return how many bytes of an answer's body a message carries."""
+    return int(message["count"]) if message["type"] == FILE_MESSAGE else len(message.get("body", b""))
 
 
 class RequestLog:
@@ -57,7 +63,7 @@ class RequestLog:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)["X-Request-Id"] = current
-            bytes_out += (count := len(message.get("body", b"")))
+            bytes_out += (count := _bytes_of(message))
             metrics.BYTES_OUT.inc(count)
             await send(message)
 

@@ -42,6 +42,11 @@ class FacadeSettings(ServiceSettings):
     storage_address: str = Field(
         description="where the storage service is reached: `unix:PATH`, or `HOST:PORT` for all replicas of that name"
     )
+    shared_storage_path: Path | None = Field(
+        default=None,
+        description="the folder of a storage that keeps its objects on a disk, where this process may read it: "
+        "downloads are then sent from there, and not by way of storage",
+    )
     locks_address: str = Field(
         description="where the lock service is reached: `unix:PATH`, or `HOST:PORT` for all replicas of that name"
     )

@@ -62,6 +62,9 @@ class Backend(Protocol):
     def open(self, name: str) -> AbstractAsyncContextManager[StoredBytes]:
         """Open what is in place under a name for reading. Raises `BytesMissing`."""
 
+    def path_below(self, name: str) -> str | None:
+        """Return the path of a name's bytes below a folder that other processes may read; None where there is none."""
+
     async def sizes(self, names: Iterable[str]) -> dict[str, int]:
         """Return the sizes of what is in place under those of `names` that have bytes."""
 

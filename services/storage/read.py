@@ -19,6 +19,7 @@ from services.storage.metrics import OBJECTS_MISSING
 from services.storage.models import Object
 from services.storage.refusals import object_not_found, object_removed
 from services.storage.store import Store
+from services.storage.traffic import TrafficMeter
 
 _PATIENCE_SECONDS = 3.0
 """How long a store may take to open bytes that another has as well."""
@@ -46,21 +47,24 @@ class OpenObject:
 
 @asynccontextmanager
 async def open_object(
-    store: Store, repository_id: int, oid: str, *, offset: int, length: int | None
+    store: Store, repository_id: int, oid: str, *, offset: int, length: int | None, is_counted: bool = False
 ) -> AsyncIterator[OpenObject]:
     """Open an object for reading. Raises what ReadObject documents.
 
-    Bytes that are not there as the index says are an error of ours: it is logged, and nothing is deleted.
+    With `is_counted` the bytes have been counted as read already. Bytes that are not there as the index says are an
+    error of ours: it is logged, and nothing is deleted.
     """
-    await store.traffic.require(repository_id)
+    if not is_counted:
+        await store.traffic.require(repository_id)
     try:
         async with _open(store, repository_id, oid) as (record, stored):
             count = range_length(record.size, offset, length)
-            async with aclosing(_counted(store, repository_id, stored, offset, count)) as chunks:
+            traffic = None if is_counted else store.traffic
+            async with aclosing(_counted(traffic, repository_id, stored, offset, count)) as chunks:
                 yield OpenObject(record.size, chunks)
     except BytesMissing as error:
         # Unless the object has been removed in this moment, which this raises for.
-        await _held(store, repository_id, oid)
+        await held_object(store, repository_id, oid)
         OBJECTS_MISSING.inc()
         _log.exception("bytes of an object are lost", repository_id=repository_id, oid=oid)
         raise object_not_found(oid) from error
@@ -68,12 +72,12 @@ async def open_object(
 
 @asynccontextmanager
 async def _open(store: Store, repository_id: int, oid: str) -> AsyncIterator[tuple[Object, StoredBytes]]:
-    held = await _held(store, repository_id, oid)
+    held = await held_object(store, repository_id, oid)
     async with AsyncExitStack() as stack:
         try:
             stored = await _open_any(store, stack, held)
         except BytesMissing:
-            now = await _held(store, repository_id, oid)
+            now = await held_object(store, repository_id, oid)
             if now == held:
                 raise
             # Others have taken their place in this moment.
@@ -107,7 +111,12 @@ def _require_size(stored: StoredBytes, size: int) -> None:
         raise BytesMissing(f"{stored.size} bytes are there, expected {size}")
 
 
-async def _held(store: Store, repository_id: int, oid: str) -> Located:
+async def held_object(store: Store, repository_id: int, oid: str) -> Located:
+    """Return the record of an object that is held, and where its bytes lie.
+
+    Raises `NotFound`, or `FailedPrecondition` (OBJECT_REMOVED, with the reason).
+    """
+
     async def work(connection: AsyncConnection) -> list[Located]:
         return await index.locate(connection, repository_id, [oid])
 
@@ -121,11 +130,12 @@ async def _held(store: Store, repository_id: int, oid: str) -> Located:
 
 
 async def _counted(
-    store: Store, repository_id: int, stored: StoredBytes, offset: int, length: int
+    traffic: TrafficMeter | None, repository_id: int, stored: StoredBytes, offset: int, length: int
 ) -> AsyncGenerator[bytes]:
     sent = 0
     async for chunk in stored.chunks(offset, length):
-        store.traffic.count(repository_id, bytes_out=len(chunk))
+        if traffic is not None:
+            traffic.count(repository_id, bytes_out=len(chunk))
         sent += len(chunk)
         note(bytes_out=sent)
         yield chunk

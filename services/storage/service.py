@@ -11,6 +11,7 @@ from services.storage import fields
 from services.storage.direct.confirm import confirm_object
 from services.storage.direct.sign import sign_objects
 from services.storage.listing import list_objects
+from services.storage.locate import locate_object
 from services.storage.messages import STATUSES, intent_of, object_message, signed_message
 from services.storage.read import open_object
 from services.storage.removal import delete_object, delete_repository, restore_object
@@ -81,10 +82,22 @@ class StorageService(StorageServiceServicer):
             fields.oid(request.oid),
             offset=fields.not_negative("offset", request.offset),
             length=fields.not_negative("length", request.length) if request.HasField("length") else None,
+            is_counted=request.is_counted,
         ) as opened:
             yield pb.ReadObjectResponse(header=pb.ReadObjectResponse.Header(size=opened.size))
             async for chunk in opened.chunks:
                 yield pb.ReadObjectResponse(data=chunk)
+
+    async def LocateObject(self, request: pb.LocateObjectRequest, _context: _Context) -> pb.LocateObjectResponse:
+        """Tell where on a disk an object lies."""
+        located = await locate_object(
+            self._store,
+            fields.repository_id(request.repository_id),
+            fields.oid(request.oid),
+            offset=fields.not_negative("offset", request.offset),
+            length=fields.not_negative("length", request.length) if request.HasField("length") else None,
+        )
+        return pb.LocateObjectResponse(size=located.size, paths=located.paths)
 
     async def WriteObject(
         self, request_iterator: AsyncIterator[pb.WriteObjectRequest], _context: _Context

@@ -8,6 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Reason, ServiceError
 from services.common.rpc.call_fields import note
+from services.common.undivided import undivided
 from services.storage import contents, index, metrics
 from services.storage.commit import commit
 from services.storage.incoming import Incoming, Uploads, begun
@@ -17,7 +18,6 @@ from services.storage.refusals import object_removed, store_gone, upload_given_u
 from services.storage.room import Announced
 from services.storage.store import Store
 from services.storage.tally import Tally
-from services.storage.undivided import undivided
 from services.storage.upload_stream import UploadHeader, UploadStream
 
 

@@ -78,6 +78,9 @@ class MemoryBackend:
             raise BytesMissing("no bytes are there")
         yield MemoryBytes(self.contents[name])
 
+    def path_below(self, name: str) -> None:
+        """Return none."""
+
     async def sizes(self, names: Iterable[str]) -> dict[str, int]:
         """Return the sizes of those that are there."""
         return {checked(name): len(self.contents[name]) for name in names if name in self.contents}

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from pydantic import SecretStr
 
@@ -13,6 +14,8 @@ _OWN = ("TOWPATH_DATA", "TOWPATH_DATABASE_URL", "TOWPATH_SERVER", "TOWPATH_TOKEN
 # What only one of the services has a use for.
 _ADMIN_TOKEN = "TOWPATH_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 _DATABASE_PASSWORD = "TOWPATH_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable, not a secret
+
+_SHARED_DISK = "TOWPATH_SHARED_STORAGE_PATH"
 
 
 @dataclass(frozen=True)
@@ -60,10 +63,12 @@ class Environments:
         )
 
     def facade(
-        self, listener: int, *, signing_key: str, public_url: str | None, drain_seconds: float
+        self, listener: int, *, storage_url: str, signing_key: str, public_url: str | None, drain_seconds: float
     ) -> dict[str, str]:
         """Return that of the facade, which accepts connections on the inherited socket `listener`."""
         decided = {"TOWPATH_PUBLIC_URL": public_url} if public_url else {}
+        if _SHARED_DISK not in self.inherited and (parts := urlsplit(storage_url)).scheme == "file":
+            decided[_SHARED_DISK] = unquote(parts.path)
         return self._with(
             _ADMIN_TOKEN,
             _DATABASE_PASSWORD,

@@ -98,6 +98,7 @@ class _Stack:
         locks = environments.locks(drain_seconds=_SERVICE_DRAIN_SECONDS)
         facade = environments.facade(
             self._listener.fileno(),
+            storage_url=storage_url,
             signing_key=directory.ensure_signing_key(),
             public_url=self._options.public_url,
             drain_seconds=_FACADE_DRAIN_SECONDS,

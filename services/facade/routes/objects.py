@@ -11,7 +11,7 @@ from services.facade.download import read
 from services.facade.errors import Area
 from services.facade.facade import facade_of
 from services.facade.models import VerifyObjectRequest
-from services.facade.object_response import ObjectResponse
+from services.facade.object_response import ObjectResponse, can_send_files
 from services.facade.openapi import bytes_answers, bytes_request, empty_answers, json_request
 from services.facade.request import in_area, permitted, read_json
 from services.facade.upload import upload
@@ -33,7 +33,14 @@ async def download(request: Request, permit: Annotated[Permit, Depends(permitted
     asked = headers.getlist("range") if ranges.is_current(headers.get("if-range"), etag) else []
     part = ranges.requested(asked, permit.size)
     whole = ranges.Slice(0, permit.size)
-    sent = read(facade.peers, permit, part or whole, rpc_seconds=facade.settings.rpc_seconds)
+    sent = read(
+        facade.peers,
+        facade.shared_disk,
+        permit,
+        part or whole,
+        by_kernel=can_send_files(request.scope),
+        rpc_seconds=facade.settings.rpc_seconds,
+    )
     return ObjectResponse(
         await anext(sent, b""),
         sent,

@@ -5,12 +5,12 @@ from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 
+from services.common.undivided import in_thread
 from services.storage.disk.durable import Folders, sync_folder
 from services.storage.disk.listing import contents_of, subfolders
 from services.storage.disk.paths import incoming_path, path_of
 from services.storage.disk.reading import DiskFile
 from services.storage.disk.upload import DiskUpload
-from services.storage.undivided import in_thread
 
 
 class DiskBackend:
@@ -51,6 +51,10 @@ class DiskBackend:
             yield stored
         finally:
             await stored.close()
+
+    def path_below(self, name: str) -> str:
+        """Return the path below the root."""
+        return path_of(Path(), name).as_posix()
 
     async def sizes(self, names: Iterable[str]) -> dict[str, int]:
         """Return the sizes of the files that exist."""

@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 from services.common.rpc.options import CHUNK_BYTES
+from services.common.undivided import in_thread
 from services.storage.backend import BytesMissing
-from services.storage.undivided import in_thread
 
 
 class DiskFile:

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
+from services.common.undivided import in_thread
 from services.storage.disk.durable import Folders, sync_folder
 from services.storage.disk.paths import incoming_path, path_of
 from services.storage.refusals import storage_full
-from services.storage.undivided import in_thread
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 
 import obstore
 
+from services.common.undivided import undivided
 from services.storage.backend import StoredBytes, Upload
 from services.storage.object_store.bucket import Bucket
 from services.storage.object_store.deadlines import ANSWER_SECONDS, CHECK_SECONDS
@@ -20,7 +21,6 @@ from services.storage.object_store.keys import folder_of, key_of, name_of
 from services.storage.object_store.reading import open_object
 from services.storage.object_store.upload import new_upload
 from services.storage.signing import Signing
-from services.storage.undivided import undivided
 
 _REQUESTS_AT_ONCE = 8
 _PAGE = 1000
@@ -56,6 +56,9 @@ class ObjectStoreBackend:
             yield stored
         finally:
             stored.close()
+
+    def path_below(self, name: str) -> None:
+        """Return none: no folder has them."""
 
     async def sizes(self, names: Iterable[str]) -> dict[str, int]:
         """Ask for each name, several at once."""

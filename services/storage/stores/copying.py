@@ -6,6 +6,7 @@ from functools import partial
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import InvalidArgument
+from services.common.undivided import undivided
 from services.storage import contents, index
 from services.storage.backend import BytesMissing, Upload
 from services.storage.contents import Placed
@@ -18,7 +19,6 @@ from services.storage.store import Store
 from services.storage.stores.places import Place
 from services.storage.stores.table import Held
 from services.storage.tally import Tally
-from services.storage.undivided import undivided
 
 
 class _DamagedSource(Exception):

@@ -1,5 +1,6 @@
 """The environments of the services."""
 
+from dataclasses import replace
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -26,7 +27,7 @@ def environments() -> Environments:
 
 def test_operators_settings_are_passed_on() -> None:
     """What the operator set reaches the services, but for what `up` decides and what is for the command alone."""
-    facade = environments().facade(9, signing_key="ours", public_url=None, drain_seconds=4)
+    facade = environments().facade(9, storage_url="s3://b", signing_key="ours", public_url=None, drain_seconds=4)
     assert facade["TOWPATH_BATCH_OBJECTS"] == "5"
     assert facade["PATH"] == "/bin"
     assert (facade["TOWPATH_LISTEN"], facade["TOWPATH_SIGNING_KEY"]) == ("fd:9", "ours")
@@ -39,7 +40,9 @@ def test_each_gets_its_own() -> None:
     made = environments()
     storage = made.storage("file:///a%20b/storage", drain_seconds=1)
     locks = made.locks(drain_seconds=1)
-    facade = made.facade(9, signing_key="ours", public_url="https://x", drain_seconds=4)
+    facade = made.facade(
+        9, storage_url="file:///a%20b/storage", signing_key="ours", public_url="https://x", drain_seconds=4
+    )
     assert storage["TOWPATH_STORAGE_URL"] == "file:///a%20b/storage"
     assert storage["TOWPATH_STORAGE_LISTEN"] == locks["TOWPATH_STORAGE_ADDRESS"] == facade["TOWPATH_STORAGE_ADDRESS"]
     assert locks["TOWPATH_LOCKS_LISTEN"] == facade["TOWPATH_LOCKS_ADDRESS"] == "unix:/run/t/locks.sock"
@@ -47,6 +50,20 @@ def test_each_gets_its_own() -> None:
     assert [("TOWPATH_DATABASE_PASSWORD" in of) for of in (storage, locks, facade)] == [True, True, False]
     assert [("TOWPATH_ADMIN_TOKEN" in of) for of in (storage, locks, facade)] == [False, True, False]
     assert facade["TOWPATH_PUBLIC_URL"] == "https://x"
+    assert facade["TOWPATH_SHARED_STORAGE_PATH"] == "/a b/storage"
+
+
+def test_the_facade_reads_objects_where_they_lie_on_a_disk() -> None:
+    """Unless the operator says otherwise, or they lie in a bucket."""
+
+    def of(storage_url: str, **inherited: str) -> str | None:
+        made = replace(environments(), inherited=inherited)
+        facade = made.facade(9, storage_url=storage_url, signing_key="ours", public_url=None, drain_seconds=4)
+        return facade.get("TOWPATH_SHARED_STORAGE_PATH")
+
+    assert of("file:///a/b") == "/a/b"
+    assert of("s3://bucket/file") is None
+    assert of("file:///a/b", TOWPATH_SHARED_STORAGE_PATH="") == ""
 
 
 def test_secrets_are_not_shown() -> None:

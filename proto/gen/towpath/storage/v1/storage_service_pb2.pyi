@@ -430,6 +430,7 @@ class ReadObjectRequest(_message.Message):
     OID_FIELD_NUMBER: _builtins.int
     OFFSET_FIELD_NUMBER: _builtins.int
     LENGTH_FIELD_NUMBER: _builtins.int
+    IS_COUNTED_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository."""
     oid: _builtins.str
@@ -438,6 +439,8 @@ class ReadObjectRequest(_message.Message):
     """The first byte; at most the object's size."""
     length: _builtins.int
     """How many bytes at most; not set for all to the end."""
+    is_counted: _builtins.bool
+    """Whether LocateObject has counted these bytes as read."""
     def __init__(
         self,
         *,
@@ -445,10 +448,11 @@ class ReadObjectRequest(_message.Message):
         oid: _builtins.str = ...,
         offset: _builtins.int = ...,
         length: _builtins.int | None = ...,
+        is_counted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_length", b"_length", "length", b"length"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_length", b"_length", "length", b"length", "offset", b"offset", "oid", b"oid", "repository_id", b"repository_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_length", b"_length", "is_counted", b"is_counted", "length", b"length", "offset", b"offset", "oid", b"oid", "repository_id", b"repository_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__length: _TypeAlias = _typing.Literal["length"]  # noqa: Y015
     _WhichOneofArgType__length: _TypeAlias = _typing.Literal["_length", b"_length"]  # noqa: Y015
@@ -505,6 +509,73 @@ class ReadObjectResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
 
 Global___ReadObjectResponse: _TypeAlias = ReadObjectResponse  # noqa: Y015
+
+@_typing.final
+class LocateObjectRequest(_message.Message):
+    """LocateObjectRequest asks where bytes lie."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    OID_FIELD_NUMBER: _builtins.int
+    OFFSET_FIELD_NUMBER: _builtins.int
+    LENGTH_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository."""
+    oid: _builtins.str
+    """The object's id."""
+    offset: _builtins.int
+    """The first byte that will be read; at most the object's size."""
+    length: _builtins.int
+    """How many bytes at most will be read; not set for all to the end."""
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        oid: _builtins.str = ...,
+        offset: _builtins.int = ...,
+        length: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_length", b"_length", "length", b"length"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_length", b"_length", "length", b"length", "offset", b"offset", "oid", b"oid", "repository_id", b"repository_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__length: _TypeAlias = _typing.Literal["length"]  # noqa: Y015
+    _WhichOneofArgType__length: _TypeAlias = _typing.Literal["_length", b"_length"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__length) -> _WhichOneofReturnType__length | None: ...
+
+Global___LocateObjectRequest: _TypeAlias = LocateObjectRequest  # noqa: Y015
+
+@_typing.final
+class LocateObjectResponse(_message.Message):
+    """LocateObjectResponse tells where the bytes lie."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SIZE_FIELD_NUMBER: _builtins.int
+    PATHS_FIELD_NUMBER: _builtins.int
+    size: _builtins.int
+    """The size in bytes of the whole object."""
+    @_builtins.property
+    def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """One path for each store on a disk that has the object, below the folder of that store, the best first:
+        `objects/AB/CD/NAME`, where NAME is the oid, and mostly a dot and 16 hexadecimal digits after it, and AB
+        and CD are how it begins. Empty where the bytes lie on no disk.
+        """
+
+    def __init__(
+        self,
+        *,
+        size: _builtins.int = ...,
+        paths: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["paths", b"paths", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LocateObjectResponse: _TypeAlias = LocateObjectResponse  # noqa: Y015
 
 @_typing.final
 class WriteObjectRequest(_message.Message):

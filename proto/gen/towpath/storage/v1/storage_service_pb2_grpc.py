@@ -61,6 +61,11 @@ class StorageServiceStub:
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ReadObjectRequest.SerializeToString,
                 response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ReadObjectResponse.FromString,
                 _registered_method=True)
+        self.LocateObject = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/LocateObject',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectResponse.FromString,
+                _registered_method=True)
         self.WriteObject = channel.stream_unary(
                 '/towpath.storage.v1.StorageService/WriteObject',
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteObjectRequest.SerializeToString,
@@ -151,6 +156,20 @@ class StorageServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LocateObject(self, request, context):
+        """LocateObject tells where on a disk an object's bytes lie, for a caller that shares that disk and reads them
+        itself. It does not look at them: a caller that finds no regular file of the object's size there calls
+        ReadObject, which reads a copy where there is one. A file that is open stays readable when the object is
+        removed.
+
+        The bytes that the caller asks for count as read with this call, where there is a place to read them. A
+        repeat counts again. Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the
+        reason), OUT_OF_RANGE (OFFSET_OUT_OF_RANGE, as of ReadObject), RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WriteObject(self, request_iterator, context):
         """WriteObject takes a header and then the bytes; the object is visible, and durable, when and only
         when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
@@ -229,6 +248,11 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     servicer.ReadObject,
                     request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ReadObjectRequest.FromString,
                     response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ReadObjectResponse.SerializeToString,
+            ),
+            'LocateObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.LocateObject,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectResponse.SerializeToString,
             ),
             'WriteObject': grpc.stream_unary_rpc_method_handler(
                     servicer.WriteObject,
@@ -376,6 +400,33 @@ class StorageService:
             '/towpath.storage.v1.StorageService/ReadObject',
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.ReadObjectRequest.SerializeToString,
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.ReadObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LocateObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/LocateObject',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectResponse.FromString,
             options,
             channel_credentials,
             insecure,

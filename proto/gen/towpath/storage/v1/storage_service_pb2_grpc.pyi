@@ -72,6 +72,16 @@ class StorageServiceStub:
     OUT_OF_RANGE (OFFSET_OUT_OF_RANGE: beyond the end; the metadata `size` of the error tells the size),
     RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
     """
+    LocateObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.LocateObjectRequest, _storage_service_pb2.LocateObjectResponse]
+    """LocateObject tells where on a disk an object's bytes lie, for a caller that shares that disk and reads them
+    itself. It does not look at them: a caller that finds no regular file of the object's size there calls
+    ReadObject, which reads a copy where there is one. A file that is open stays readable when the object is
+    removed.
+
+    The bytes that the caller asks for count as read with this call, where there is a place to read them. A
+    repeat counts again. Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the
+    reason), OUT_OF_RANGE (OFFSET_OUT_OF_RANGE, as of ReadObject), RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+    """
     WriteObject: _grpc.StreamUnaryMultiCallable[_storage_service_pb2.WriteObjectRequest, _storage_service_pb2.WriteObjectResponse]
     """WriteObject takes a header and then the bytes; the object is visible, and durable, when and only
     when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
@@ -147,6 +157,16 @@ class StorageServiceAsyncStub(StorageServiceStub):
     Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the reason),
     OUT_OF_RANGE (OFFSET_OUT_OF_RANGE: beyond the end; the metadata `size` of the error tells the size),
     RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+    """
+    LocateObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.LocateObjectRequest, _storage_service_pb2.LocateObjectResponse]  # type: ignore[assignment]
+    """LocateObject tells where on a disk an object's bytes lie, for a caller that shares that disk and reads them
+    itself. It does not look at them: a caller that finds no regular file of the object's size there calls
+    ReadObject, which reads a copy where there is one. A file that is open stays readable when the object is
+    removed.
+
+    The bytes that the caller asks for count as read with this call, where there is a place to read them. A
+    repeat counts again. Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the
+    reason), OUT_OF_RANGE (OFFSET_OUT_OF_RANGE, as of ReadObject), RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
     """
     WriteObject: _aio.StreamUnaryMultiCallable[_storage_service_pb2.WriteObjectRequest, _storage_service_pb2.WriteObjectResponse]  # type: ignore[assignment]
     """WriteObject takes a header and then the bytes; the object is visible, and durable, when and only
@@ -244,6 +264,22 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the reason),
         OUT_OF_RANGE (OFFSET_OUT_OF_RANGE: beyond the end; the metadata `size` of the error tells the size),
         RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+        """
+
+    @_abc_1.abstractmethod
+    def LocateObject(
+        self,
+        request: _storage_service_pb2.LocateObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.LocateObjectResponse, _abc.Awaitable[_storage_service_pb2.LocateObjectResponse]]:
+        """LocateObject tells where on a disk an object's bytes lie, for a caller that shares that disk and reads them
+        itself. It does not look at them: a caller that finds no regular file of the object's size there calls
+        ReadObject, which reads a copy where there is one. A file that is open stays readable when the object is
+        removed.
+
+        The bytes that the caller asks for count as read with this call, where there is a place to read them. A
+        repeat counts again. Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the
+        reason), OUT_OF_RANGE (OFFSET_OUT_OF_RANGE, as of ReadObject), RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
         """
 
     @_abc_1.abstractmethod

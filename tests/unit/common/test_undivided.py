@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from services.storage.undivided import in_thread, undivided
+from services.common.undivided import in_thread, undivided
 
 
 async def test_cancellation_waits_for_the_thread() -> None:
