@@ -37,12 +37,14 @@ class FileSender:
         file, offset, count = message["file"], message["offset"], message["count"]
         if count > cycle.expected_content_length:
             raise RuntimeError("the answer is longer than its Content-Length")
+        # A client that is as fast as we are, or is gone, would keep all others waiting.
+        await asyncio.sleep(0)
         await self._flush()
-        if cycle.disconnected or self._transport.is_closing():
+        if self._transport.is_closing():
             return
         socket = os.dup(self._transport.get_extra_info("socket").fileno())
         try:
-            await self._send(cycle, socket, file, offset, offset + count)
+            await self._send(socket, file, offset, offset + count)
         except ConnectionError:
             # The transport may not have heard of it, where it does not read.
             self._transport.abort()
@@ -66,8 +68,8 @@ class FileSender:
             finally:
                 self._transport.set_write_buffer_limits()
 
-    async def _send(self, cycle: RequestResponseCycle, socket: int, file: int, offset: int, end: int) -> None:
-        while offset < end and not cycle.disconnected:
+    async def _send(self, socket: int, file: int, offset: int, end: int) -> None:
+        while offset < end and not self._transport.is_closing():
             try:
                 sent = await _send_some(socket, file, offset, end - offset)
             except BlockingIOError:
@@ -76,8 +78,6 @@ class FileSender:
             if not sent:
                 raise EOFError(f"the file ends at {offset}, expected {end} bytes")
             offset += sent
-        # A client that is as fast as we are would keep all others waiting.
-        await asyncio.sleep(0)
 
     async def _writable(self, socket: int) -> None:
         loop = asyncio.get_running_loop()

@@ -22,7 +22,7 @@ from services.facade.reasons import invalid_reply
 # What one turn takes to send: so much a client must read within `body_idle_seconds`, as of a message of storage's.
 _PIECE_BYTES = 1024 * 1024
 # Up to here, to read the bytes and to send them with the head costs less than to let the kernel send them.
-_SMALL_BYTES = 128 * 1024
+_SMALL_BYTES = 256 * 1024
 _PAUSE_SECONDS = 10.0
 _PATH = re.compile(r"objects/[0-9a-f]{2}/[0-9a-f]{2}/([0-9a-f]{64})(?:\.[0-9a-f]{16})?")
 

@@ -3,48 +3,19 @@
 import asyncio
 import json
 import time
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
 from services.facade.server import listening_socket, serve
+from tests.service.facade import raw
 from tests.service.facade.conftest import Place
 from tests.support import streams
-from tests.support.facade import RunningFacade, running_facade, wait_until
+from tests.support.facade import running_facade, wait_until
 from tests.support.http import Action, content, oid_of
 
 MIB = 1024**2
-
-
-@asynccontextmanager
-async def _connected(facade: RunningFacade) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
-    reader, writer = await asyncio.open_connection(*facade.address, limit=4 * MIB)
-    try:
-        yield reader, writer
-    finally:
-        await streams.end([writer])
-
-
-def _head(action: Action, method: str, **headers: str) -> bytes:
-    path = "/" + action.href.partition("://")[2].partition("/")[2]
-    lines = [
-        f"{method} {path} HTTP/1.1",
-        "Host: localhost",
-        *(f"{name}: {text}" for name, text in action.header.items()),
-    ]
-    lines += [f"{name.replace('_', '-')}: {text}" for name, text in headers.items()]
-    return ("\r\n".join(lines) + "\r\n\r\n").encode()
-
-
-async def _answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
-    async with asyncio.timeout(20):
-        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
-        headers = {name.lower(): text for name, _, text in (line.partition(": ") for line in lines[1:])}
-        body = await reader.readexactly(int(headers.get("content-length", "0")))
-    return int(lines[0].split()[1]), headers, body
 
 
 async def _upload_action(place: Place, data: bytes) -> Action:
@@ -58,10 +29,10 @@ async def test_a_refused_upload_can_be_read_by_a_client_that_sends_on(place: Pla
     """Answered at once, drained, then closed: no reset (client 3.4, case 60)."""
     action = await _upload_action(place, content("refused", 100))
     bad = Action(action.href, {"Authorization": "Bearer x"})
-    async with _connected(place.facade) as (reader, writer):
-        writer.write(_head(bad, "PUT", Content_Length=str(20 * MIB)) + b"x" * MIB)
+    async with raw.connected(place.facade) as (reader, writer):
+        writer.write(raw.head(bad, "PUT", Content_Length=str(20 * MIB)) + b"x" * MIB)
         await writer.drain()
-        status, headers, body = await _answer(reader)
+        status, headers, body = await raw.answer(reader)
         assert (status, headers["connection"]) == (403, "close")
         assert json.loads(body)["message"]
         for _ in range(19):
@@ -74,9 +45,9 @@ async def test_a_refused_upload_can_be_read_by_a_client_that_sends_on(place: Pla
 async def test_a_wrong_length_is_refused_before_the_body(place: Place) -> None:
     """The size is that of the token."""
     action = await _upload_action(place, content("length", 100))
-    async with _connected(place.facade) as (reader, writer):
-        writer.write(_head(action, "PUT", Content_Length=str(20 * MIB)))
-        status, _, body = await _answer(reader)
+    async with raw.connected(place.facade) as (reader, writer):
+        writer.write(raw.head(action, "PUT", Content_Length=str(20 * MIB)))
+        status, _, body = await raw.answer(reader)
     assert status == 400
     assert "content-length" in json.loads(body)["message"]
 
@@ -85,15 +56,15 @@ async def test_a_client_that_asks_before_it_sends_is_told_either_way(place: Plac
     """100 Continue, or the refusal at once, and then the end."""
     data = content("expect", 100_000)
     action = await _upload_action(place, data)
-    async with _connected(place.facade) as (reader, writer):
-        writer.write(_head(action, "PUT", Content_Length="100000", Expect="100-continue"))
-        assert (await _answer(reader))[0] == 100
+    async with raw.connected(place.facade) as (reader, writer):
+        writer.write(raw.head(action, "PUT", Content_Length="100000", Expect="100-continue"))
+        assert (await raw.answer(reader))[0] == 100
         writer.write(data)
-        assert (await _answer(reader))[0] == 200
-    async with _connected(place.facade) as (reader, writer):
+        assert (await raw.answer(reader))[0] == 200
+    async with raw.connected(place.facade) as (reader, writer):
         started = time.monotonic()
-        writer.write(_head(Action(action.href, {}), "PUT", Content_Length="100000", Expect="100-continue"))
-        assert (await _answer(reader))[0] == 403
+        writer.write(raw.head(Action(action.href, {}), "PUT", Content_Length="100000", Expect="100-continue"))
+        assert (await raw.answer(reader))[0] == 403
         async with asyncio.timeout(5):
             assert await reader.read() == b""
     assert time.monotonic() - started < 3
@@ -106,9 +77,9 @@ async def test_a_silent_client_is_told_408(place: Place) -> None:
     before = inner.storage.files()
     async with running_facade(inner.storage.address, inner.locks.address, body_idle_seconds=0.3) as facade:
         action = await _upload_action(place, data)
-        async with _connected(facade) as (reader, writer):
-            writer.write(_head(action, "PUT", Content_Length="100000") + data[:50_000])
-            status, headers, body = await _answer(reader)
+        async with raw.connected(facade) as (reader, writer):
+            writer.write(raw.head(action, "PUT", Content_Length="100000") + data[:50_000])
+            status, headers, body = await raw.answer(reader)
         assert (status, headers["connection"]) == (408, "close")
         assert json.loads(body)["message"].startswith("body: ")
     await wait_until(lambda: inner.storage.files() == before)
@@ -123,8 +94,8 @@ async def test_a_client_that_reads_nothing_is_cut_off(place: Place) -> None:
         async with place.client() as alice:
             action = await alice.action("download", oid, len(data))
         assert action is not None
-        async with _connected(facade) as (reader, writer):
-            writer.write(_head(action, "GET"))
+        async with raw.connected(facade) as (reader, writer):
+            writer.write(raw.head(action, "GET"))
             await reader.readuntil(b"\r\n\r\n")
             await asyncio.sleep(2)
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
@@ -142,8 +113,8 @@ async def test_a_client_that_goes_away_ends_its_download(place: Place) -> None:
     ):
         action = await alice.action("download", oid, len(data))
         assert action is not None
-        async with _connected(facade) as (reader, writer):
-            writer.write(_head(action, "GET"))
+        async with raw.connected(facade) as (reader, writer):
+            writer.write(raw.head(action, "GET"))
             await reader.readuntil(b"\r\n\r\n")
 
         async def is_idle() -> bool:
@@ -167,9 +138,9 @@ async def test_a_client_that_goes_away_ends_its_download(place: Place) -> None:
 )
 async def test_what_is_no_http_has_an_error_body_too(place: Place, sent: bytes) -> None:
     """And never ends the process (trap 27)."""
-    async with _connected(place.facade) as (reader, writer):
+    async with raw.connected(place.facade) as (reader, writer):
         writer.write(sent)
-        status, headers, body = await _answer(reader)
+        status, headers, body = await raw.answer(reader)
     assert (status, headers["content-type"]) == (400, "application/vnd.blob+json")
     assert json.loads(body)["message"]
     assert json.loads(body)["request_id"] == headers["x-request-id"]
@@ -181,10 +152,10 @@ async def test_the_connection_of_a_small_refusal_stays(place: Place) -> None:
         f"POST /{place.name}/objects/batch HTTP/1.1\r\nHost: h\r\nContent-Type: application/vnd.blob+json\r\n"
         "Content-Length: 2\r\n\r\n{}"
     ).encode()
-    async with _connected(place.facade) as (reader, writer):
+    async with raw.connected(place.facade) as (reader, writer):
         for _ in range(3):
             writer.write(request.replace(b"{}", b"[]"))
-            status, headers, _ = await _answer(reader)
+            status, headers, _ = await raw.answer(reader)
             assert "connection" not in headers
             assert status == 422
 
@@ -195,13 +166,13 @@ async def test_a_stop_lets_what_runs_end(place: Place) -> None:
     data = content("drained", 1_000_000)
     async with running_facade(inner.storage.address, inner.locks.address, drain_seconds=5) as facade:
         action = await _upload_action(place, data)
-        async with _connected(facade) as (reader, writer):
-            writer.write(_head(action, "PUT", Content_Length=str(len(data))) + data[:500_000])
+        async with raw.connected(facade) as (reader, writer):
+            writer.write(raw.head(action, "PUT", Content_Length=str(len(data))) + data[:500_000])
             await asyncio.sleep(0.2)
             facade.stop.set()
             await asyncio.sleep(0.3)
             writer.write(data[500_000:])
-            assert (await _answer(reader))[0] == 200
+            assert (await raw.answer(reader))[0] == 200
         await asyncio.wait_for(facade.served, 10)
         async with httpx.AsyncClient(trust_env=False) as http:
             with pytest.raises(httpx.ConnectError):
@@ -214,8 +185,8 @@ async def test_a_stop_is_bounded(place: Place) -> None:
     data = content("cut off", 1_000_000)
     async with running_facade(inner.storage.address, inner.locks.address, drain_seconds=1) as facade:
         action = await _upload_action(place, data)
-        async with _connected(facade) as (_, writer):
-            writer.write(_head(action, "PUT", Content_Length=str(len(data))) + data[:500_000])
+        async with raw.connected(facade) as (_, writer):
+            writer.write(raw.head(action, "PUT", Content_Length=str(len(data))) + data[:500_000])
             await asyncio.sleep(0.2)
             facade.stop.set()
             await asyncio.wait_for(facade.served, 5)
@@ -241,7 +212,7 @@ async def test_half_an_answer_is_never_sent() -> None:
             with pytest.raises(TimeoutError):
                 await asyncio.wait_for(reader.read(1), 0.5)
             has_body.set()
-            assert (await _answer(reader))[::2] == (200, b"body")
+            assert (await raw.answer(reader))[::2] == (200, b"body")
             has_body.clear()
     finally:
         await streams.end([writer])

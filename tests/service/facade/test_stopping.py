@@ -3,43 +3,19 @@
 import asyncio
 import json
 import signal
-import subprocess
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httpx
 import pytest
 
-from services.facade.server import listening_socket
-from tests.service.facade.conftest import Inner, Place, new_place
+from tests.service.facade.conftest import Inner
+from tests.service.facade.own_process import draining, facade_process, place_at
 from tests.support.facade import RunningFacade, wait_until
 from tests.support.http import Client, content, oid_of
-from tests.support.service_process import service_process, wait_ready
+from tests.support.service_process import wait_ready
 
-SIGNING_KEY = "a key that signs nothing outside of this test"
 MIB = 1024**2
-
-
-@contextmanager
-def _facade_process(inner: Inner, folder: Path, **settings: float) -> Iterator[tuple[subprocess.Popen[bytes], str]]:
-    own: dict[str, object] = {
-        "storage_address": inner.storage.address,
-        "locks_address": inner.locks.address,
-        "signing_key": SIGNING_KEY,
-    }
-    with listening_socket("127.0.0.1:0") as listener:
-        number = listener.fileno()
-        origin = f"http://127.0.0.1:{listener.getsockname()[1]}"
-        chosen = {**own, "listen": f"fd:{number}", **settings}
-        with service_process("facade", folder / "facade.log", descriptors=(number,), settings=chosen) as process:
-            yield process, origin
-
-
-async def _place(inner: Inner, facade: RunningFacade, origin: str) -> Place:
-    there = await new_place(facade, inner)
-    there.facade = RunningFacade(origin, facade.settings, facade.stop, facade.served)
-    return there
 
 
 async def test_what_runs_ends_well(inner: Inner, facade: RunningFacade, tmp_path: Path) -> None:
@@ -47,9 +23,9 @@ async def test_what_runs_ends_well(inner: Inner, facade: RunningFacade, tmp_path
     big = content("drained download", 40 * MIB)
     parts = [content(f"drained upload {n}", MIB) for n in range(4)]
     sent = b"".join(parts)
-    with _facade_process(inner, tmp_path, drain_seconds=20) as (process, origin):
+    with facade_process(inner, tmp_path, drain_seconds=20) as (process, origin):
         await wait_ready(origin)
-        place = await _place(inner, facade, origin)
+        place = await place_at(inner, facade, origin)
         oid = await inner.storage.write(place.repository_id, big)
         told = asyncio.Event()
 
@@ -72,7 +48,7 @@ async def test_what_runs_ends_well(inner: Inner, facade: RunningFacade, tmp_path
                 start = await anext(received)
                 process.send_signal(signal.SIGTERM)
                 # On connections that were open; the listening socket is this test's, and still takes new ones.
-                answer = await _draining(watching, origin)
+                answer = await draining(watching, origin)
                 assert answer.headers["connection"] == "close"
                 assert answer.headers["retry-after"]
                 assert answer.json()["services"] == {"storage": "serving", "locks": "serving"}
@@ -89,24 +65,14 @@ async def test_what_runs_ends_well(inner: Inner, facade: RunningFacade, tmp_path
     assert [line for line in lines if line["level"] in ("warning", "error")] == []
 
 
-async def _draining(http: httpx.AsyncClient, origin: str) -> httpx.Response:
-    """Return what a facade says of itself right after its signal, on a connection that is open."""
-    async with asyncio.timeout(10):
-        while True:
-            answer = await http.get(f"{origin}/readyz")
-            if answer.status_code == 503:
-                assert answer.json()["status"] == "draining"
-                return answer
-
-
 async def test_what_runs_too_long_is_cut_off(inner: Inner, facade: RunningFacade, tmp_path: Path) -> None:
     """After `drain_seconds`; nothing of an upload that was cut is kept."""
     data = content("cut", 2 * MIB)
     before = inner.storage.files()
     ended = asyncio.Event()
-    with _facade_process(inner, tmp_path, drain_seconds=0.5) as (process, origin):
+    with facade_process(inner, tmp_path, drain_seconds=0.5) as (process, origin):
         await wait_ready(origin)
-        place = await _place(inner, facade, origin)
+        place = await place_at(inner, facade, origin)
 
         async def body() -> AsyncIterator[bytes]:
             yield data[:MIB]
@@ -127,7 +93,7 @@ async def test_what_runs_too_long_is_cut_off(inner: Inner, facade: RunningFacade
 
 async def test_nobody_is_waited_for_where_nothing_runs(inner: Inner, tmp_path: Path) -> None:
     """An idle connection does not hold up the end until `drain_seconds`."""
-    with _facade_process(inner, tmp_path, drain_seconds=600) as (process, origin):
+    with facade_process(inner, tmp_path, drain_seconds=600) as (process, origin):
         await wait_ready(origin)
         async with httpx.AsyncClient(trust_env=False) as idle:
             await idle.get(f"{origin}/healthz")

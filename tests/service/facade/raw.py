@@ -1,0 +1,42 @@
+"""HTTP/1.1 by hand, for what no client does."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.support import streams
+from tests.support.facade import RunningFacade
+from tests.support.http import Action
+
+MIB = 1024**2
+
+
+@asynccontextmanager
+async def connected(facade: RunningFacade) -> AsyncIterator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    """Connect to a facade."""
+    reader, writer = await asyncio.open_connection(*facade.address, limit=4 * MIB)
+    try:
+        yield reader, writer
+    finally:
+        await streams.end([writer])
+
+
+def head(action: Action, method: str, **headers: str) -> bytes:
+    """Return the head of a request on an action's URL."""
+    path = "/" + action.href.partition("://")[2].partition("/")[2]
+    lines = [
+        f"{method} {path} HTTP/1.1",
+        "Host: localhost",
+        *(f"{name}: {text}" for name, text in action.header.items()),
+    ]
+    lines += [f"{name.replace('_', '-')}: {text}" for name, text in headers.items()]
+    return ("\r\n".join(lines) + "\r\n\r\n").encode()
+
+
+async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
+    """Return the status, the headers and the body of an answer."""
+    async with asyncio.timeout(20):
+        lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): text for name, _, text in (line.partition(": ") for line in lines[1:])}
+        body = await reader.readexactly(int(headers.get("content-length", "0")))
+    return int(lines[0].split()[1]), headers, body
