@@ -1,0 +1,104 @@
+"""LocateObject: where bytes lie, for those who share the disk; and what counts as read."""
+
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from tests.support.memory_backend import MemoryBackend
+from tests.support.storage import RunningStorage, failure, oid_of, running_storage
+from tests.support.stores import Stores
+
+DATA = bytes(range(200))
+OID = oid_of(DATA)
+
+
+def _request(
+    oid: str = OID, *, repository_id: int = 1, offset: int = 0, length: int | None = None
+) -> pb.LocateObjectRequest:
+    return pb.LocateObjectRequest(repository_id=repository_id, oid=oid, offset=offset, length=length)
+
+
+async def _locate(storage: RunningStorage, asked: pb.LocateObjectRequest) -> pb.LocateObjectResponse:
+    return await storage.stub.LocateObject(asked, timeout=20)
+
+
+async def _bytes_out(storage: RunningStorage) -> int:
+    usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=20)
+    return usage.repositories[0].bytes_out_today
+
+
+async def test_the_path_is_where_the_bytes_are(storage: RunningStorage) -> None:
+    """Below the folder of the store."""
+    await storage.write(1, DATA)
+    located = await _locate(storage, _request())
+    assert located.size == len(DATA)
+    assert [storage.root / path for path in located.paths] == [storage.path(OID)]
+
+
+async def test_each_disk_has_its_path(storage: RunningStorage) -> None:
+    """The primary's is the first."""
+    stores = Stores(storage)
+    await storage.write(1, DATA)
+    await stores.add("other")
+    await stores.copy("first", "other")
+    await stores.wait_filled("other")
+    first, second = (await _locate(storage, _request())).paths
+    assert (storage.root / first).read_bytes() == DATA
+    assert (stores.root("other") / second).read_bytes() == DATA
+
+
+@pytest.mark.parametrize(
+    ("offset", "length", "counted"), [(0, None, 200), (50, None, 150), (50, 10, 10), (190, 50, 10), (200, None, 0)]
+)
+async def test_what_is_asked_for_counts_as_read(
+    storage: RunningStorage, offset: int, length: int | None, counted: int
+) -> None:
+    """No more than there is."""
+    await storage.write(1, DATA)
+    await _locate(storage, _request(offset=offset, length=length))
+    assert await _bytes_out(storage) == counted
+
+
+async def test_what_has_counted_does_not_count_again(storage: RunningStorage) -> None:
+    """A caller that did not find the file has the bytes sent."""
+    await storage.write(1, DATA)
+    await _locate(storage, _request())
+    asked = pb.ReadObjectRequest(repository_id=1, oid=OID, is_counted=True)
+    messages = [message async for message in storage.stub.ReadObject(asked, timeout=20)]
+    assert b"".join(message.data for message in messages) == DATA
+    assert await _bytes_out(storage) == len(DATA)
+
+
+async def test_what_lies_on_no_disk_has_no_path(database_url: SecretStr, tmp_path: Path) -> None:
+    """And does not count."""
+    async with running_storage(database_url, tmp_path, backend=MemoryBackend()) as storage:
+        await storage.write(1, DATA)
+        assert await _locate(storage, _request()) == pb.LocateObjectResponse(size=len(DATA))
+        assert await _bytes_out(storage) == 0
+
+
+async def test_it_fails_as_reading_does(storage: RunningStorage) -> None:
+    """What is not held, or held by another, or was removed, or is malformed; nothing counts."""
+    await storage.write(2, DATA)
+    asked = _request(), _request(oid="0" * 64), _request(OID.upper()), _request(offset=-1), _request(repository_id=-1)
+    reasons = [(await failure(_locate(storage, one))).reason for one in asked]
+    assert reasons == ["OBJECT_NOT_FOUND", "OBJECT_NOT_FOUND", "INVALID_OID", "INVALID_FIELD", "INVALID_FIELD"]
+    await storage.write(1, DATA)
+    beyond = await failure(_locate(storage, _request(offset=201)))
+    assert (beyond.reason, beyond.metadata) == ("OFFSET_OUT_OF_RANGE", {"size": "200"})
+    await storage.delete(1, OID, reason="licence withdrawn")
+    removed = await failure(_locate(storage, _request()))
+    assert (removed.reason, removed.metadata["removal_reason"]) == ("OBJECT_REMOVED", "licence withdrawn")
+    assert await _bytes_out(storage) == 0
+
+
+async def test_the_limit_of_bandwidth_holds(database_url: SecretStr, tmp_path: Path) -> None:
+    """What has counted before goes on to its end."""
+    async with running_storage(database_url, tmp_path, storage_bandwidth_limit=300) as storage:
+        await storage.write(1, DATA)
+        await _locate(storage, _request())
+        assert (await failure(_locate(storage, _request()))).reason == "BANDWIDTH_EXCEEDED"
+        asked = pb.ReadObjectRequest(repository_id=1, oid=OID, is_counted=True)
+        assert [message async for message in storage.stub.ReadObject(asked, timeout=20)]
