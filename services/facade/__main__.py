@@ -1,6 +1,9 @@
 """The facade's process: `python -m services.facade`."""
 
+import asyncio
+import resource
 import sys
+from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
@@ -17,8 +20,12 @@ from services.facade.settings import FacadeSettings
 from services.facade.throttle import FailedLogins
 from services.facade.told_logins import told_to_all
 
+# More than there are cores: they wait for a disk that is shared with storage.
+_THREADS = 16
+
 
 async def _run(settings: FacadeSettings) -> None:
+    asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="facade"))
     stop = stop_event(settings.lifeline_fd)
     certificate = Certificate.of(settings.https_certificate, settings.https_key)
     listener = listening_socket(settings.listen)
@@ -38,6 +45,9 @@ def main() -> None:
     try:
         settings = FacadeSettings()
         logs.configure("facade", level=settings.log_level, log_format=settings.log_format)
+        # Downloads have files open beside their connections. The soft limit is meant for programs that call select.
+        _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
         with traced("facade", settings.traces_endpoint):
             uvloop.run(_run(settings))
     except ValueError as error:

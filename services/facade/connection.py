@@ -75,12 +75,7 @@ class Connection(HttpToolsProtocol):
         super().connection_made(transport)
         self._holding = _HoldingHeads(transport)
         self.transport = cast("asyncio.Transport", self._holding)
-        self._files = FileSender(self.transport, self.flow)
-
-    def connection_lost(self, exc: Exception | None) -> None:
-        """End what goes on."""
-        super().connection_lost(exc)
-        self._files.wake()
+        self._files = FileSender(transport, self.flow)
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401 - to uvicorn, ASGI has other types
         """Serve a request; its answer may have parts of files, which cannot be encrypted on their way."""
@@ -91,6 +86,8 @@ class Connection(HttpToolsProtocol):
         async def with_files(scope: Scope, receive: Receive, send: Send) -> None:
             async def sending(message: Message) -> None:
                 if message["type"] == FILE_MESSAGE:
+                    # A client that is as fast as we are, or is gone, would keep all others waiting.
+                    await asyncio.sleep(0)
                     self._holding.flush()
                     await self._files.send(cycle, message)
                 else:
