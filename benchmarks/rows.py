@@ -23,9 +23,9 @@ from services.database.transactions import Database
 from services.locks.lock_removal import remove_lock
 from services.locks.lock_table import create_lock
 from services.locks.models import SCHEMA as LOCKS
-from services.storage import contents, index
-from services.storage.contents import FIRST_STORE_ID, Placed
+from services.storage.contents import FIRST_STORE_ID, Arrived, Placed
 from services.storage.names import new_name
+from services.storage.registrar import NewUpload, Registrar, Verified
 from services.storage.schema import SCHEMA as STORAGE
 from tests.support.postgres import running_postgres
 
@@ -157,17 +157,14 @@ async def _wal_of_changes(
             )
         )
 
+    registrar = Registrar(storage, writer=1)
+
     async def upload(_number: int) -> None:
         oid = secrets.token_hex(32)
-        new = Placed(FIRST_STORE_ID, new_name(oid))
-
-        async def commit(connection: AsyncConnection) -> None:
-            await index.lock(connection, oid, into=1)
-            await index.add(connection, 1, oid, 1000)
-            await contents.commit(connection, oid, new, replaces=None, replaced_seconds=0)
-
-        await storage.run(lambda connection: contents.begin(connection, new, writer=1))
-        await storage.run(commit)
+        name = new_name(oid)
+        await registrar.begin(NewUpload(1, oid, [Placed(FIRST_STORE_ID, name)]))
+        arrived = Arrived(FIRST_STORE_ID, oid, name, replaces=None, replaced_seconds=0)
+        await registrar.register(Verified(1, oid, 1000, [arrived]))
 
     print("| change | bytes of WAL, just after a checkpoint | without whole pages |\n|---|---|---|")
     found = {}
@@ -176,6 +173,7 @@ async def _wal_of_changes(
         bytes_, pages = await _wal(execute, change)
         print(f"| {what} | {bytes_:,.0f} | {bytes_ - pages:,.0f} |")
         found[what] = bytes_
+    await registrar.close()
     return found
 
 

@@ -1,8 +1,27 @@
 """The keys of this service's advisory locks in Postgres."""
 
-from sqlalchemy import ColumnElement, func, literal
+from collections.abc import Sequence
+
+from sqlalchemy import ColumnElement, func, literal, text
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+_LOCK = text("""
+    SELECT CAST(pg_advisory_xact_lock(hashtextextended('towpath storage ' || name, 0)) AS text)
+    FROM unnest(CAST(:alone AS text[])) AS name
+    UNION ALL
+    SELECT CAST(pg_advisory_xact_lock_shared(hashtextextended('towpath storage ' || name, 0)) AS text)
+    FROM unnest(CAST(:shared AS text[])) AS name
+""")
 
 
 def key(name: object) -> ColumnElement[int]:
     """Return the key of the lock of that name."""
     return func.hashtextextended(f"towpath storage {name}", literal(0))
+
+
+async def lock(connection: AsyncConnection, *, alone: Sequence[str] = (), shared: Sequence[str] = ()) -> None:
+    """Take the locks of these names until the transaction ends, in the order given: all of `alone`, then `shared`.
+
+    Those who take several must take them in one order everywhere, so that no two transactions wait for each other.
+    """
+    await connection.execute(_LOCK, {"alone": alone, "shared": shared})

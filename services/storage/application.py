@@ -19,7 +19,9 @@ from services.storage.backend import Backend
 from services.storage.direct.prober import Prober
 from services.storage.direct.transfer import wanted
 from services.storage.location import open_backend
+from services.storage.lookups import Lookups
 from services.storage.neighbours import Neighbours
+from services.storage.registrar import Registrar
 from services.storage.room import Room
 from services.storage.schema import SCHEMA
 from services.storage.service import SERVICE_NAME, StorageService
@@ -59,12 +61,16 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     traffic = TrafficMeter(database, settings.storage_bandwidth_limit)
     places = Places(database, backend, open_backend)
     room = Room(lambda: places.primary.backend, settings.storage_reserve_bytes, Neighbours(database))
+    writer = Writer(database.engine)
+    registrar, lookups = Registrar(database, writer.id), Lookups(database)
     store = Store(
         database=database,
         places=places,
         room=room,
         traffic=traffic,
-        writer=Writer(database.engine),
+        writer=writer,
+        registrar=registrar,
+        lookups=lookups,
         idle_seconds=settings.storage_idle_seconds,
     )
 
@@ -90,6 +96,8 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
             await serve_when_ready(server, database, SCHEMA, stop_serving, check=check, first=first)
     finally:
         await end(stopper, *background)
+        await registrar.close()
+        await lookups.close()
         await _flush(traffic)
         await database.close()
 

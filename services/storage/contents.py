@@ -7,7 +7,7 @@ needed.
 """
 
 import datetime
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -21,9 +21,9 @@ from sqlalchemy import (
     delete,
     exists,
     func,
-    insert,
     or_,
     select,
+    text,
     tuple_,
     update,
 )
@@ -33,7 +33,7 @@ from sqlalchemy.orm import aliased
 from sqlalchemy.sql.dml import ReturningDelete
 from sqlmodel import col
 
-from services.storage.advisory import key
+from services.storage import advisory
 from services.storage.models import Content, Discard, Object, OngoingUpload, StoreRecord
 from services.storage.names import oid_of
 
@@ -61,6 +61,64 @@ class Placed(NamedTuple):
     name: str
 
 
+class Arrived(NamedTuple):
+    """An upload's bytes, in place in one store, that are to be those of the object.
+
+    `replaces` is under which name the object's bytes lay there when the upload began: those stay for so many seconds,
+    as readers may be at them.
+    """
+
+    store_id: int
+    oid: str
+    name: str
+    replaces: str | None
+    replaced_seconds: float
+
+
+# Written out as those of `services.storage.index` are.
+_BEGIN = text("""
+    WITH noted AS (
+        INSERT INTO storage.uploads (store_id, name, writer)
+        SELECT stores.id, new.name, :writer
+        FROM unnest(CAST(:store_ids AS smallint[]), CAST(:names AS text[])) AS new (store_id, name)
+        JOIN storage.stores ON stores.id = new.store_id
+        ON CONFLICT DO NOTHING
+    )
+    SELECT id FROM storage.stores WHERE id = ANY (CAST(:store_ids AS smallint[]))
+""")
+_NAMES = text("SELECT oid, store_id, name FROM storage.contents WHERE oid = ANY (CAST(:oids AS text[]))")
+_COMMIT = text("""
+    WITH arrived AS (
+        SELECT new.*, contents.name AS present, contents.writable_until AS present_writable_until,
+            contents.name IS NULL OR contents.name IS NOT DISTINCT FROM new.replaces AS is_wanted
+        FROM unnest(
+            CAST(:store_ids AS smallint[]), CAST(:oids AS text[]), CAST(:names AS text[]), CAST(:replaces AS text[]),
+            CAST(:seconds AS double precision[])
+        ) WITH ORDINALITY AS new (store_id, oid, name, replaces, seconds, number)
+        LEFT JOIN storage.contents USING (store_id, oid)
+    ), ended AS (
+        DELETE FROM storage.uploads USING arrived
+        WHERE uploads.store_id = arrived.store_id AND uploads.name = arrived.name
+        RETURNING arrived.*, uploads.expires_at + CAST(:late AS interval) AS writable_until
+    ), named AS (
+        INSERT INTO storage.contents (store_id, oid, name, writable_until, is_doubted)
+        SELECT store_id, oid, name, writable_until, false FROM ended WHERE is_wanted
+        ON CONFLICT (oid, store_id) DO UPDATE
+        SET name = excluded.name, writable_until = excluded.writable_until, is_doubted = false
+    ), discarded AS (
+        INSERT INTO storage.discards (store_id, name, writable_until, due_at)
+        SELECT store_id, name, writable_until, now() FROM ended WHERE NOT is_wanted
+        UNION ALL
+        SELECT store_id, present, present_writable_until, now() + seconds * interval '1 second'
+        FROM ended WHERE is_wanted AND present IS NOT NULL
+        ON CONFLICT DO NOTHING
+    )
+    SELECT CASE WHEN arrived.is_wanted THEN ended.name ELSE arrived.present END
+    FROM arrived LEFT JOIN ended USING (number)
+    ORDER BY arrived.number
+""")
+
+
 def _any_of(texts: Sequence[str]) -> object:
     return any_(cast(list(texts), ARRAY(String)))
 
@@ -69,19 +127,17 @@ def _in(seconds: float) -> ColumnElement[datetime.datetime]:
     return func.now() + datetime.timedelta(seconds=seconds)
 
 
-async def begin(connection: AsyncConnection, new: Placed, *, writer: int) -> bool:
-    """Note that bytes come to a new name; tell whether they may: not where the store was forgotten."""
-    await hold_store(connection, new.store_id)
-    if not await is_known(connection, new.store_id):
-        return False
-    statement = postgresql.insert(OngoingUpload).values(store_id=new.store_id, name=new.name, writer=writer)
-    await connection.execute(statement.on_conflict_do_nothing())
-    return True
+async def begin(connection: AsyncConnection, new: Sequence[Placed], *, writer: int) -> set[int]:
+    """Note that bytes come to new names; return the stores they may come to: not one that was forgotten."""
+    store_ids, names = zip(*new, strict=True)
+    await hold_stores(connection, store_ids)
+    rows = await connection.execute(_BEGIN, {"store_ids": store_ids, "names": names, "writer": writer})
+    return set(rows.scalars())
 
 
-async def hold_store(connection: AsyncConnection, store_id: int) -> None:
-    """Let the store not be forgotten until the transaction ends."""
-    await connection.execute(select(func.pg_advisory_xact_lock_shared(key(f"store {store_id}"))))
+async def hold_stores(connection: AsyncConnection, store_ids: Iterable[int]) -> None:
+    """Let the stores not be forgotten until the transaction ends."""
+    await advisory.lock(connection, shared=[f"store {store_id}" for store_id in sorted(set(store_ids))])
 
 
 async def is_known(connection: AsyncConnection, store_id: int) -> bool:
@@ -89,37 +145,24 @@ async def is_known(connection: AsyncConnection, store_id: int) -> bool:
     return bool(await connection.scalar(select(exists().where(col(StoreRecord.id) == store_id))))
 
 
-async def commit(
-    connection: AsyncConnection, oid: str, new: Placed, *, replaces: str | None, replaced_seconds: float
-) -> str | None:
-    """Make an upload's bytes those of the object in that store.
+async def commit(connection: AsyncConnection, arrived: Sequence[Arrived]) -> list[str | None]:
+    """Make the bytes of uploads those of the objects, each object at most once in each store.
 
-    Return under which name they lie there now, or None where the upload was given up. `replaces` is under which name
-    they lay there when the upload began: those bytes stay for `replaced_seconds`, as readers may be at them. Where
-    others have replaced them meanwhile, theirs are as good, and stay. The caller holds the oid's lock. May be repeated
-    after it has succeeded.
+    Return for each under which name the object's bytes lie there now, or None where the upload was given up. Where
+    others have replaced meanwhile what was there when it began, theirs are as good, and stay. The caller holds the
+    oids' locks. May be repeated after it has succeeded.
     """
-    now = (await names_of(connection, oid)).get(new.store_id)
-    if now is not None and now != replaces:
-        await give_up(connection, [new.name])
-        return now
-    mine = delete(OngoingUpload).where(col(OngoingUpload.store_id) == new.store_id, col(OngoingUpload.name) == new.name)
-    ended = (await connection.execute(mine.returning(_writable_until))).one_or_none()
-    if ended is None:
-        return None
-    replaced = delete(Content).where(col(Content.store_id) == new.store_id, col(Content.oid) == oid)
-    await _discard(connection, replaced.returning(*_CONTENT), in_seconds=replaced_seconds)
-    row = insert(Content).values(
-        store_id=new.store_id, oid=oid, name=new.name, writable_until=ended.writable_until, is_doubted=False
-    )
-    await connection.execute(row)
-    return new.name
+    store_ids, oids, names, replaces, seconds = zip(*arrived, strict=True)
+    values = {"store_ids": store_ids, "oids": oids, "names": names, "replaces": replaces, "seconds": seconds}
+    return list((await connection.execute(_COMMIT, {**values, "late": _LATE})).scalars())
 
 
-async def names_of(connection: AsyncConnection, oid: str) -> dict[int, str]:
-    """Return under which name the bytes of an object lie, by store."""
-    statement = select(col(Content.store_id), col(Content.name)).where(col(Content.oid) == oid)
-    return {row.store_id: row.name for row in await connection.execute(statement)}
+async def names_of(connection: AsyncConnection, oids: Collection[str]) -> dict[str, dict[int, str]]:
+    """Return under which name the bytes of each of the objects lie, by store."""
+    found: dict[str, dict[int, str]] = {oid: {} for oid in oids}
+    for oid, store_id, name in await connection.execute(_NAMES, {"oids": list(found)}):
+        found[oid][store_id] = name
+    return found
 
 
 async def doubt(connection: AsyncConnection, found: Collection[Placed]) -> int:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from services.common.logs import get_logger
 from services.storage.backend import Upload
-from services.storage.contents import Placed
+from services.storage.contents import Arrived, Placed
 from services.storage.stores.places import Place, Places
 
 _LATE_CHUNKS = 4
@@ -29,6 +29,10 @@ class Incoming:
     def placed(self) -> Placed:
         """Where they are when they have arrived."""
         return Placed(self.place.id, self.name)
+
+    def arrived(self, oid: str) -> Arrived:
+        """Return them as the bytes that the object is to have there."""
+        return Arrived(self.place.id, oid, self.name, self.replaces, self.place.replaced_seconds)
 
 
 class _Mirror:

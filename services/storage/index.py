@@ -1,53 +1,103 @@
 """The SQL of the index of objects. Each function runs in the transaction of its connection."""
 
-from collections.abc import Sequence
-from typing import NamedTuple
+import datetime
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
 
-from sqlalchemy import (
-    ARRAY,
-    BigInteger,
-    String,
-    any_,
-    cast,
-    delete,
-    exists,
-    func,
-    literal,
-    select,
-    update,
-)
+from sqlalchemy import ARRAY, String, any_, cast, delete, exists, func, select, text, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
+from services.storage import advisory
 from services.storage.advisory import key
 from services.storage.contents import Placed
-from services.storage.models import Content, DeletedRepository, Object
+from services.storage.models import DeletedRepository, Object
+
+
+class Record(NamedTuple):
+    """An object that a repository holds, or, with `removed_at`, the tombstone of one."""
+
+    oid: str
+    size: int
+    created_at: datetime.datetime
+    removed_at: datetime.datetime | None
+    removal_reason: str | None
+    removed_by: str | None
 
 
 class Located(NamedTuple):
     """The record of an object, and where its bytes lie; nowhere for one that was removed."""
 
-    record: Object
+    record: Record
     placed: list[Placed]
     doubted: list[Placed]
     """Where they were found missing or damaged."""
+
+
+class Asked(NamedTuple):
+    """Objects of a repository that somebody asks for."""
+
+    repository_id: int
+    oids: Sequence[str]
+
+
+class Added(NamedTuple):
+    """An object that a repository is to hold."""
+
+    repository_id: int
+    oid: str
+    size: int
+
+
+_RECORD = (
+    col(Object.oid),
+    col(Object.size),
+    col(Object.created_at),
+    col(Object.removed_at),
+    col(Object.removal_reason),
+    col(Object.removed_by),
+)
+_RECORD_SQL = ", ".join(f"objects.{name}" for name in Record._fields)
+
+# What each request needs is written out: to put a statement together costs more than to carry it out.
+_LOCATE = text(f"""
+    SELECT asked.number, contents.store_id, contents.name, contents.is_doubted, {_RECORD_SQL}
+    FROM unnest(CAST(:numbers AS integer[]), CAST(:repository_ids AS bigint[]), CAST(:oids AS text[]))
+        AS asked (number, repository_id, oid)
+    JOIN storage.objects USING (repository_id, oid)
+    LEFT JOIN storage.contents USING (oid)
+""")  # noqa: S608 - our own names
+_REMOVED = text("""
+    SELECT repository_id, oid, removal_reason
+    FROM unnest(CAST(:repository_ids AS bigint[]), CAST(:oids AS text[])) AS asked (repository_id, oid)
+    JOIN storage.objects USING (repository_id, oid)
+    WHERE removed_at IS NOT NULL
+""")
+_ADD = text(f"""
+    INSERT INTO storage.objects (repository_id, oid, size)
+    SELECT repository_id, oid, size
+    FROM unnest(CAST(:repository_ids AS bigint[]), CAST(:oids AS text[]), CAST(:sizes AS bigint[]))
+        AS added (repository_id, oid, size)
+    WHERE NOT EXISTS (
+        SELECT FROM storage.deleted_repositories AS deleted WHERE deleted.repository_id = added.repository_id
+    )
+    ON CONFLICT (repository_id, oid) DO UPDATE SET size = excluded.size WHERE objects.removed_at IS NULL
+    RETURNING objects.repository_id, {_RECORD_SQL}
+""")  # noqa: S608 - our own names
 
 
 def _any_of(oids: Sequence[str]) -> object:
     return any_(cast(list(oids), ARRAY(String)))
 
 
-async def lock(connection: AsyncConnection, *oids: str, into: int | None = None) -> None:
+async def lock(connection: AsyncConnection, oids: Iterable[str], *, into: Iterable[int] = ()) -> None:
     """Keep all others from changing where the bytes of `oids` lie until the transaction ends.
 
-    With `into`, the id of a repository, that one is not deleted meanwhile either.
+    The repositories whose ids are `into` are not deleted meanwhile either.
     """
     # In one order everywhere, so that two transactions do not wait for each other.
-    for oid in sorted(oids):
-        await connection.execute(select(func.pg_advisory_xact_lock(key(oid))))
-    if into is not None:
-        await connection.execute(select(func.pg_advisory_xact_lock_shared(key(into))))
+    await advisory.lock(connection, alone=sorted(set(oids)), shared=[str(each) for each in sorted(set(into))])
 
 
 async def hold_deletions(connection: AsyncConnection) -> None:
@@ -74,28 +124,32 @@ async def is_deleted(connection: AsyncConnection, repository_id: int) -> bool:
     return bool(await connection.scalar(select(deleted)))
 
 
-async def find(connection: AsyncConnection, repository_id: int, oid: str) -> Object | None:
+async def find(connection: AsyncConnection, repository_id: int, oid: str) -> Record | None:
     """Return the record of an object, held or removed."""
-    statement = select(Object).where(col(Object.repository_id) == repository_id, col(Object.oid) == oid)
-    row = (await connection.execute(statement)).mappings().one_or_none()
-    return None if row is None else Object(**row)
+    statement = select(*_RECORD).where(col(Object.repository_id) == repository_id, col(Object.oid) == oid)
+    return _record((await connection.execute(statement)).one_or_none())
 
 
-async def locate(connection: AsyncConnection, repository_id: int, oids: Sequence[str]) -> list[Located]:
-    """Return the records that exist of these objects, held or removed, and where their bytes lie."""
-    statement = (
-        select(Object)
-        .add_columns(col(Content.store_id), col(Content.name), col(Content.is_doubted))
-        .outerjoin(Content, col(Content.oid) == col(Object.oid))
-        .where(col(Object.repository_id) == repository_id, col(Object.oid) == _any_of(oids))
-    )
-    located: dict[str, Located] = {}
-    for row in map(dict, (await connection.execute(statement)).mappings()):
-        store_id, name, is_doubted = row.pop("store_id"), row.pop("name"), row.pop("is_doubted")
-        found = located.setdefault(row["oid"], Located(Object(**row), [], []))
+async def locate(connection: AsyncConnection, asked: Sequence[Asked]) -> list[list[Located]]:
+    """Return for each of `asked` the records that exist, held or removed, and where their bytes lie."""
+    wanted = [(number, one.repository_id, oid) for number, one in enumerate(asked) for oid in one.oids]
+    numbers, repository_ids, oids = zip(*wanted, strict=True) if wanted else ((), (), ())
+    found: list[dict[str, Located]] = [{} for _ in asked]
+    values = {"numbers": numbers, "repository_ids": repository_ids, "oids": oids}
+    for number, store_id, name, is_doubted, *record in await connection.execute(_LOCATE, values):
+        located = found[number].get(record[0])
+        if located is None:
+            located = found[number][record[0]] = Located(Record(*record), [], [])
         if name is not None:
-            (found.doubted if is_doubted else found.placed).append(Placed(store_id, name))
-    return list(located.values())
+            (located.doubted if is_doubted else located.placed).append(Placed(store_id, name))
+    return [list(each.values()) for each in found]
+
+
+async def removal_reasons(connection: AsyncConnection, asked: Iterable[tuple[int, str]]) -> dict[tuple[int, str], str]:
+    """Return those of the objects, each of a repository, that were removed, and why."""
+    repository_ids, oids = zip(*asked, strict=True)
+    rows = await connection.execute(_REMOVED, {"repository_ids": repository_ids, "oids": oids})
+    return {(repository_id, oid): reason for repository_id, oid, reason in rows}
 
 
 async def is_held(connection: AsyncConnection, oid: str) -> bool:
@@ -104,37 +158,33 @@ async def is_held(connection: AsyncConnection, oid: str) -> bool:
     return bool(await connection.scalar(select(held)))
 
 
-async def page(connection: AsyncConnection, repository_id: int, *, after: str, limit: int) -> list[Object]:
+async def page(connection: AsyncConnection, repository_id: int, *, after: str, limit: int) -> list[Record]:
     """Return the next records by oid after the oid `after`."""
     statement = (
-        select(Object)
+        select(*_RECORD)
         .where(col(Object.repository_id) == repository_id, col(Object.oid) > after)
         .order_by(col(Object.oid))
         .limit(limit)
     )
-    return [Object(**row) for row in (await connection.execute(statement)).mappings()]
+    return [Record._make(row) for row in await connection.execute(statement)]
 
 
-async def add(connection: AsyncConnection, repository_id: int, oid: str, size: int) -> Object | None:
-    """Record that the repository holds the object and return the record; None where one of the two was removed.
+async def add(connection: AsyncConnection, added: Collection[Added]) -> dict[tuple[int, str], Record]:
+    """Record that repositories hold objects, each once, and return the records by repository and oid.
 
-    The record cannot change until the transaction ends.
+    What was removed, or is of a repository that was deleted, is missing in the answer. The caller holds the locks. The
+    records cannot change until the transaction ends.
     """
-    deleted = exists().where(col(DeletedRepository.repository_id) == repository_id)
-    values = select(literal(repository_id, BigInteger), literal(oid), literal(size, BigInteger)).where(~deleted)
-    new = postgresql.insert(Object).from_select(["repository_id", "oid", "size"], values)
-    statement = new.on_conflict_do_update(
-        index_elements=["repository_id", "oid"],
-        set_={"size": new.excluded.size},
-        where=col(Object.removed_at).is_(None),
-    ).returning(Object)
-    row = (await connection.execute(statement)).mappings().one_or_none()
-    return None if row is None else Object(**row)
+    repository_ids, oids, sizes = zip(*added, strict=True)
+    values = {"repository_ids": repository_ids, "oids": oids, "sizes": sizes}
+    return {
+        (repository_id, record[0]): Record(*record) for repository_id, *record in await connection.execute(_ADD, values)
+    }
 
 
 async def bury(
     connection: AsyncConnection, repository_id: int, oid: str, *, reason: str, removed_by: str
-) -> Object | None:
+) -> Record | None:
     """Turn the record of an object that is held into a tombstone and return it; None where none is held."""
     statement = (
         update(Object)
@@ -144,10 +194,9 @@ async def bury(
             col(Object.removed_at).is_(None),
         )
         .values(removed_at=func.now(), removal_reason=reason, removed_by=removed_by)
-        .returning(Object)
+        .returning(*_RECORD)
     )
-    row = (await connection.execute(statement)).mappings().one_or_none()
-    return None if row is None else Object(**row)
+    return _record((await connection.execute(statement)).one_or_none())
 
 
 async def unbury(connection: AsyncConnection, repository_id: int, oid: str) -> bool:
@@ -168,11 +217,15 @@ async def some_of(connection: AsyncConnection, repository_id: int, *, limit: int
     return list(await connection.scalars(statement))
 
 
-async def forget(connection: AsyncConnection, repository_id: int, oids: Sequence[str]) -> list[Object]:
+async def forget(connection: AsyncConnection, repository_id: int, oids: Sequence[str]) -> list[Record]:
     """Delete the records of these objects in a repository, and return them."""
     statement = (
         delete(Object)
         .where(col(Object.repository_id) == repository_id, col(Object.oid) == _any_of(oids))
-        .returning(Object)
+        .returning(*_RECORD)
     )
-    return [Object(**row) for row in (await connection.execute(statement)).mappings()]
+    return [Record._make(row) for row in await connection.execute(statement)]
+
+
+def _record(row: Iterable[Any] | None) -> Record | None:
+    return None if row is None else Record._make(row)

@@ -3,14 +3,14 @@
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.storage import index
-from services.storage.models import Object
+from services.storage.index import Record
 from services.storage.store import Store
 
 
-async def list_objects(store: Store, repository_id: int, *, cursor: str, limit: int) -> tuple[list[Object], str]:
+async def list_objects(store: Store, repository_id: int, *, cursor: str, limit: int) -> tuple[list[Record], str]:
     """Return up to `limit` records by oid after the oid `cursor`, and the next cursor, empty after the last."""
 
-    async def work(connection: AsyncConnection) -> list[Object]:
+    async def work(connection: AsyncConnection) -> list[Record]:
         return await index.page(connection, repository_id, after=cursor, limit=limit + 1)
 
     records = await store.database.run(work)

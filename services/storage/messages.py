@@ -3,8 +3,8 @@
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason
+from services.storage.index import Record
 from services.storage.intent import Intent
-from services.storage.models import Object
 from services.storage.signing import SignedUrl
 from services.storage.stat import Status
 
@@ -29,7 +29,7 @@ def intent_of(value: int) -> Intent:
     raise InvalidArgument(Reason.INVALID_FIELD, f"intent: expected one of the Intent enum, got {value}")
 
 
-def object_message(record: Object) -> pb.Object:
+def object_message(record: Record) -> pb.Object:
     """Return the message of an object's record."""
     message = pb.Object(oid=record.oid, size=record.size)
     message.created_at.FromDatetime(record.created_at)

@@ -20,9 +20,8 @@ async def noted(store: Store, place: Place, *names: str) -> AsyncIterator[None]:
     """
 
     async def work(connection: AsyncConnection) -> None:
-        for name in names:
-            if not await contents.begin(connection, Placed(place.id, name), writer=store.writer.id):
-                raise store_gone()
+        if not await contents.begin(connection, [Placed(place.id, name) for name in names], writer=store.writer.id):
+            raise store_gone()
 
     store.writer.names.update(names)
     try:

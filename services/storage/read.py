@@ -5,18 +5,14 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from services.common.errors import OutOfRange, Reason, Unavailable
 from services.common.logs import get_logger
 from services.common.rpc.call_fields import note
-from services.storage import index
 from services.storage.backend import BytesMissing, StoredBytes
 from services.storage.contents import Placed
 from services.storage.doubts import doubt
-from services.storage.index import Located
+from services.storage.index import Located, Record
 from services.storage.metrics import OBJECTS_MISSING
-from services.storage.models import Object
 from services.storage.refusals import object_not_found, object_removed
 from services.storage.store import Store
 from services.storage.traffic import TrafficMeter
@@ -71,7 +67,7 @@ async def open_object(
 
 
 @asynccontextmanager
-async def _open(store: Store, repository_id: int, oid: str) -> AsyncIterator[tuple[Object, StoredBytes]]:
+async def _open(store: Store, repository_id: int, oid: str) -> AsyncIterator[tuple[Record, StoredBytes]]:
     held = await held_object(store, repository_id, oid)
     async with AsyncExitStack() as stack:
         try:
@@ -116,11 +112,7 @@ async def held_object(store: Store, repository_id: int, oid: str) -> Located:
 
     Raises `NotFound`, or `FailedPrecondition` (OBJECT_REMOVED, with the reason).
     """
-
-    async def work(connection: AsyncConnection) -> list[Located]:
-        return await index.locate(connection, repository_id, [oid])
-
-    found = await store.database.run(work)
+    found = await store.lookups.locate(repository_id, [oid])
     if not found:
         raise object_not_found(oid)
     [located] = found

@@ -4,7 +4,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import NotFound, Reason
 from services.storage import contents, index
-from services.storage.models import Object
+from services.storage.index import Record
 from services.storage.refusals import object_not_found
 from services.storage.store import Store
 
@@ -12,14 +12,14 @@ from services.storage.store import Store
 _BATCH = 200
 
 
-async def delete_object(store: Store, repository_id: int, oid: str, *, reason: str, removed_by: str) -> Object:
+async def delete_object(store: Store, repository_id: int, oid: str, *, reason: str, removed_by: str) -> Record:
     """Leave a tombstone in place of the object and return it; the first removal's stays.
 
     Raises `NotFound` where the repository knows no such object.
     """
 
-    async def work(connection: AsyncConnection) -> Object:
-        await index.lock(connection, oid)
+    async def work(connection: AsyncConnection) -> Record:
+        await index.lock(connection, [oid])
         buried = await index.bury(connection, repository_id, oid, reason=reason, removed_by=removed_by)
         record = buried or await index.find(connection, repository_id, oid)
         if record is None:
@@ -56,9 +56,9 @@ async def delete_repository(store: Store, repository_id: int) -> int:
     async def close(connection: AsyncConnection) -> None:
         await index.close_repository(connection, repository_id)
 
-    async def work(connection: AsyncConnection) -> list[Object]:
+    async def work(connection: AsyncConnection) -> list[Record]:
         oids = await index.some_of(connection, repository_id, limit=_BATCH)
-        await index.lock(connection, *oids)
+        await index.lock(connection, oids)
         forgotten = await index.forget(connection, repository_id, oids)
         await contents.release(connection, oids)
         return forgotten

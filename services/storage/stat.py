@@ -4,16 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from services.common.logs import get_logger
-from services.storage import index
 from services.storage.contents import Placed
 from services.storage.doubts import doubt
-from services.storage.index import Located
+from services.storage.index import Located, Record
 from services.storage.intent import Intent
 from services.storage.metrics import OBJECTS_MISSING
-from services.storage.models import Object
 from services.storage.store import Store
 
 _log = get_logger(__name__)
@@ -63,11 +59,11 @@ def missing_bytes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> i
 
 
 async def _find(store: Store, repository_id: int, oids: set[str]) -> dict[str, ObjectStat]:
-    found = await _locate(store, repository_id, oids)
+    found = await store.lookups.locate(repository_id, oids)
     there, wrong = await _look(store, found)
     if wrong or any(_is_held(located) and located.record.oid not in there for located in found):
         # Some may have been removed or replaced between the two looks; what the index still says is not so.
-        found = await _locate(store, repository_id, oids)
+        found = await store.lookups.locate(repository_id, oids)
         there, wrong = await _look(store, found)
         await doubt(store, wrong)
         for located in found:
@@ -106,16 +102,9 @@ def _is_held(located: Located) -> bool:
     return located.record.removed_at is None
 
 
-def _answer(record: Object, there: set[str]) -> ObjectStat:
+def _answer(record: Record, there: set[str]) -> ObjectStat:
     if record.removed_at is not None:
         return ObjectStat(Status.REMOVED, removal_reason=record.removal_reason or "")
     if record.oid not in there:
         return ObjectStat(Status.MISSING)
     return ObjectStat(Status.PRESENT, size=record.size)
-
-
-async def _locate(store: Store, repository_id: int, oids: set[str]) -> list[Located]:
-    async def work(connection: AsyncConnection) -> list[Located]:
-        return await index.locate(connection, repository_id, list(oids))
-
-    return await store.database.run(work)

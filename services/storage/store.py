@@ -4,6 +4,8 @@ import asyncio
 from dataclasses import dataclass, field
 
 from services.database.transactions import Database
+from services.storage.lookups import Lookups
+from services.storage.registrar import Registrar
 from services.storage.room import Room
 from services.storage.stores.places import Places
 from services.storage.traffic import TrafficMeter
@@ -19,6 +21,8 @@ class Store:
     room: Room
     traffic: TrafficMeter
     writer: Writer
+    registrar: Registrar
+    lookups: Lookups
     idle_seconds: float
     sweep_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     """Set where there may be bytes that no repository holds."""

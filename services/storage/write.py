@@ -1,27 +1,28 @@
 """Writing an object: nothing is visible before it is whole, verified and durable."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Reason, ServiceError
 from services.common.rpc.call_fields import note
 from services.common.undivided import undivided
-from services.storage import contents, index, metrics
+from services.storage import metrics
 from services.storage.commit import commit
+from services.storage.contents import Placed
 from services.storage.incoming import Incoming, Uploads, begun
-from services.storage.models import Object
+from services.storage.index import Record
 from services.storage.names import new_name
-from services.storage.refusals import object_removed, store_gone, upload_given_up
+from services.storage.refusals import store_gone, upload_given_up
+from services.storage.registrar import NewUpload
 from services.storage.room import Announced
 from services.storage.store import Store
+from services.storage.stores.places import Place
 from services.storage.tally import Tally
 from services.storage.upload_stream import UploadHeader, UploadStream
 
 
-async def write_object(store: Store, stream: UploadStream) -> Object:
+async def write_object(store: Store, stream: UploadStream) -> Record:
     """Take a header and the bytes, and return the record of the object that the repository now holds.
 
     Raises what WriteObject documents; nothing is kept then. An upload that its sender gives up counts as neither.
@@ -38,7 +39,7 @@ async def write_object(store: Store, stream: UploadStream) -> Object:
     return record
 
 
-async def _write(store: Store, stream: UploadStream) -> Object:
+async def _write(store: Store, stream: UploadStream) -> Record:
     header = await stream.header()
     note(repository_id=header.repository_id, oid=header.oid, objects=1)
     await store.traffic.require(header.repository_id)
@@ -61,26 +62,25 @@ async def _write(store: Store, stream: UploadStream) -> Object:
 async def _noted(store: Store, header: UploadHeader) -> AsyncIterator[list[Incoming]]:
     """Note that bytes come to new names, in the primary and its copies; what is not committed at the end is swept."""
     new = {place: new_name(header.oid) for place in (store.places.primary, *store.places.mirrors())}
-
-    async def work(connection: AsyncConnection) -> list[Incoming]:
-        record = await index.find(connection, header.repository_id, header.oid)
-        if record is not None and record.removed_at is not None:
-            raise object_removed(header.oid, record.removal_reason or "")
-        before = await contents.names_of(connection, header.oid)
-        incoming = [Incoming(place, name, before.get(place.id)) for place, name in new.items()]
-        begun = [one for one in incoming if await contents.begin(connection, one.placed, writer=store.writer.id)]
-        if begun[:1] != incoming[:1]:
-            raise store_gone()
-        return begun
-
     store.writer.names.update(new.values())
     try:
-        yield await store.database.run(work)
+        # What is swept at the end has to be noted by then, or never.
+        yield await undivided(_begin(store, header, new))
     except BaseException:
         store.sweep_wanted.set()
         raise
     finally:
         store.writer.names.difference_update(new.values())
+
+
+async def _begin(store: Store, header: UploadHeader, new: Mapping[Place, str]) -> list[Incoming]:
+    first, *_ = names = [Placed(place.id, name) for place, name in new.items()]
+    begun = await store.registrar.begin(NewUpload(header.repository_id, header.oid, names))
+    if first.store_id not in begun.store_ids:
+        raise store_gone()
+    return [
+        Incoming(place, name, begun.before.get(place.id)) for place, name in new.items() if place.id in begun.store_ids
+    ]
 
 
 async def _receive(
@@ -98,7 +98,7 @@ async def _receive(
     tally.finish()
 
 
-async def _keep(store: Store, header: UploadHeader, uploads: Uploads) -> Object:
+async def _keep(store: Store, header: UploadHeader, uploads: Uploads) -> Record:
     """Put the bytes in place, and let the object be held with them."""
     record = await commit(store, header.repository_id, header.oid, header.size, await uploads.finish())
     if record is None:

@@ -11,7 +11,7 @@ from services.storage.commit import commit
 from services.storage.contents import Placed
 from services.storage.direct import uploads
 from services.storage.incoming import Incoming
-from services.storage.models import Object
+from services.storage.index import Record
 from services.storage.refusals import object_not_found, object_removed
 from services.storage.signing import StoredFacts
 from services.storage.store import Store
@@ -22,7 +22,7 @@ _MOST_LOOKED_AT = 20
 _log = get_logger(__name__)
 
 
-async def confirm_object(store: Store, repository_id: int, oid: str, size: int) -> Object:
+async def confirm_object(store: Store, repository_id: int, oid: str, size: int) -> Record:
     """Return the record of the object that the repository now holds. Raises what ConfirmObject documents."""
     seen = await _look(store, repository_id, oid)
     if seen.record is not None and seen.record.removed_at is not None:
@@ -40,7 +40,7 @@ async def confirm_object(store: Store, repository_id: int, oid: str, size: int) 
 
 @dataclass(frozen=True)
 class _Seen:
-    record: Object | None
+    record: Record | None
     held: dict[int, str]
     """Under which name the object's bytes lie, by store, whoever holds it."""
     brought: list[Placed]
@@ -50,7 +50,7 @@ async def _look(store: Store, repository_id: int, oid: str) -> _Seen:
     async def work(connection: AsyncConnection) -> _Seen:
         # In the order in which a name goes, so that one which is confirmed meanwhile is seen here or there.
         brought = await uploads.brought(connection, repository_id, oid, limit=_MOST_LOOKED_AT)
-        held = await contents.names_of(connection, oid)
+        held = (await contents.names_of(connection, [oid]))[oid]
         return _Seen(await index.find(connection, repository_id, oid), held, brought)
 
     return await store.database.run(work)
@@ -77,7 +77,7 @@ async def _give_up(store: Store, name: str) -> None:
     store.sweep_wanted.set()
 
 
-async def _commit(store: Store, repository_id: int, oid: str, size: int, arrived: Incoming) -> Object | None:
+async def _commit(store: Store, repository_id: int, oid: str, size: int, arrived: Incoming) -> Record | None:
     try:
         record = await commit(store, repository_id, oid, size, [arrived])
     except ServiceError as error:

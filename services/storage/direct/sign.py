@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.storage import index
 from services.storage.direct import uploads
-from services.storage.index import Located
+from services.storage.index import Asked
 from services.storage.intent import Intent
 from services.storage.names import new_name
 from services.storage.refusals import repository_deleted, store_gone
@@ -38,10 +38,7 @@ async def sign_objects(
 async def _downloads(
     store: Store, place: Place, signer: Signer, repository_id: int, keys: set[ObjectKey], seconds: int
 ) -> dict[ObjectKey, SignedUrl]:
-    async def work(connection: AsyncConnection) -> list[Located]:
-        return await index.locate(connection, repository_id, [key.oid for key in keys])
-
-    found = await store.database.run(work)
+    found = await store.lookups.locate(repository_id, {key.oid for key in keys})
     names = {
         key: name
         for record, placed, _ in found
@@ -69,7 +66,7 @@ async def _uploads(
         nonlocal missing
         if await index.is_deleted(connection, repository_id):
             raise repository_deleted()
-        found = await index.locate(connection, repository_id, [key.oid for key in names])
+        [found] = await index.locate(connection, [Asked(repository_id, [key.oid for key in names])])
         # Held, or removed; one without bytes is held by the index alone, and may be written again.
         known = {record.oid for record, *placed in found if any(placed) or record.removed_at is not None}
         missing = {key: name for key, name in names.items() if key.oid not in known}

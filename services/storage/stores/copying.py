@@ -9,7 +9,7 @@ from services.common.errors import InvalidArgument
 from services.common.undivided import undivided
 from services.storage import contents, index
 from services.storage.backend import BytesMissing, Upload
-from services.storage.contents import Placed
+from services.storage.contents import Arrived, Placed
 from services.storage.doubts import doubt
 from services.storage.metrics import count_copied
 from services.storage.names import new_name
@@ -31,7 +31,7 @@ async def bring(store: Store, held: Held, place: Place, *, first: int | None, pa
     `first` is the store that is read before others. Where one has lost the bytes, or damaged them, that is noted, and
     the next is read. Raises `ServiceError` and OSError where a store, or the database, does not do its part.
     """
-    names = await store.database.run(lambda connection: contents.names_of(connection, held.oid))
+    names = (await store.database.look(lambda connection: contents.names_of(connection, [held.oid])))[held.oid]
     replaces = names.pop(place.id, None)
     sources = store.places.of(Placed(*item) for item in names.items())
     for source, name in sorted(sources, key=lambda found: found[0].id != first):
@@ -76,12 +76,10 @@ async def _finish(store: Store, held: Held, upload: Upload, place: Place, name: 
 
 async def _commit(oid: str, place: Place, name: str, replaces: str | None, connection: AsyncConnection) -> bool:
     """Let the object be there; tell whether it is by these bytes."""
-    await index.lock(connection, oid)
+    await index.lock(connection, [oid])
     if not await index.is_held(connection, oid):
         # Removed meanwhile, everywhere: nothing would ever let go of these bytes.
         await contents.give_up(connection, [name])
         return False
-    now = await contents.commit(
-        connection, oid, Placed(place.id, name), replaces=replaces, replaced_seconds=place.replaced_seconds
-    )
-    return now == name
+    arrived = Arrived(place.id, oid, name, replaces, place.replaced_seconds)
+    return await contents.commit(connection, [arrived]) == [name]

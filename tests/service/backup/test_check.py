@@ -89,7 +89,7 @@ async def test_orphans_and_what_will_be_swept(installation: Installation, databa
             async with DiskBackend(storage.root).begin(name, 1) as begun:
                 await begun.write(b"x")
                 await begun.finish()
-        await contents.begin(connection, Placed(FIRST_STORE_ID, left), writer=1)
+        await contents.begin(connection, [Placed(FIRST_STORE_ID, left)], writer=1)
         await connection.commit()
         found = (await installation.place.run("check", "--hash")).document
     await engine.dispose()

@@ -1,0 +1,108 @@
+"""Requests that come at once, answered together."""
+
+import asyncio
+import contextvars
+from collections import deque
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Generic, TypeVar
+
+from services.common.lifecycle import end
+
+Request = TypeVar("Request")
+Answer = TypeVar("Answer")
+
+
+@dataclass
+class _Asked(Generic[Request, Answer]):
+    request: Request
+    answer: asyncio.Future[Answer]
+    context: contextvars.Context = field(default_factory=contextvars.copy_context)
+
+    def settle(self, answer: Answer | Exception) -> None:
+        # One that was cancelled waits no more.
+        if self.answer.done():
+            return
+        if isinstance(answer, Exception):
+            self.answer.set_exception(answer)
+        else:
+            self.answer.set_result(answer)
+
+
+class Grouped(Generic[Request, Answer]):
+    """Answers requests in groups, whose members share what a group costs. Its owner closes it.
+
+    Nobody waits for company: a request that finds less than `at_once` groups under way is asked at once, with those
+    that came in the same moment; what comes while so many are under way makes up the next group, of `most` at most. So
+    a request is never answered with what was found before it came, and groups grow only as fast as answers are slow.
+    """
+
+    def __init__(
+        self,
+        answer: Callable[[Sequence[Request]], Awaitable[Sequence[Answer | Exception]]],
+        *,
+        most: int,
+        at_once: int,
+    ) -> None:
+        """`answer` returns an answer to each request, in order; one that is an exception is raised to who asked.
+
+        Where it raises for a group, it is asked for each member alone: one that fails is no other's failure.
+        """
+        self._answer = answer
+        self._most = most
+        self._at_once = at_once
+        self._waiting: deque[_Asked[Request, Answer]] = deque()
+        self._under_way: set[asyncio.Task[None]] = set()
+        self._starts = False
+
+    async def ask(self, request: Request) -> Answer:
+        """Return the answer, or raise it. A group that has begun goes on, whoever of it gives up waiting."""
+        loop = asyncio.get_running_loop()
+        asked: _Asked[Request, Answer] = _Asked(request, loop.create_future())
+        self._waiting.append(asked)
+        if not self._starts and len(self._under_way) < self._at_once:
+            self._starts = True
+            loop.call_soon(self._start)
+        return await asked.answer
+
+    async def close(self) -> None:
+        """Cancel what is under way or waits."""
+        for asked in self._waiting:
+            asked.answer.cancel()
+        self._waiting.clear()
+        await end(*self._under_way)
+
+    def _start(self) -> None:
+        self._starts = False
+        while len(self._under_way) < self._at_once and (group := self._next()):
+            # In the context of one of them: what is traced of the group is traced there.
+            task = asyncio.create_task(self._run(group), context=group[0].context)
+            self._under_way.add(task)
+            task.add_done_callback(self._ended)
+
+    def _next(self) -> list[_Asked[Request, Answer]]:
+        group: list[_Asked[Request, Answer]] = []
+        while self._waiting and len(group) < self._most:
+            asked = self._waiting.popleft()
+            if not asked.answer.done():
+                group.append(asked)
+        return group
+
+    def _ended(self, task: asyncio.Task[None]) -> None:
+        self._under_way.discard(task)
+        self._start()
+
+    async def _run(self, group: Sequence[_Asked[Request, Answer]]) -> None:
+        try:
+            answers = await self._answer([asked.request for asked in group])
+            for asked, answer in zip(group, answers, strict=True):
+                asked.settle(answer)
+        except Exception as error:  # whatever it is, it is for those who asked
+            if len(group) == 1:
+                group[0].settle(error)
+            else:
+                await asyncio.gather(*(self._run([asked]) for asked in group))
+        except asyncio.CancelledError:
+            for asked in group:
+                asked.answer.cancel()
+            raise

@@ -1,0 +1,34 @@
+"""Objects looked up in the index: those asked for at once, in one statement."""
+
+from collections.abc import Collection, Sequence
+from functools import partial
+
+from services.common.grouped import Grouped
+from services.database.transactions import Database
+from services.storage import index
+from services.storage.index import Asked, Located
+
+_MOST = 32
+_AT_ONCE = 2
+
+
+class Lookups:
+    """Looks objects up. Its owner closes it."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._grouped = Grouped(self._locate, most=_MOST, at_once=_AT_ONCE)
+
+    async def locate(self, repository_id: int, oids: Collection[str]) -> list[Located]:
+        """Return the records that exist of these objects, held or removed, and where their bytes lie, as of now.
+
+        Raises `Unavailable`.
+        """
+        return await self._grouped.ask(Asked(repository_id, list(oids)))
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        await self._grouped.close()
+
+    async def _locate(self, group: Sequence[Asked]) -> list[list[Located]]:
+        return await self._database.look(partial(index.locate, asked=group), patient=len(group) == 1)
