@@ -23,9 +23,9 @@ from services.database.transactions import Database
 from services.locks.lock_removal import remove_lock
 from services.locks.lock_table import create_lock
 from services.locks.models import SCHEMA as LOCKS
-from services.storage.contents import FIRST_STORE_ID, Arrived, Placed
+from services.storage.contents import FIRST_STORE_ID, Arrived, New
 from services.storage.names import new_name
-from services.storage.registrar import NewUpload, Registrar, Verified
+from services.storage.registrar import Registrar, Verified
 from services.storage.schema import SCHEMA as STORAGE
 from tests.support.postgres import running_postgres
 
@@ -162,7 +162,7 @@ async def _wal_of_changes(
     async def upload(_number: int) -> None:
         oid = secrets.token_hex(32)
         name = new_name(oid)
-        await registrar.begin(NewUpload(1, oid, [Placed(FIRST_STORE_ID, name)]))
+        await registrar.begin([New(1, FIRST_STORE_ID, oid, name)])
         arrived = Arrived(FIRST_STORE_ID, oid, name, replaces=None, replaced_seconds=0)
         await registrar.register(Verified(1, oid, 1000, [arrived]))
 

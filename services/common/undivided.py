@@ -3,19 +3,20 @@
 import asyncio
 from collections.abc import Callable, Coroutine
 from contextlib import suppress
+from functools import partial
 from typing import ParamSpec, TypeVar
 
 Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-async def undivided(work: Coroutine[object, object, Result]) -> Result:
+async def undivided(work: Coroutine[object, object, Result] | asyncio.Future[Result]) -> Result:
     """Run `work` to its end; a cancellation meanwhile is raised afterwards.
 
     What a thread does cannot be cancelled: its file must not be closed, and the lock it relies on not be let go,
     while it still runs.
     """
-    task = asyncio.create_task(work)
+    task = asyncio.ensure_future(work)
     try:
         return await asyncio.shield(task)
     except asyncio.CancelledError:
@@ -31,4 +32,4 @@ async def in_thread(
     function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
 ) -> Result:
     """Run a blocking function in a thread, to its end."""
-    return await undivided(asyncio.to_thread(function, *args, **kwargs))
+    return await undivided(asyncio.get_running_loop().run_in_executor(None, partial(function, *args, **kwargs)))

@@ -47,7 +47,7 @@ class Database:
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
-        self._plain = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._one_by_one = engine.execution_options(isolation_level="AUTOCOMMIT")
 
     async def run(self, work: Callable[[AsyncConnection], Awaitable[Result]], *, patient: bool = True) -> Result:
         """Run `work` in one transaction and commit it; repeat both while Postgres is away.
@@ -58,12 +58,14 @@ class Database:
         """
         return await _repeated(self.engine.begin, work, patient=patient)
 
-    async def look(self, work: Callable[[AsyncConnection], Awaitable[Result]], *, patient: bool = True) -> Result:
-        """Run `work`, a single statement that changes nothing, as `run` does, without a transaction around it.
+    async def run_statement(
+        self, work: Callable[[AsyncConnection], Awaitable[Result]], *, patient: bool = True
+    ) -> Result:
+        """Run `work`, which is a single statement, as `run` does: it is a transaction by itself.
 
-        This spares two of the three ways to Postgres and back.
+        This spares two of three ways to Postgres and back.
         """
-        return await _repeated(self._plain.connect, work, patient=patient)
+        return await _repeated(self._one_by_one.connect, work, patient=patient)
 
     async def close(self) -> None:
         """Close all connections."""

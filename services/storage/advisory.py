@@ -14,6 +14,11 @@ _LOCK = text("""
 """)
 
 
+def store(store_id: int) -> str:
+    """Return the name of the lock of a store: who holds it lets nobody forget the store, or, alone, begins that."""
+    return f"store {store_id}"
+
+
 def key(name: object) -> ColumnElement[int]:
     """Return the key of the lock of that name."""
     return func.hashtextextended(f"towpath storage {name}", literal(0))

@@ -7,7 +7,7 @@ needed.
 """
 
 import datetime
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
@@ -75,18 +75,45 @@ class Arrived(NamedTuple):
     replaced_seconds: float
 
 
+class New(NamedTuple):
+    """A new name in a store, for bytes of an object; of which repository, where they are uploaded for one."""
+
+    repository_id: int | None
+    store_id: int
+    oid: str
+    name: str
+
+
+class Begun(NamedTuple):
+    """What was found when bytes were about to come to a new name, and noted unless something is in their way."""
+
+    is_known: bool
+    """Whether there is the store; it may have been forgotten."""
+    replaces: str | None
+    """Under which name the object's bytes lie there."""
+    removal_reason: str | None
+    """Why the object was removed from the repository; None where it was not."""
+
+
 # Written out as those of `services.storage.index` are.
 _BEGIN = text("""
-    WITH noted AS (
+    WITH new AS (
+        SELECT new.*, stores.id IS NOT NULL AS is_known, contents.name AS replaces, objects.removal_reason
+        FROM unnest(
+            CAST(:repository_ids AS bigint[]), CAST(:store_ids AS smallint[]), CAST(:oids AS text[]),
+            CAST(:names AS text[])
+        ) WITH ORDINALITY AS new (repository_id, store_id, oid, name, number)
+        LEFT JOIN storage.stores ON stores.id = new.store_id
+        LEFT JOIN storage.contents USING (store_id, oid)
+        LEFT JOIN storage.objects
+            ON objects.repository_id = new.repository_id AND objects.oid = new.oid AND objects.removed_at IS NOT NULL
+    ), noted AS (
         INSERT INTO storage.uploads (store_id, name, writer)
-        SELECT stores.id, new.name, :writer
-        FROM unnest(CAST(:store_ids AS smallint[]), CAST(:names AS text[])) AS new (store_id, name)
-        JOIN storage.stores ON stores.id = new.store_id
+        SELECT store_id, name, :writer FROM new WHERE is_known AND removal_reason IS NULL
         ON CONFLICT DO NOTHING
     )
-    SELECT id FROM storage.stores WHERE id = ANY (CAST(:store_ids AS smallint[]))
+    SELECT is_known, replaces, removal_reason FROM new ORDER BY number
 """)
-_NAMES = text("SELECT oid, store_id, name FROM storage.contents WHERE oid = ANY (CAST(:oids AS text[]))")
 _COMMIT = text("""
     WITH arrived AS (
         SELECT new.*, contents.name AS present, contents.writable_until AS present_writable_until,
@@ -97,7 +124,7 @@ _COMMIT = text("""
         ) WITH ORDINALITY AS new (store_id, oid, name, replaces, seconds, number)
         LEFT JOIN storage.contents USING (store_id, oid)
     ), ended AS (
-        DELETE FROM storage.uploads USING arrived
+        DELETE FROM storage.uploads USING arrived JOIN storage.stores ON stores.id = arrived.store_id
         WHERE uploads.store_id = arrived.store_id AND uploads.name = arrived.name
         RETURNING arrived.*, uploads.expires_at + CAST(:late AS interval) AS writable_until
     ), named AS (
@@ -127,17 +154,16 @@ def _in(seconds: float) -> ColumnElement[datetime.datetime]:
     return func.now() + datetime.timedelta(seconds=seconds)
 
 
-async def begin(connection: AsyncConnection, new: Sequence[Placed], *, writer: int) -> set[int]:
-    """Note that bytes come to new names; return the stores they may come to: not one that was forgotten."""
-    store_ids, names = zip(*new, strict=True)
-    await hold_stores(connection, store_ids)
-    rows = await connection.execute(_BEGIN, {"store_ids": store_ids, "names": names, "writer": writer})
-    return set(rows.scalars())
+async def begin(connection: AsyncConnection, new: Sequence[New], *, writer: int) -> list[Begun]:
+    """Note, in a single statement, that bytes come to new names; return what was found for each."""
+    repository_ids, store_ids, oids, names = zip(*new, strict=True)
+    values = {"repository_ids": repository_ids, "store_ids": store_ids, "oids": oids, "names": names, "writer": writer}
+    return [Begun._make(row) for row in await connection.execute(_BEGIN, values)]
 
 
-async def hold_stores(connection: AsyncConnection, store_ids: Iterable[int]) -> None:
-    """Let the stores not be forgotten until the transaction ends."""
-    await advisory.lock(connection, shared=[f"store {store_id}" for store_id in sorted(set(store_ids))])
+async def hold_store(connection: AsyncConnection, store_id: int) -> None:
+    """Let the store not be forgotten until the transaction ends."""
+    await advisory.lock(connection, shared=[advisory.store(store_id)])
 
 
 async def is_known(connection: AsyncConnection, store_id: int) -> bool:
@@ -148,21 +174,19 @@ async def is_known(connection: AsyncConnection, store_id: int) -> bool:
 async def commit(connection: AsyncConnection, arrived: Sequence[Arrived]) -> list[str | None]:
     """Make the bytes of uploads those of the objects, each object at most once in each store.
 
-    Return for each under which name the object's bytes lie there now, or None where the upload was given up. Where
-    others have replaced meanwhile what was there when it began, theirs are as good, and stay. The caller holds the
-    oids' locks. May be repeated after it has succeeded.
+    Return for each under which name the object's bytes lie there now, or None where the upload was given up, or the
+    store forgotten. Where others have replaced meanwhile what was there when it began, theirs are as good, and stay.
+    The caller holds the locks of the oids and of the stores. May be repeated after it has succeeded.
     """
     store_ids, oids, names, replaces, seconds = zip(*arrived, strict=True)
     values = {"store_ids": store_ids, "oids": oids, "names": names, "replaces": replaces, "seconds": seconds}
     return list((await connection.execute(_COMMIT, {**values, "late": _LATE})).scalars())
 
 
-async def names_of(connection: AsyncConnection, oids: Collection[str]) -> dict[str, dict[int, str]]:
-    """Return under which name the bytes of each of the objects lie, by store."""
-    found: dict[str, dict[int, str]] = {oid: {} for oid in oids}
-    for oid, store_id, name in await connection.execute(_NAMES, {"oids": list(found)}):
-        found[oid][store_id] = name
-    return found
+async def names_of(connection: AsyncConnection, oid: str) -> dict[int, str]:
+    """Return under which name the bytes of an object lie, by store."""
+    statement = select(col(Content.store_id), col(Content.name)).where(col(Content.oid) == oid)
+    return {row.store_id: row.name for row in await connection.execute(statement)}
 
 
 async def doubt(connection: AsyncConnection, found: Collection[Placed]) -> int:

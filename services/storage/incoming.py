@@ -98,6 +98,9 @@ class Uploads:
 
     async def write(self, chunk: bytes) -> None:
         """Add bytes at the end. Raises what `Upload.write` raises."""
+        if not self._mirrors:
+            await self._upload.write(chunk)
+            return
         await asyncio.gather(self._upload.write(chunk), *(mirror.add(chunk) for mirror in self._mirrors))
 
     async def finish(self) -> list[Incoming]:

@@ -68,12 +68,6 @@ _LOCATE = text(f"""
     JOIN storage.objects USING (repository_id, oid)
     LEFT JOIN storage.contents USING (oid)
 """)  # noqa: S608 - our own names
-_REMOVED = text("""
-    SELECT repository_id, oid, removal_reason
-    FROM unnest(CAST(:repository_ids AS bigint[]), CAST(:oids AS text[])) AS asked (repository_id, oid)
-    JOIN storage.objects USING (repository_id, oid)
-    WHERE removed_at IS NOT NULL
-""")
 _ADD = text(f"""
     INSERT INTO storage.objects (repository_id, oid, size)
     SELECT repository_id, oid, size
@@ -91,13 +85,16 @@ def _any_of(oids: Sequence[str]) -> object:
     return any_(cast(list(oids), ARRAY(String)))
 
 
-async def lock(connection: AsyncConnection, oids: Iterable[str], *, into: Iterable[int] = ()) -> None:
+async def lock(
+    connection: AsyncConnection, oids: Iterable[str], *, into: Iterable[int] = (), stores: Iterable[int] = ()
+) -> None:
     """Keep all others from changing where the bytes of `oids` lie until the transaction ends.
 
-    The repositories whose ids are `into` are not deleted meanwhile either.
+    The repositories whose ids are `into` are not deleted meanwhile, and the stores not forgotten.
     """
     # In one order everywhere, so that two transactions do not wait for each other.
-    await advisory.lock(connection, alone=sorted(set(oids)), shared=[str(each) for each in sorted(set(into))])
+    shared = [*map(str, sorted(set(into))), *map(advisory.store, sorted(set(stores)))]
+    await advisory.lock(connection, alone=sorted(set(oids)), shared=shared)
 
 
 async def hold_deletions(connection: AsyncConnection) -> None:
@@ -143,13 +140,6 @@ async def locate(connection: AsyncConnection, asked: Sequence[Asked]) -> list[li
         if name is not None:
             (located.doubted if is_doubted else located.placed).append(Placed(store_id, name))
     return [list(each.values()) for each in found]
-
-
-async def removal_reasons(connection: AsyncConnection, asked: Iterable[tuple[int, str]]) -> dict[tuple[int, str], str]:
-    """Return those of the objects, each of a repository, that were removed, and why."""
-    repository_ids, oids = zip(*asked, strict=True)
-    rows = await connection.execute(_REMOVED, {"repository_ids": repository_ids, "oids": oids})
-    return {(repository_id, oid): reason for repository_id, oid, reason in rows}
 
 
 async def is_held(connection: AsyncConnection, oid: str) -> bool:

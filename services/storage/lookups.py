@@ -31,4 +31,4 @@ class Lookups:
         await self._grouped.close()
 
     async def _locate(self, group: Sequence[Asked]) -> list[list[Located]]:
-        return await self._database.look(partial(index.locate, asked=group), patient=len(group) == 1)
+        return await self._database.run_statement(partial(index.locate, asked=group), patient=len(group) == 1)

@@ -6,7 +6,8 @@ from contextlib import asynccontextmanager
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.storage import contents
-from services.storage.contents import Placed
+from services.storage.contents import New
+from services.storage.names import oid_of
 from services.storage.refusals import store_gone
 from services.storage.store import Store
 from services.storage.stores.places import Place
@@ -20,7 +21,8 @@ async def noted(store: Store, place: Place, *names: str) -> AsyncIterator[None]:
     """
 
     async def work(connection: AsyncConnection) -> None:
-        if not await contents.begin(connection, [Placed(place.id, name) for name in names], writer=store.writer.id):
+        new = [New(None, place.id, oid_of(name), name) for name in names]
+        if not all(begun.is_known for begun in await contents.begin(connection, new, writer=store.writer.id)):
             raise store_gone()
 
     store.writer.names.update(names)

@@ -3,6 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import islice
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -10,7 +11,7 @@ from services.common.errors import ServiceError
 from services.common.grouped import Grouped
 from services.database.transactions import Database
 from services.storage import contents, index
-from services.storage.contents import Arrived, Placed
+from services.storage.contents import Arrived, Begun, New
 from services.storage.index import Added, Record
 from services.storage.refusals import object_removed, repository_deleted
 
@@ -18,23 +19,6 @@ from services.storage.refusals import object_removed, repository_deleted
 _MOST = 64
 # One is on its way to the disk while the next is made up.
 _AT_ONCE = 2
-
-
-@dataclass(frozen=True)
-class NewUpload:
-    """An object that is about to be uploaded to a repository, and the new names that its bytes get."""
-
-    repository_id: int
-    oid: str
-    new: Sequence[Placed]
-
-
-@dataclass(frozen=True)
-class Begun:
-    """In which stores an upload may begin, and under which names the object's bytes lie now, by store."""
-
-    store_ids: frozenset[int]
-    before: dict[int, str]
 
 
 @dataclass(frozen=True)
@@ -68,12 +52,12 @@ class Registrar:
         self._beginning = Grouped(self._begin, most=_MOST, at_once=_AT_ONCE)
         self._ending = Grouped(self._register, most=_MOST, at_once=_AT_ONCE)
 
-    async def begin(self, upload: NewUpload) -> Begun:
-        """Note that bytes come to new names; whatever lies there is swept unless it is registered.
+    async def begin(self, new: Sequence[New]) -> list[Begun]:
+        """Note that bytes of one upload come to new names; whatever lies there is swept unless it is registered.
 
-        Raises `FailedPrecondition` (OBJECT_REMOVED), and `Unavailable`.
+        Raises `Unavailable`.
         """
-        return await self._beginning.ask(upload)
+        return await self._beginning.ask(new)
 
     async def register(self, verified: Verified) -> Registered | None:
         """Let a repository hold an object; it does when this returns. None where the upload was given up meanwhile.
@@ -87,8 +71,11 @@ class Registrar:
         await self._beginning.close()
         await self._ending.close()
 
-    async def _begin(self, group: Sequence[NewUpload]) -> list[Begun | ServiceError]:
-        return await self._database.run(partial(_begin, group, self._writer), patient=len(group) == 1)
+    async def _begin(self, group: Sequence[Sequence[New]]) -> list[list[Begun]]:
+        new = [each for one in group for each in one]
+        work = partial(contents.begin, new=new, writer=self._writer)
+        begun = iter(await self._database.run_statement(work, patient=len(group) == 1))
+        return [list(islice(begun, len(one))) for one in group]
 
     async def _register(self, group: Sequence[Verified]) -> Sequence[Registered | ServiceError | None]:
         try:
@@ -99,22 +86,13 @@ class Registrar:
             return [None]
 
 
-async def _begin(group: Sequence[NewUpload], writer: int, connection: AsyncConnection) -> list[Begun | ServiceError]:
-    reasons = await index.removal_reasons(connection, [(each.repository_id, each.oid) for each in group])
-    before = await contents.names_of(connection, [each.oid for each in group])
-    taken = [each for each in group if (each.repository_id, each.oid) not in reasons]
-    new = [placed for each in taken for placed in each.new]
-    known = await contents.begin(connection, new, writer=writer) if new else set()
-    return [
-        Begun(frozenset(known), before[each.oid])
-        if (reason := reasons.get((each.repository_id, each.oid))) is None
-        else object_removed(each.oid, reason)
-        for each in group
-    ]
-
-
 async def _register(group: Sequence[Verified], connection: AsyncConnection) -> list[Registered | ServiceError]:
-    await index.lock(connection, [each.oid for each in group], into=[each.repository_id for each in group])
+    await index.lock(
+        connection,
+        [each.oid for each in group],
+        into=[each.repository_id for each in group],
+        stores=[one.store_id for each in group for one in each.arrived],
+    )
     answers: dict[int, Registered | ServiceError] = {}
     for turn in _turns(group):
         answers |= await _register_each_object_once(turn, connection)

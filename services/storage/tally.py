@@ -21,7 +21,7 @@ class Tally:
             raise InvalidArgument(Reason.SIZE_MISMATCH, f"expected {self._size} bytes, got more")
 
     def hash(self, chunk: bytes) -> None:
-        """Hash a chunk. Takes about a millisecond for a mebibyte: for a thread."""
+        """Hash a chunk. Takes about a millisecond for a mebibyte: for a thread, unless it is small."""
         self._hash.update(chunk)
 
     def finish(self) -> None:

@@ -6,20 +6,22 @@ from contextlib import aclosing, asynccontextmanager
 
 from services.common.errors import Reason, ServiceError
 from services.common.rpc.call_fields import note
-from services.common.undivided import undivided
+from services.common.undivided import in_thread, undivided
 from services.storage import metrics
 from services.storage.commit import commit
-from services.storage.contents import Placed
+from services.storage.contents import New
 from services.storage.incoming import Incoming, Uploads, begun
 from services.storage.index import Record
 from services.storage.names import new_name
-from services.storage.refusals import store_gone, upload_given_up
-from services.storage.registrar import NewUpload
+from services.storage.refusals import object_removed, store_gone, upload_given_up
 from services.storage.room import Announced
 from services.storage.store import Store
 from services.storage.stores.places import Place
 from services.storage.tally import Tally
 from services.storage.upload_stream import UploadHeader, UploadStream
+
+# In less time than the way to a thread and back takes.
+_HASHED_HERE = 64 * 1024
 
 
 async def write_object(store: Store, stream: UploadStream) -> Record:
@@ -74,12 +76,16 @@ async def _noted(store: Store, header: UploadHeader) -> AsyncIterator[list[Incom
 
 
 async def _begin(store: Store, header: UploadHeader, new: Mapping[Place, str]) -> list[Incoming]:
-    first, *_ = names = [Placed(place.id, name) for place, name in new.items()]
-    begun = await store.registrar.begin(NewUpload(header.repository_id, header.oid, names))
-    if first.store_id not in begun.store_ids:
+    names = [New(header.repository_id, place.id, header.oid, name) for place, name in new.items()]
+    first, *_ = begun = await store.registrar.begin(names)
+    if first.removal_reason is not None:
+        raise object_removed(header.oid, first.removal_reason)
+    if not first.is_known:
         raise store_gone()
     return [
-        Incoming(place, name, begun.before.get(place.id)) for place, name in new.items() if place.id in begun.store_ids
+        Incoming(place, name, one.replaces)
+        for (place, name), one in zip(new.items(), begun, strict=True)
+        if one.is_known
     ]
 
 
@@ -93,14 +99,22 @@ async def _receive(
         note(bytes_in=received)
         store.traffic.count(header.repository_id, bytes_in=len(chunk))
         tally.count(chunk)
-        await asyncio.gather(asyncio.to_thread(tally.hash, chunk), uploads.write(chunk))
+        if len(chunk) <= _HASHED_HERE:
+            tally.hash(chunk)
+            await uploads.write(chunk)
+        else:
+            await asyncio.gather(in_thread(tally.hash, chunk), uploads.write(chunk))
         announced.arrived(len(chunk))
     tally.finish()
 
 
 async def _keep(store: Store, header: UploadHeader, uploads: Uploads) -> Record:
     """Put the bytes in place, and let the object be held with them."""
-    record = await commit(store, header.repository_id, header.oid, header.size, await uploads.finish())
+    arrived = await uploads.finish()
+    record = await commit(store, header.repository_id, header.oid, header.size, arrived)
     if record is None:
+        # Who gave it up may have removed what was there before these bytes were.
+        for one in arrived:
+            await one.place.backend.discard(one.name)
         raise upload_given_up()
     return record

@@ -50,7 +50,7 @@ async def _look(store: Store, repository_id: int, oid: str) -> _Seen:
     async def work(connection: AsyncConnection) -> _Seen:
         # In the order in which a name goes, so that one which is confirmed meanwhile is seen here or there.
         brought = await uploads.brought(connection, repository_id, oid, limit=_MOST_LOOKED_AT)
-        held = (await contents.names_of(connection, [oid]))[oid]
+        held = await contents.names_of(connection, oid)
         return _Seen(await index.find(connection, repository_id, oid), held, brought)
 
     return await store.database.run(work)

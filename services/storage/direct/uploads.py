@@ -8,7 +8,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.storage.contents import Placed, hold_stores, is_known
+from services.storage.contents import Placed, hold_store, is_known
 from services.storage.models import OngoingUpload
 
 # `.` and the character after it: the names of an oid lie between.
@@ -22,7 +22,7 @@ async def begin(
 
     Tell whether it may: not where the store was forgotten.
     """
-    await hold_stores(connection, [store_id])
+    await hold_store(connection, store_id)
     if not await is_known(connection, store_id):
         return False
     expires_at = func.now() + datetime.timedelta(seconds=seconds)

@@ -35,9 +35,8 @@ class DiskBackend:
     @asynccontextmanager
     async def begin(self, name: str, size: int) -> AsyncIterator[DiskUpload]:
         """Begin an upload into a file in `incoming`."""
-        upload = DiskUpload(self.root, self._folders, name)
+        upload = DiskUpload(self.root, self._folders, name, size)
         try:
-            await upload.create()
             yield upload
         finally:
             await upload.close()

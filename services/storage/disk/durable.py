@@ -20,14 +20,24 @@ class Folders:
         self._root = root
         self._durable: set[Path] = set()
 
-    def ensure(self, folder: Path) -> None:
-        """Make the folder and its parents up to the root where they are missing, durably."""
-        if folder == self._root:
+    def make(self, folder: Path) -> None:
+        """Make the folder and its parents below the root where they are missing; `sync` makes them durable."""
+        if folder == self._root or folder.is_dir():
             return
-        self.ensure(folder.parent)
-        existed = folder.is_dir()
+        self.make(folder.parent)
         folder.mkdir(exist_ok=True)
-        # Another process may have made the folder a moment ago and not have synced its parent yet.
-        if not existed or folder not in self._durable:
-            sync_folder(folder.parent)
+        # It may have been there before, and been removed.
+        self._durable.discard(folder)
+
+    def ensure(self, folder: Path) -> None:
+        """Make the folder and its parents below the root where they are missing, durably."""
+        self.make(folder)
+        self.sync(folder)
+
+    def sync(self, folder: Path) -> None:
+        """Return when the names in the folder are durable, and it and its parents up to the root are as well."""
+        sync_folder(folder)
+        # Another process may have made it a moment ago and not have synced its parent yet.
+        if folder != self._root and folder not in self._durable:
+            self.sync(folder.parent)
             self._durable.add(folder)

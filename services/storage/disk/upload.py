@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from services.common.undivided import in_thread
-from services.storage.disk.durable import Folders, sync_folder
+from services.storage.disk.durable import Folders
 from services.storage.disk.paths import incoming_path, path_of
 from services.storage.refusals import storage_full
 
@@ -36,58 +36,72 @@ async def _in_thread(
 
 
 class DiskUpload:
-    """One upload; see `services.storage.backend.Upload`. `create` begins it, and `close` ends it in any case."""
+    """One upload; see `services.storage.backend.Upload`. `close` ends it in any case.
 
-    def __init__(self, root: Path, folders: Folders, name: str) -> None:
+    Bytes that come in one piece are held until `finish`, which then does all there is to do in one thread: for small
+    objects the ways there and back cost more than the work. For others the first piece makes the file.
+    """
+
+    def __init__(self, root: Path, folders: Folders, name: str, size: int) -> None:
         self._folders = folders
-        self._incoming = incoming_path(root, name)
+        self._path = incoming_path(root, name)
         self._final = path_of(root, name)
+        self._size = size
+        self._held = b""
         self._descriptor: int | None = None
-        self._in_place = False
-
-    async def create(self) -> None:
-        """Make the file in `incoming`. Raises FileExistsError for a name that is used already."""
-        await _in_thread(self._create)
+        self._is_durable = False
 
     async def write(self, chunk: bytes) -> None:
-        """Add bytes at the end."""
-        await _in_thread(self._write, chunk)
+        """Add bytes at the end. Raises FileExistsError for a name that is used already."""
+        if self._descriptor is None and not self._held and len(chunk) == self._size:
+            self._held = chunk
+        else:
+            await _in_thread(self._write, chunk)
 
     async def finish(self) -> None:
-        """Put the file in place, durably."""
+        """Put the file in place, durably. Raises FileExistsError as `write` does."""
         await _in_thread(self._finish)
 
     async def close(self) -> None:
         """End the upload: its file goes, unless it is in place."""
-        await in_thread(self._close)
+        if self._descriptor is not None:
+            await in_thread(self._close)
 
-    @property
     def _open(self) -> int:
         if self._descriptor is None:
-            raise ValueError("the upload is not open")
+            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         return self._descriptor
 
-    def _create(self) -> None:
-        self._descriptor = os.open(self._incoming, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
-
     def _write(self, chunk: bytes) -> None:
-        rest = memoryview(chunk)
+        descriptor = self._open()
+        rest = memoryview(self._held + chunk)
+        self._held = b""
         while rest:
-            rest = rest[os.write(self._open, rest) :]
+            rest = rest[os.write(descriptor, rest) :]
 
     def _finish(self) -> None:
-        os.fsync(self._open)
-        self._folders.ensure(self._final.parent)
-        self._incoming.rename(self._final)
-        self._in_place = True
-        sync_folder(self._final.parent)
+        try:
+            self._write(b"")
+            self._put_in_place()
+        finally:
+            self._close()
+
+    def _put_in_place(self) -> None:
+        folder = self._final.parent
+        self._folders.make(folder)
+        # Nobody looks under the name before this has returned. So it is given before the bytes are synced, and a file
+        # system with a journal writes it together with them.
+        self._path = self._path.rename(self._final)
+        os.fsync(self._open())
+        self._folders.sync(folder)
+        self._is_durable = True
 
     def _close(self) -> None:
         if self._descriptor is None:
             return
         try:
-            if not self._in_place:
-                self._incoming.unlink(missing_ok=True)
+            if not self._is_durable:
+                self._path.unlink(missing_ok=True)
         finally:
             os.close(self._descriptor)
             self._descriptor = None

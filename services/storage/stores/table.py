@@ -10,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import aliased
 from sqlmodel import col
 
+from services.storage import advisory
 from services.storage.advisory import key
 from services.storage.models import Content, CopyRecord, Discard, Object, OngoingUpload, StoreRecord
 
@@ -154,7 +155,7 @@ async def holdings(connection: AsyncConnection, *, after: str, limit: int) -> tu
 
 async def hold_uploads(connection: AsyncConnection, store_id: int) -> None:
     """Let no upload to a store begin until the transaction ends."""
-    await connection.execute(select(func.pg_advisory_xact_lock(key(f"store {store_id}"))))
+    await connection.execute(select(func.pg_advisory_xact_lock(key(advisory.store(store_id)))))
 
 
 async def has_uploads(connection: AsyncConnection, store_id: int) -> bool:

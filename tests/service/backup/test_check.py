@@ -10,7 +10,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.database.migrations import create_operator_engine
 from services.storage import contents, index
-from services.storage.contents import FIRST_STORE_ID, Placed
+from services.storage.contents import FIRST_STORE_ID, New
 from services.storage.disk import DiskBackend
 from services.storage.names import new_name
 from tests.support.backup import Installation
@@ -89,7 +89,7 @@ async def test_orphans_and_what_will_be_swept(installation: Installation, databa
             async with DiskBackend(storage.root).begin(name, 1) as begun:
                 await begun.write(b"x")
                 await begun.finish()
-        await contents.begin(connection, [Placed(FIRST_STORE_ID, left)], writer=1)
+        await contents.begin(connection, [New(None, FIRST_STORE_ID, oid_of(b"left"), left)], writer=1)
         await connection.commit()
         found = (await installation.place.run("check", "--hash")).document
     await engine.dispose()
@@ -102,10 +102,11 @@ async def test_an_upload_that_goes_on_is_no_finding(installation: Installation) 
     storage, go_on = installation.storage, asyncio.Event()
 
     async def send() -> AsyncIterator[pb.WriteObjectRequest]:
-        header, content = upload(1, oid_of(b"data"), 4, [b"data"])
+        header, first, second = upload(1, oid_of(b"data"), 4, [b"da", b"ta"])
         yield header
+        yield first
         await go_on.wait()
-        yield content
+        yield second
 
     writing = asyncio.ensure_future(storage.stub.WriteObject(send(), timeout=30))
     await until(lambda: bool(storage.incoming()))

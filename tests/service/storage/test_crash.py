@@ -157,11 +157,12 @@ async def test_terminated(process: StorageProcess, client: StorageClient) -> Non
     started, go_on = asyncio.Event(), asyncio.Event()
 
     async def send() -> AsyncIterator[pb.WriteObjectRequest]:
-        header, content = upload(1, oid_of(b"data"), 4, [b"data"])
+        header, first, second = upload(1, oid_of(b"data"), 4, [b"da", b"ta"])
         yield header
+        yield first
         started.set()
         await go_on.wait()
-        yield content
+        yield second
 
     call = asyncio.ensure_future(client.stub.WriteObject(send(), timeout=20))
     await started.wait()

@@ -57,10 +57,10 @@ async def test_folders_that_somebody_removed(backend: DiskBackend) -> None:
     assert await get(backend, await put(backend, b"data")) == b"data"
 
 
-async def test_bytes_are_durable_before_they_are_in_place(
+async def test_bytes_and_their_name_are_durable_at_the_end(
     backend: DiskBackend, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The file is synced before the rename, its folder after it, and the folders above where they are new."""
+    """The file is synced under its name, its folder after it, and the folders above where they are new."""
     steps: list[str] = []
     fsync, rename = os.fsync, os.rename
 
@@ -77,16 +77,16 @@ async def test_bytes_are_durable_before_they_are_in_place(
     await put(backend, b"data")
     first, second = OID[:2], OID[2:4]
     assert steps == [
-        f"sync {OID}",
-        "sync bytes",
-        "sync objects",
-        f"sync {first}",
         f"rename to {OID}",
+        f"sync {OID}",
         f"sync {second}",
+        f"sync {first}",
+        "sync objects",
+        "sync bytes",
     ]
     steps.clear()
     await put(backend, b"data")
-    assert steps == [f"sync {OID}", f"rename to {OID}", f"sync {second}"]
+    assert steps == [f"rename to {OID}", f"sync {OID}", f"sync {second}"]
 
 
 async def test_trap_3_left_over_files(backend: DiskBackend) -> None:

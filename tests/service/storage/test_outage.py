@@ -39,11 +39,12 @@ async def test_connection_cut_amid_an_upload(storage: RunningStorage, sql: Sql) 
     """An upload outlives the connections that were there when it began."""
 
     async def send() -> AsyncIterator[pb.WriteObjectRequest]:
-        header, content = upload(1, oid_of(b"data"), 4, [b"data"])
+        header, first, second = upload(1, oid_of(b"data"), 4, [b"da", b"ta"])
         yield header
+        yield first
         await until(lambda: bool(storage.incoming()))
         await sql(TERMINATE)
-        yield content
+        yield second
 
     await storage.stub.WriteObject(send(), timeout=20)
     assert await storage.read(1, oid_of(b"data")) == b"data"

@@ -266,7 +266,8 @@ async def test_an_upload_that_goes_on_while_its_store_stops_being_the_primary(
     oid, sent = oid_of(data), asyncio.Event()
 
     async def slowly() -> AsyncIterator[pb.WriteObjectRequest]:
-        first, *rest = upload(1, oid, len(data), chunks_of(data))
+        header, first, *rest = upload(1, oid, len(data), chunks_of(data))
+        yield header
         yield first
         await sent.wait()
         for message in rest:

@@ -1,0 +1,243 @@
+"""Uploads that come at once: whatever they share on their way to the index, each is answered for itself."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from sqlalchemy.ext.asyncio import AsyncConnection
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import FailedPrecondition, NotFound, Unavailable
+from services.database.engine import create_engine
+from services.database.migrations import migrate
+from services.database.transactions import Database
+from services.storage import contents, index
+from services.storage.contents import FIRST_STORE_ID, Arrived, New
+from services.storage.names import new_name
+from services.storage.names import oid_of as oid_in
+from services.storage.registrar import Registered, Registrar, Verified
+from services.storage.schema import SCHEMA
+from tests.service.storage.conftest import Sql
+from tests.service.storage.test_crash import SESSIONS, SLOW_COMMIT, fails
+from tests.support.storage import RunningStorage, StorageClient, StorageProcess, oid_of, running_storage, until
+
+PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
+WRITER = 7
+
+
+@pytest.fixture
+async def database(database_url: SecretStr) -> AsyncIterator[Database]:
+    """The database of a storage service, migrated."""
+    await migrate(database_url, SCHEMA)
+    made = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
+    yield made
+    await made.close()
+
+
+@pytest.fixture
+async def registrar(database: Database) -> AsyncIterator[Registrar]:
+    """A registrar, without a service around it."""
+    made = Registrar(database, WRITER)
+    yield made
+    await made.close()
+
+
+async def begun(registrar: Registrar, repository_id: int, data: bytes) -> Verified:
+    """Begin an upload, and return what is to be registered when its bytes are in place."""
+    oid = oid_of(data)
+    name = new_name(oid)
+    [found] = await registrar.begin([New(repository_id, FIRST_STORE_ID, oid, name)])
+    assert found.is_known
+    return Verified(repository_id, oid, len(data), [Arrived(FIRST_STORE_ID, oid, name, found.replaces, 0)])
+
+
+async def registered(registrar: Registrar, *verified: Verified) -> list[Registered | BaseException | None]:
+    """Register in one moment, and return what became of each."""
+    return await asyncio.gather(*map(registrar.register, verified), return_exceptions=True)
+
+
+async def test_a_group_is_one_transaction(registrar: Registrar, sql: Sql) -> None:
+    """Forty uploads of one moment have one transaction that begins them, and one that registers them."""
+    uploads = await asyncio.gather(*(begun(registrar, 1 + number % 3, b"%d" % number) for number in range(40)))
+    assert await sql("SELECT count(*), count(DISTINCT xmin::text) FROM storage.uploads") == "40|1"
+    answers = await registered(registrar, *uploads)
+    assert [answer.record.oid for answer in answers if isinstance(answer, Registered)] == [one.oid for one in uploads]
+    assert await sql("SELECT count(*), count(DISTINCT xmin::text) FROM storage.objects") == "40|1"
+    assert await sql("SELECT count(*) FROM storage.contents") == "40"
+    assert await sql("SELECT count(*) FROM storage.uploads") == "0"
+
+
+async def test_one_object_many_times_in_a_group(registrar: Registrar, sql: Sql) -> None:
+    """The bytes of one stay, those of the others are discarded, and all repositories hold the object."""
+    uploads = await asyncio.gather(*(begun(registrar, 1 + number % 3, b"data") for number in range(12)))
+    other = await begun(registrar, 1, b"other")
+    answers = await registered(registrar, *uploads, other)
+    kept = uploads[0].arrived[0].name
+    assert sorted((await sql("SELECT name FROM storage.contents")).split()) == sorted([kept, other.arrived[0].name])
+    assert [answer.names for answer in answers if isinstance(answer, Registered)][:-1] == [[kept]] * 12
+    assert await sql("SELECT count(*) FROM storage.objects") == "4"
+    discarded = (await sql("SELECT name FROM storage.discards ORDER BY name")).split()
+    assert discarded == sorted(one.arrived[0].name for one in uploads[1:])
+    assert await sql("SELECT count(*) FROM storage.uploads") == "0"
+
+
+async def test_what_is_written_again_takes_the_place(registrar: Registrar, sql: Sql) -> None:
+    """Bytes that were there when uploads began are replaced by those of the first of them."""
+    first = await begun(registrar, 1, b"data")
+    await registered(registrar, first)
+    again = [await begun(registrar, 1, b"data"), await begun(registrar, 2, b"data")]
+    await registered(registrar, *again)
+    assert await sql("SELECT name FROM storage.contents") == again[0].arrived[0].name
+    discarded = (await sql("SELECT name FROM storage.discards ORDER BY name")).split()
+    assert discarded == sorted(one.arrived[0].name for one in (first, again[1]))
+
+
+async def test_refusals_are_their_own(registrar: Registrar, database: Database, sql: Sql) -> None:
+    """Of a group, what was removed, is of a deleted repository, or was given up fails, and nothing else."""
+    uploads = [await begun(registrar, repository_id, b"%d" % repository_id) for repository_id in range(1, 6)]
+    _, removed, deleted, lost, _ = uploads
+    add = index.Added(removed.repository_id, removed.oid, removed.size)
+    await database.run(lambda connection: index.add(connection, [add]))
+    await sql("UPDATE storage.objects SET removed_at = now(), removal_reason = 'a licence'")
+    await database.run(lambda connection: index.close_repository(connection, deleted.repository_id))
+    await database.run(lambda connection: contents.give_up(connection, [lost.arrived[0].name]))
+    good, no_licence, no_repository, given_up, also_good = await registered(registrar, *uploads)
+    assert isinstance(good, Registered)
+    assert isinstance(also_good, Registered)
+    assert isinstance(no_licence, FailedPrecondition)
+    assert no_licence.metadata == {"removal_reason": "a licence"}
+    assert isinstance(no_repository, NotFound)
+    assert given_up is None
+    held = (await sql("SELECT repository_id FROM storage.objects WHERE removed_at IS NULL ORDER BY 1")).split()
+    assert held == ["1", "5"]
+    assert await sql("SELECT count(*) FROM storage.contents") == "2"
+
+
+async def test_repeated_after_it_has_succeeded(registrar: Registrar, sql: Sql) -> None:
+    """A group whose answer was lost is registered again with the same outcome."""
+    uploads = [await begun(registrar, 1, b"%d" % number) for number in range(3)]
+    before = await registered(registrar, *uploads)
+    assert await registered(registrar, *uploads) == before
+    assert await sql("SELECT count(*) FROM storage.contents") == "3"
+    assert await sql("SELECT count(*) FROM storage.discards") == "0"
+
+
+async def test_a_store_that_was_forgotten_meanwhile(registrar: Registrar, sql: Sql) -> None:
+    """Bytes that came to it are not acknowledged; those of others in the group are."""
+    await sql("INSERT INTO storage.stores (id, name, url, is_primary) VALUES (9, 'ninth', 'file:///ninth', false)")
+    here = await begun(registrar, 1, b"here")
+    oid = oid_of(b"there")
+    there = Verified(1, oid, 5, [Arrived(9, oid, new_name(oid), None, 0)])
+    [found] = await registrar.begin([New(1, 9, oid, there.arrived[0].name)])
+    assert found.is_known
+    # Not seen by who forgets it: it was begun in that moment.
+    await sql("DELETE FROM storage.stores WHERE id = 9")
+    held, lost = await registered(registrar, here, there)
+    assert isinstance(held, Registered)
+    assert lost is None
+    assert await sql("SELECT count(*) FROM storage.objects") == "1"
+    [found] = await registrar.begin([New(1, 9, oid, new_name(oid))])
+    assert not found.is_known
+
+
+async def test_groups_of_two_processes_do_not_wait_for_each_other(database: Database, sql: Sql) -> None:
+    """The same objects in opposite orders, registered by two at once while a third removes: no deadlock, one winner."""
+    before = int(await sql("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
+    registrars = [Registrar(database, WRITER), Registrar(database, WRITER + 1)]
+    for number in range(10):
+        data = [b"%d %d" % (number, each) for each in range(20)]
+        groups = [
+            [await begun(registrar, which, each) for each in data[:: 1 - 2 * which]]
+            for which, registrar in enumerate(registrars)
+        ]
+
+        async def remove(oids: list[str]) -> None:
+            async def work(connection: AsyncConnection) -> None:
+                await index.lock(connection, oids)
+                await index.forget(connection, 0, oids)
+                await contents.release(connection, oids)
+
+            await database.run(work)
+
+        oids = [oid_of(each) for each in data]
+        await asyncio.gather(
+            *(registered(registrar, *group) for registrar, group in zip(registrars, groups, strict=True)),
+            remove(oids[::3]),
+        )
+    assert await sql("SELECT count(*) FROM storage.objects WHERE repository_id = 1") == "200"
+    assert await sql("SELECT count(*) FROM storage.contents") == "200"
+    assert await sql("SELECT count(*) FROM storage.uploads") == "0"
+    after = int(await sql("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
+    assert after == before
+    for registrar in registrars:
+        await registrar.close()
+
+
+async def test_a_database_that_is_away(registrar: Registrar, sql: Sql) -> None:
+    """Connections that are cut amid a group are not noticed; each of it is registered once."""
+    uploads = [await begun(registrar, 1, b"%d" % number) for number in range(10)]
+    await sql(SLOW_COMMIT.format(seconds=0.3))
+    registering = asyncio.create_task(registered(registrar, *uploads))
+    async with asyncio.timeout(10):
+        while await sql(f"SELECT count(*) {SESSIONS} AND wait_event = 'PgSleep'") == "0":  # noqa: ASYNC110 - Postgres sets no event
+            await asyncio.sleep(0.02)
+    await sql(f"SELECT pg_terminate_backend(pid) {SESSIONS} AND state <> 'idle'")
+    answers = await registering
+    assert all(isinstance(answer, Registered) for answer in answers), answers
+    assert await sql("SELECT count(*) FROM storage.contents") == "10"
+
+
+async def test_two_services_and_one_object(database_url: SecretStr, tmp_path: Path) -> None:
+    """Many clients of two services write the same objects at once: all succeed, and each object has one file."""
+    async with AsyncExitStack() as stack:
+        services: list[RunningStorage] = []
+        for name in ("one", "two"):
+            folder = tmp_path / name
+            folder.mkdir()
+            (folder / "bytes").symlink_to(tmp_path / "shared")
+            (tmp_path / "shared").mkdir(exist_ok=True)
+            services.append(await stack.enter_async_context(running_storage(database_url, folder)))
+        for _ in range(4):
+            data = [os.urandom(3000) for _ in range(4)]
+            oids = await asyncio.gather(*(services[n % 2].write(1 + n % 3, data[n % 4]) for n in range(32)))
+            for service in services:
+                assert await service.statuses(1, *oids) == [PRESENT] * 32
+        await until(lambda: len([path for path in (tmp_path / "shared").rglob("*") if path.is_file()]) == 16)
+
+
+async def test_killed_between_the_bytes_and_the_commit_of_a_group(
+    process: StorageProcess, client: StorageClient, sql: Sql
+) -> None:
+    """Nothing of a group is acknowledged before its commit; what it leaves is swept; what was acknowledged stays."""
+    await process.start()
+    held = [await client.write(1, b"%d" % number) for number in range(3)]
+    await sql(SLOW_COMMIT.format(seconds=60))
+    data = [os.urandom(2000) for _ in range(24)]
+    calls = [asyncio.ensure_future(client.write(1, each)) for each in data]
+    await until(lambda: len(client.files()) == 3 + 24 and not client.incoming(), seconds=30)
+    assert not any(call.done() for call in calls)
+    await process.stop(signal.SIGKILL)
+    await asyncio.gather(*map(fails, calls))
+    await sql(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
+    await process.start()
+    await until(lambda: sorted(oid_in(path.name) for path in client.files()) == sorted(held), seconds=30)
+    assert await client.statuses(1, *held, *map(oid_of, data)) == [PRESENT] * 3 + [MISSING] * 24
+
+
+async def test_no_database_at_all(tmp_path: Path) -> None:
+    """Without Postgres each is told that, within the bound."""
+    database = Database(create_engine(SecretStr(f"postgresql://u@/d?host={tmp_path}"), schema="storage", pool_size=2))
+    registrar = Registrar(database, WRITER)
+    oid = oid_of(b"data")
+    async with asyncio.timeout(40):
+        answers = await asyncio.gather(
+            *(registrar.begin([New(1, FIRST_STORE_ID, oid, new_name(oid))]) for _ in range(3)), return_exceptions=True
+        )
+    assert all(isinstance(answer, Unavailable) for answer in answers)
+    await registrar.close()
+    await database.close()

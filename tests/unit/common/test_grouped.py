@@ -1,0 +1,106 @@
+"""Requests that come at once: who is answered with whom."""
+
+import asyncio
+from collections.abc import Sequence
+
+import pytest
+
+from services.common.grouped import Grouped
+
+Doubling = Grouped[int, int]
+
+
+class Doubler:
+    """Doubles numbers when it is let; it refuses 13, and breaks down at 0 whatever else it is given."""
+
+    def __init__(self) -> None:
+        self.groups: list[list[int]] = []
+        self.free = asyncio.Event()
+
+    async def double(self, numbers: Sequence[int]) -> list[int | Exception]:
+        """Return the doubles, in order."""
+        self.groups.append(list(numbers))
+        await self.free.wait()
+        if 0 in numbers:
+            raise ZeroDivisionError
+        return [ValueError(number) if number == 13 else 2 * number for number in numbers]
+
+
+async def _settled() -> None:
+    """Return when all that can go on has gone on."""
+    for _ in range(10):
+        await asyncio.sleep(0)
+
+
+async def test_what_comes_in_one_moment_is_one_group() -> None:
+    """And each is answered with its own."""
+    doubler = Doubler()
+    doubler.free.set()
+    grouped = Doubling(doubler.double, most=10, at_once=1)
+    assert await asyncio.gather(*map(grouped.ask, range(1, 6))) == [2, 4, 6, 8, 10]
+    assert doubler.groups == [[1, 2, 3, 4, 5]]
+
+
+async def test_what_comes_meanwhile_is_the_next_group() -> None:
+    """So many groups are under way at once, and each is so large, as was said."""
+    doubler = Doubler()
+    grouped = Doubling(doubler.double, most=3, at_once=2)
+    asking = []
+    for numbers in ([1], [2], [3, 4], [5, 6]):
+        asking += [asyncio.create_task(grouped.ask(number)) for number in numbers]
+        await _settled()
+    assert doubler.groups == [[1], [2]]
+    doubler.free.set()
+    assert await asyncio.gather(*asking) == [2, 4, 6, 8, 10, 12]
+    assert doubler.groups == [[1], [2], [3, 4, 5], [6]]
+
+
+async def test_a_refusal_is_its_own() -> None:
+    """An answer that is an exception is raised to who asked, and to nobody else."""
+    doubler = Doubler()
+    doubler.free.set()
+    grouped = Doubling(doubler.double, most=10, at_once=1)
+    answers = await asyncio.gather(*map(grouped.ask, (1, 13, 2)), return_exceptions=True)
+    assert answers[::2] == [2, 4]
+    assert isinstance(answers[1], ValueError)
+    assert len(doubler.groups) == 1
+
+
+async def test_a_failure_of_a_group_is_that_of_the_member_at_fault() -> None:
+    """Each is asked for again, alone."""
+    doubler = Doubler()
+    doubler.free.set()
+    grouped = Doubling(doubler.double, most=10, at_once=1)
+    answers = await asyncio.gather(*map(grouped.ask, (1, 0, 2)), return_exceptions=True)
+    assert answers[::2] == [2, 4]
+    assert isinstance(answers[1], ZeroDivisionError)
+    assert doubler.groups == [[1, 0, 2], [1], [0], [2]]
+
+
+async def test_who_gives_up_changes_nothing_for_others() -> None:
+    """One that waits is not asked for any more; one that is under way goes on."""
+    doubler = Doubler()
+    grouped = Doubling(doubler.double, most=10, at_once=1)
+    under_way = [asyncio.create_task(grouped.ask(number)) for number in (1, 2)]
+    await _settled()
+    waiting = [asyncio.create_task(grouped.ask(number)) for number in (3, 4)]
+    await _settled()
+    for task in (under_way[0], waiting[0]):
+        task.cancel()
+    await _settled()
+    doubler.free.set()
+    assert [await under_way[1], await waiting[1]] == [4, 8]
+    assert doubler.groups == [[1, 2], [4]]
+
+
+async def test_closed_amid_work() -> None:
+    """Whoever waits is told."""
+    grouped = Doubling(Doubler().double, most=10, at_once=1)
+    asking = [asyncio.create_task(grouped.ask(1))]
+    await _settled()
+    asking.append(asyncio.create_task(grouped.ask(2)))
+    await _settled()
+    await grouped.close()
+    for task in asking:
+        with pytest.raises(asyncio.CancelledError):
+            await task
