@@ -25,7 +25,7 @@ def trace_statements(engine: AsyncEngine) -> None:
         # What the service asks for itself, each second or so, is no part of a request.
         if not trace.get_current_span().is_recording():
             return
-        verb = statement.partition(" ")[0].strip().upper() or "SQL"
+        verb = next(iter(statement.split(maxsplit=1)), "SQL").upper()
         attributes = {
             "db.system.name": "postgresql",
             "db.query.text": statement[:_MOST_CHARACTERS],

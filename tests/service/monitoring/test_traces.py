@@ -59,11 +59,13 @@ async def test_an_upload_is_one_trace(traced_services: Services, collector: Coll
     assert statements
     assert {span.parent_id for span in statements} == {write.span_id}
     assert {span.trace_id for span in spans} == {facade.trace_id}
-    inserts = [str(span.attributes["db.query.text"]) for span in statements if span.name == "INSERT"]
-    assert [table for text in inserts for table in re.findall(r"INTO storage\.(\w+)", text)] == [
+    assert {span.name for span in statements} == {"SELECT", "INSERT", "WITH"}
+    texts = [str(span.attributes["db.query.text"]) for span in statements]
+    assert [table for text in texts for table in re.findall(r"INTO storage\.(\w+)", text)] == [
         "uploads",
         "objects",
         "contents",
+        "discards",
     ]
     assert not any(oid_of(data) in str(span.attributes) for span in statements)
 
