@@ -12,7 +12,7 @@ def path_of(root: Path, name: str) -> Path:
           objects/
             ab/
               cd/
-                abcd….NAME         bytes of the object abcd…, whole and verified; never changed
+                abcd….NAME         bytes of the object abcd…, verified; whole and durable where the index says so
           incoming/
             abcd….NAME             bytes on their way there
 
