@@ -23,7 +23,7 @@ from services.backup.object_list import Entry
 from services.backup.progress import Bytes, progress
 from services.backup.reading import DamagedBytes, stored_bytes
 from services.backup.stores import Source, Store
-from services.database.migrations import RESTORING, version_of
+from services.database.versions import RESTORING, version_of
 from services.storage.models import SCHEMA_NAME as STORAGE
 from services.storage.names import oid_of
 from services.storage.pace import Pace

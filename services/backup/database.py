@@ -10,7 +10,7 @@ from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.database.engine import role_of
-from services.database.migrations import Schema
+from services.database.versions import Schema
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.schema import SCHEMA as STORAGE
 

@@ -12,7 +12,8 @@ from services.backup.errors import BackupError
 from services.backup.manifest import Manifest
 from services.backup.uniting import unite_stores
 from services.common.undivided import in_thread
-from services.database.migrations import MIGRATION_KEY, RESTORING, mark_restoring, upgrade, version_of
+from services.database.migrations import MIGRATION_KEY, mark_restoring, upgrade
+from services.database.versions import RESTORING, version_of
 
 _PIECE = 1024 * 1024
 

@@ -17,7 +17,7 @@ from services.backup.errors import BackupError
 from services.backup.manifest import Sequence, TableFile
 from services.backup.object_list import QUERY
 from services.common.undivided import in_thread
-from services.database.migrations import RESTORING, version_of
+from services.database.versions import RESTORING, version_of
 from services.storage.models import SCHEMA_NAME as STORAGE
 
 

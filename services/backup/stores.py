@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from services.backup.database import acting_for
 from services.backup.errors import BackupError
 from services.common.errors import ServiceError
-from services.database.migrations import RESTORING, version_of
+from services.database.versions import RESTORING, version_of
 from services.storage.backend import Backend
 from services.storage.location import open_backend
 from services.storage.models import SCHEMA_NAME as STORAGE

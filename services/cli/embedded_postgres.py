@@ -11,6 +11,7 @@ import pwd
 import shutil
 import signal
 import subprocess
+from collections.abc import Sequence
 from pathlib import Path
 from urllib.parse import quote
 
@@ -24,6 +25,7 @@ PORT = 5432
 _INITDB_SECONDS = 60
 _STOP_SECONDS = 20
 _START_SECONDS = 60
+_START_INTERVAL_SECONDS = 0.02
 _UNPRIVILEGED = "nobody"
 
 ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC"}
@@ -194,25 +196,34 @@ class EmbeddedPostgres:
         deadline = asyncio.get_running_loop().time() + _START_SECONDS
         while True:
             try:
-                await self._psql("SELECT 1")
+                known = await self._psql(f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'")  # noqa: S608 - a constant
                 break
             except PostgresError:
                 if asyncio.get_running_loop().time() > deadline:
                     raise
-                await asyncio.sleep(0.05)
-        if not await self._psql(f"SELECT 1 FROM pg_database WHERE datname = '{DATABASE}'"):  # noqa: S608 - a constant
+                await asyncio.sleep(_START_INTERVAL_SECONDS)
+        if not known:
             await self._psql(f'CREATE DATABASE "{DATABASE}"')
 
-    async def _psql(self, statement: str) -> str:
+    async def versions_of(self, schemas: Sequence[str]) -> list[str] | None:
+        """Return the version of each schema's tables; None where one has none, or where it cannot be told."""
+        versions = ", ".join(f"(SELECT version_num FROM {schema}.alembic_version)" for schema in schemas)  # noqa: S608 - our own names
+        try:
+            return (await self._psql(f"SELECT {versions}", database=DATABASE)).split("|")
+        except PostgresError:
+            return None
+
+    async def _psql(self, statement: str, *, database: str = "postgres") -> str:
         return await _run(
             programs() / "psql",
             f"--host={self.sockets}",
             f"--port={PORT}",
             f"--username={SUPERUSER}",
-            "--dbname=postgres",
+            f"--dbname={database}",
             "--no-psqlrc",
             "--quiet",
             "--tuples-only",
+            "--no-align",
             f"--command={statement}",
             seconds=10,
         )

@@ -4,7 +4,6 @@ Each service has a folder `migrations` with `versions/`; all are run through the
 """
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
 
 from alembic import command
@@ -12,13 +11,14 @@ from alembic.config import Config
 from alembic.script import ScriptDirectory
 from alembic.util import CommandError
 from pydantic import SecretStr
-from sqlalchemy import Connection, MetaData, text
+from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from services.common.errors import Reason, Unavailable
 from services.database.engine import CONNECT_SECONDS, parse_url, role_of
 from services.database.transactions import is_transient
+from services.database.versions import RESTORING, Schema, version_of
 
 _ENVIRONMENT = Path(__file__).parent / "environment"
 _LOCK_SECONDS = 60
@@ -28,18 +28,6 @@ _POOL_SIZE = 4
 
 MIGRATION_KEY = "hashtextextended('towpath-migrate', 0)"
 """The advisory lock, in SQL, that is held while tables are made or changed."""
-
-RESTORING = "restoring"
-"""The version of a schema whose rows a restore is about to bring: nothing serves or migrates such a schema."""
-
-
-@dataclass(frozen=True)
-class Schema:
-    """One service's tables: the schema's name, what the tables should be, and where the versions lie."""
-
-    name: str
-    metadata: MetaData
-    versions: Path
 
 
 def _config(schema: Schema) -> Config:
@@ -148,29 +136,9 @@ async def _ensure_role_and_schema(connection: AsyncConnection, role: str, schema
         await connection.execute(text(f'CREATE SCHEMA "{schema}" AUTHORIZATION "{role}"'))
 
 
-def newest_version(schema: Schema) -> str | None:
-    """Return the version that `migrate` brings the schema to; it reads the versions' files."""
-    return ScriptDirectory.from_config(_config(schema)).get_current_head()
-
-
 def knows(schema: Schema, version: str) -> bool:
     """Tell whether `upgrade` can bring the schema to this version, and further to the newest."""
     try:
         return ScriptDirectory.from_config(_config(schema)).get_revision(version) is not None
     except CommandError:
         return False
-
-
-async def version_of(connection: AsyncConnection, schema: str) -> str | None:
-    """Return the version of the schema's tables; None where there are none."""
-    table = f"{schema}.alembic_version"
-    if await connection.scalar(text("SELECT to_regclass(:table)"), {"table": table}) is None:
-        return None
-    version: str | None = await connection.scalar(text(f"SELECT version_num FROM {table}"))  # noqa: S608 - our own name
-    return version
-
-
-async def is_at(connection: AsyncConnection, schema: Schema, version: str | None) -> bool:
-    """Tell whether the tables of the schema are at this version."""
-    found = await version_of(connection, schema.name)
-    return found is not None and found == version

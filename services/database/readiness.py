@@ -6,17 +6,15 @@ from collections.abc import Awaitable, Callable
 from services.common.lifecycle import end
 from services.common.logs import get_logger
 from services.common.rpc.server import Server
-from services.database.migrations import Schema, is_at, newest_version
 from services.database.transactions import Database
+from services.database.versions import Schema, is_at, newest_version
 
 _INTERVAL_SECONDS = 1.0
 
 _log = get_logger(__name__)
 
 
-async def _is_ready(
-    database: Database, schema: Schema, version: str | None, check: Callable[[], Awaitable[None]]
-) -> bool:
+async def _is_ready(database: Database, schema: Schema, version: str, check: Callable[[], Awaitable[None]]) -> bool:
     async with database.engine.connect() as connection:
         if not await is_at(connection, schema, version):
             raise RuntimeError(f"the schema {schema.name} is not at its newest version: run `towpath migrate`")
@@ -28,7 +26,7 @@ async def _watch(
     server: Server, database: Database, schema: Schema, check: Callable[[], Awaitable[None]], ready: asyncio.Event
 ) -> None:
     serving = False
-    version = await asyncio.to_thread(newest_version, schema)
+    version = newest_version(schema)
     while True:
         try:
             async with asyncio.timeout(5 * _INTERVAL_SECONDS):

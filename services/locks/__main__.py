@@ -10,7 +10,6 @@ from services.common.errors import ServiceError
 from services.common.lifecycle import stop_event
 from services.common.tracing import traced
 from services.database.engine import create_engine
-from services.database.migrations import migrate
 from services.database.transactions import Database
 from services.locks.application import serve
 from services.locks.bootstrap import bootstrap
@@ -26,6 +25,9 @@ async def _serve(_arguments: argparse.Namespace) -> None:
 
 
 async def _migrate(arguments: argparse.Namespace) -> None:
+    # Here, as Alembic takes a good part of the time that a service needs to start.
+    from services.database.migrations import migrate
+
     settings = LocksDatabaseSettings()
     _log_as(settings)
     await migrate(settings.database, SCHEMA, wait_seconds=arguments.wait)

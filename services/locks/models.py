@@ -28,7 +28,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import registry
 from sqlmodel import Field, SQLModel
 
-from services.database.migrations import Schema
+from services.database.versions import Schema
 
 _NAMES_OF_CONSTRAINTS = {
     "pk": "pk_%(table_name)s",

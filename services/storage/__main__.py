@@ -8,13 +8,19 @@ from concurrent.futures import ThreadPoolExecutor
 from services.common import lifecycle, logs
 from services.common.errors import ServiceError
 from services.common.tracing import traced
-from services.database.migrations import migrate
 from services.storage.application import serve
 from services.storage.schema import SCHEMA
 from services.storage.settings import MigrationSettings, StorageSettings
 
 # More than there are cores: they wait for the disk.
 _THREADS = 16
+
+
+async def _migrate(settings: MigrationSettings, *, wait_seconds: float) -> None:
+    # Here, as Alembic takes a good part of the time that a service needs to start.
+    from services.database.migrations import migrate
+
+    await migrate(settings.database, SCHEMA, wait_seconds=wait_seconds)
 
 
 async def _serve(settings: StorageSettings) -> None:
@@ -35,7 +41,7 @@ def main() -> None:
             with traced("storage", settings.traces_endpoint):
                 asyncio.run(_serve(settings))
         else:
-            asyncio.run(migrate(settings.database, SCHEMA, wait_seconds=arguments.wait))
+            asyncio.run(_migrate(settings, wait_seconds=arguments.wait))
     except (ValueError, ServiceError) as error:
         sys.exit(f"storage: {error}")
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from services.database.migrations import Schema
+from services.database.versions import Schema
 from services.storage.models import SCHEMA_NAME, StorageModel
 
 SCHEMA = Schema(

@@ -13,7 +13,10 @@ import httpx
 import psutil
 import pytest
 
+from services.cli.embedded_postgres import EmbeddedPostgres
+from services.cli.up.tables import tables_are_newest
 from tests.support.http import Client, content, oid_of
+from tests.support.postgres import TestPostgres
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
 from tests.support.waiting import until
 
@@ -132,6 +135,18 @@ async def test_each_child_is_started_again(stack: Stack) -> None:
             assert f"{name} died and is started again" in stack.log()
         paths = {lock["path"] for lock in await client.all_locks()}
     assert paths == {f"{name}.bin" for name in SERVICES}
+
+
+async def test_tables_of_an_earlier_version(stack: Stack) -> None:
+    """A start on the data of an earlier version migrates; one on data of this version has nothing to do."""
+    postgres = TestPostgres(EmbeddedPostgres(stack.data / "postgres", stack.data / "run"))
+    earlier = "DROP TABLE locks.failed_logins; UPDATE locks.alembic_version SET version_num = '0001'"
+    await postgres.execute(earlier, database="towpath")
+    assert not await tables_are_newest(postgres.postgres)
+    stop(stack, signal.SIGTERM)
+    stack.start()
+    assert await tables_are_newest(postgres.postgres)
+    assert await postgres.execute("SELECT count(*) FROM locks.failed_logins", database="towpath") == "0"
 
 
 async def test_killed_supervisor(stack: Stack) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from towpath.access.v1 import admin_service_pb2 as admin
 
-from services.database.migrations import newest_version
+from services.database.versions import newest_version
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.schema import SCHEMA as STORAGE
 from tests.support.backup import Installation, Place, running_installation

@@ -1,20 +1,17 @@
 """The programs that `towpath up` runs: how Postgres and the services are started, and known to answer."""
 
 import asyncio
-import ssl
 import sys
 from collections.abc import Mapping, Sequence
-
-import httpx
 
 from services.cli.embedded_postgres import ENVIRONMENT, STOP_SIGNAL, EmbeddedPostgres
 from services.cli.errors import CommandError
 from services.cli.up.child import Program, Work, run_once
+from services.common.health import probe_http
 
 _MIGRATION_SECONDS = 900.0
 _BOOTSTRAP_SECONDS = 60.0
-_PROBE_SECONDS = 2.0
-_PROBE_INTERVAL_SECONDS = 0.1
+_PROBE_INTERVAL_SECONDS = 0.05
 
 
 def python(module: str, *arguments: str) -> list[str]:
@@ -76,23 +73,8 @@ async def bootstrap(environment: Mapping[str, str], inherited: Sequence[int] = (
     return token
 
 
-def own_facade(origin: str, *, seconds: float) -> httpx.AsyncClient:
-    """Return an HTTP client of the facade that `up` runs itself, which the caller closes."""
-    # It listens on our own socket, under an address that its certificate need not name.
-    unverified = ssl.create_default_context()
-    unverified.check_hostname = False
-    unverified.verify_mode = ssl.CERT_NONE
-    return httpx.AsyncClient(base_url=origin, timeout=seconds, trust_env=False, verify=unverified)
-
-
 async def wait_until_ready(origin: str) -> None:
     """Wait until `/readyz` of the facade answers 200, however long that takes."""
-    async with own_facade(origin, seconds=_PROBE_SECONDS) as client:
-        while True:
-            try:
-                if (await client.get("/readyz")).status_code == httpx.codes.OK:
-                    return
-            except httpx.TransportError:
-                # Not there yet; whether it will ever be is known to the one who watches over its process.
-                pass
-            await asyncio.sleep(_PROBE_INTERVAL_SECONDS)
+    # Whether it will ever answer is known to the one who watches over its process.
+    while await asyncio.to_thread(probe_http, f"{origin}/readyz") != "200":  # noqa: ASYNC110 - it is another process
+        await asyncio.sleep(_PROBE_INTERVAL_SECONDS)

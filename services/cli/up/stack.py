@@ -4,7 +4,7 @@ import asyncio
 import os
 import socket
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,11 +15,11 @@ from services.cli.embedded_postgres import EmbeddedPostgres
 from services.cli.errors import CommandError
 from services.cli.up import programs
 from services.cli.up.data_directory import DataDirectory, write_secret
-from services.cli.up.demo import provide_demo
 from services.cli.up.environment import Environments
 from services.cli.up.listener import Address, listen
 from services.cli.up.orphans import lock_out_orphans
 from services.cli.up.supervisor import Supervisor
+from services.cli.up.tables import tables_are_newest
 from services.common.lifecycle import stop_event
 
 READY_LINE = "Towpath is ready: {origin}\n"
@@ -85,6 +85,7 @@ class _Stack:
         self._lifeline = lifeline
         self._supervisor = supervisor
         self._owned = owned
+        self._cluster: EmbeddedPostgres | None = None
 
     async def start(self) -> None:
         """Start everything in order, and print the line that says that it answers."""
@@ -103,14 +104,10 @@ class _Stack:
             public_url=self._options.public_url,
             drain_seconds=_FACADE_DRAIN_SECONDS,
         )
-        try:
-            async with asyncio.TaskGroup() as migrations:
-                migrations.create_task(programs.migrate("storage", storage, inherited))
-                migrations.create_task(programs.migrate("locks", locks, inherited))
-        except ExceptionGroup as failures:
-            # One failure is told; the other migration was stopped for it.
-            raise failures.exceptions[0] from failures
-        if not directory.admin_token.exists():
+        first = not directory.admin_token.exists()
+        if first or self._cluster is None or not await tables_are_newest(self._cluster):
+            await _migrate(storage, locks, inherited)
+        if first:
             write_secret(directory.admin_token, await programs.bootstrap(locks, inherited) + "\n")
         self._supervisor.start(
             programs.service("storage", storage, inherited),
@@ -135,6 +132,9 @@ class _Stack:
             raise CommandError(f"the facade does not answer after {_READY_SECONDS:.0f} s") from None
         if self._options.demo:
             base = self._options.public_url or origin
+            # Here, as only the demo needs what speaks HTTP in comfort, and that takes a while to import.
+            from services.cli.up.demo import provide_demo
+
             await provide_demo(directory, environments.locks_address, origin=origin, shown_origin=base)
         sys.stdout.write(READY_LINE.format(origin=f"{scheme}://{self._address}"))
         sys.stdout.flush()
@@ -144,10 +144,20 @@ class _Stack:
         url = self._options.database_url
         inherited = self._options.environment
         if url is None:
-            cluster = EmbeddedPostgres(self._directory.postgres, self._directory.run)
+            self._cluster = cluster = EmbeddedPostgres(self._directory.postgres, self._directory.run)
             [child] = self._supervisor.start(programs.postgres(cluster), stop_seconds=_POSTGRES_STOP_SECONDS)
             await child.ready.wait()
             url = SecretStr(cluster.url)
             # What libpq's variables say is meant for other databases.
             inherited = {name: value for name, value in inherited.items() if not name.startswith("PG")}
         return Environments(inherited, self._directory.run, url, self._lifeline, self._options.log_format)
+
+
+async def _migrate(storage: Mapping[str, str], locks: Mapping[str, str], inherited: Sequence[int]) -> None:
+    try:
+        async with asyncio.TaskGroup() as migrations:
+            migrations.create_task(programs.migrate("storage", storage, inherited))
+            migrations.create_task(programs.migrate("locks", locks, inherited))
+    except ExceptionGroup as failures:
+        # One failure is told; the other migration was stopped for it.
+        raise failures.exceptions[0] from failures

@@ -32,12 +32,16 @@ _CHANNEL: Options = [
     # A service that restarts is found again within a second.
     ("grpc.initial_reconnect_backoff_ms", 100),
     ("grpc.min_reconnect_backoff_ms", 1000),
-    ("grpc.max_reconnect_backoff_ms", 1000),
     ("grpc.http2.max_pings_without_data", 0),
 ]
-# A process of this host that is gone leaves no connection behind; one that hangs is noticed within 20 s.
-_LOCAL_CHANNEL: Options = _keepalive(every=10_000, timeout=10_000)
+_LOCAL_CHANNEL: Options = [
+    # To try a unix socket costs nothing, and whoever starts or restarts the process waits for it.
+    ("grpc.max_reconnect_backoff_ms", 100),
+    # A process of this host that is gone leaves no connection behind; one that hangs is noticed within 20 s.
+    *_keepalive(every=10_000, timeout=10_000),
+]
 _REMOTE_CHANNEL: Options = [
+    ("grpc.max_reconnect_backoff_ms", 1000),
     # A peer that is gone without a word is noticed within 7 s, so that a call with a deadline of 12 s finds another, or
     # the same when the network is back; also where nothing is called, so that the next call need not find out.
     *_keepalive(every=3_000, timeout=4_000),

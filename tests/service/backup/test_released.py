@@ -11,7 +11,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import NotFound, PermissionDenied, Reason
-from services.database.migrations import newest_version
+from services.database.versions import newest_version
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.schema import SCHEMA as STORAGE
 from tests.support.backup import Place, running_installation

@@ -9,7 +9,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from services.backup.manifest import Manifest
-from services.database.migrations import newest_version
+from services.database.versions import newest_version
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.schema import SCHEMA as STORAGE
 from tests.support.backup import Place, running_installation

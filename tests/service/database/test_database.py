@@ -12,8 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.common.errors import Unavailable
 from services.database import transactions
 from services.database.engine import create_engine, parse_url
-from services.database.migrations import Schema, is_at, migrate, newest_version
+from services.database.migrations import migrate
 from services.database.transactions import Database
+from services.database.versions import Schema, is_at, newest_version
 from tests.support.postgres import TestPostgres
 
 _FIRST = '''"""Make the first table."""

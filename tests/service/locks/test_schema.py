@@ -6,7 +6,8 @@ from pydantic import SecretStr
 from sqlalchemy import Connection, text
 
 from services.database.engine import create_engine
-from services.database.migrations import is_at, migrate, newest_version
+from services.database.migrations import migrate
+from services.database.versions import is_at, newest_version
 from services.locks.models import SCHEMA
 
 

@@ -11,7 +11,7 @@ from alembic.script import ScriptDirectory
 from alembic.script.base import Script
 from sqlalchemy import BigInteger, Column, Text
 
-from services.database.migrations import Schema
+from services.database.versions import Schema, newest_version
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.schema import SCHEMA as STORAGE
 from tests.support.migration_rules import breaches, statements_of
@@ -41,6 +41,13 @@ def test_the_version_before_keeps_running(script: Script) -> None:
     if getattr(script.module, "CONTRACTS", ""):
         return
     assert breaches(statements_of(script.module)) == []
+
+
+@pytest.mark.parametrize("schema", [STORAGE, LOCKS], ids=lambda schema: schema.name)
+def test_the_names_of_the_files_tell_the_versions(schema: Schema) -> None:
+    """What the services take for the newest version, by the names of the files, is what Alembic migrates to."""
+    assert newest_version(schema) == _scripts_of(schema)[0].revision
+    assert all(Path(script.path).name.startswith(f"{script.revision}_") for script in _scripts_of(schema))
 
 
 def _migration(*operations: object) -> ModuleType:

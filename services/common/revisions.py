@@ -1,0 +1,11 @@
+"""Which version a service's tables should have, without the libraries that bring them there.
+
+The file of a migration is named after the version that it leads to, as `0003_stores.py` after 0003.
+"""
+
+from pathlib import Path
+
+
+def newest_version(versions: Path) -> str:
+    """Return the version that the newest migration in a folder leads to. Raises ValueError where it has none."""
+    return max(file.name.partition("_")[0] for file in versions.glob("[0-9]*_*.py"))
