@@ -39,6 +39,7 @@ class ActionMaker:
         self.seconds = seconds
         """How long an action can be used; more for verify."""
         self._now = now
+        self._until = {seconds: timestamp(now + seconds) for seconds in (seconds, seconds + _VERIFY_EXTRA_SECONDS)}
 
     def transfer(self, permit: Permit, signed: Signed | None) -> Action:
         """Return the action that moves the bytes: at the address of the store where there is one, else here."""
@@ -60,5 +61,5 @@ class ActionMaker:
             href=f"{self._origin}/{permit.repository}/objects/{permit.oid}",
             header={"Authorization": f"Bearer {token}"},
             expires_in=seconds,
-            expires_at=timestamp(self._now + seconds),
+            expires_at=self._until[seconds],
         )

@@ -1,7 +1,7 @@
 """The tokens of actions: good for one thing."""
 
 import time
-from dataclasses import replace
+from dataclasses import asdict, replace
 
 import jwt
 import pytest
@@ -80,6 +80,34 @@ def test_another_key_signs_nothing() -> None:
     assert _refused(f"Bearer {jwt.encode(whole, '', algorithm='none')}")
     assert _refused(f"Bearer {jwt.encode({**claims, 'user': 'alice'}, KEY)}")
     assert _refused(f"Bearer {jwt.encode({**claims, 'exp': _later()}, KEY)}")
+
+
+@given(
+    st.sampled_from(Operation),
+    st.text(max_size=20),
+    st.integers(0, 2**63 - 1),
+    st.text("0123456789abcdef", min_size=64, max_size=64),
+    st.integers(0, 2**63 - 1),
+    st.text(max_size=20),
+)
+def test_they_are_json_web_tokens(
+    operation: Operation, name: str, repository_id: int, oid: str, size: int, user: str
+) -> None:
+    """A library for them reads ours, and ours reads what it makes: to the last bit of the signature."""
+    permit = Permit(operation, name, repository_id, oid, size, user)
+    token, expires_at = TOKENS.issue(permit, _later()), _later()
+    claims = jwt.decode(token, KEY, algorithms=["HS256"])
+    assert claims.pop("exp") in (expires_at - 1, expires_at)
+    assert claims == asdict(permit)
+    theirs = jwt.encode({**asdict(permit), "exp": expires_at}, KEY, algorithm="HS256")
+    assert _check(f"Bearer {theirs}", operation=operation, name=name, oid=oid) == permit
+
+
+@pytest.mark.parametrize("payload", [b"", b"[]", b"7", b"{", b'{"exp": 4000000000}', b"\xff"])
+def test_what_the_key_has_signed_is_still_read_with_care(payload: bytes) -> None:
+    """Something else may have been signed with the same key."""
+    token = jwt.api_jws.encode(payload, KEY, algorithm="HS256")
+    assert "not valid" in _refused(f"Bearer {token}")
 
 
 def test_a_second_key_is_accepted_and_signs_nothing() -> None:
