@@ -1,20 +1,21 @@
 """How a body becomes an answer: JSON without nulls, in a dialect's media type."""
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 
+from pydantic_core import to_json
 from starlette.responses import Response
 
 from services.facade.dialect import Dialect
 from services.facade.models import Body
 
 
-def answer(body: Body, dialect: Dialect, *, status: int = 200) -> Response:
-    """Return the answer with this body; what is None is left out."""
-    return Response(
-        body.model_dump_json(exclude_none=True), status_code=status, headers={"Content-Type": dialect.media_type}
-    )
+def answer(body: Body | Mapping[str, object], dialect: Dialect, *, status: int = 200) -> Response:
+    """Return the answer with this body; what is None in a model is left out."""
+    content = body.model_dump_json(exclude_none=True) if isinstance(body, Body) else to_json(body)
+    return Response(content, status_code=status, headers={"Content-Type": dialect.media_type})
 
 
 def timestamp(seconds: int) -> str:
     """Return a time as the protocol writes it: UTC, whole seconds, upper case."""
-    return datetime.fromtimestamp(seconds, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return f"{datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix('+00:00')}Z"

@@ -105,7 +105,7 @@ class ErrorRenderer:
             message=message,
             request_id=request_id.current(),
             documentation_url=self._documentation_url,
-            lock=lock_body(standing) if standing is not None else None,
+            lock=models.Lock.model_validate(lock_body(standing)) if standing is not None else None,
         )
         response = answer(body, dialect_of(scope), status=status)
         if status == 401:

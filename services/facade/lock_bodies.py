@@ -1,22 +1,37 @@
-"""A lock as the protocol shows it (protocol: "Lock object")."""
+"""A lock as the protocol shows it (protocol: "Lock object").
+
+The bodies with locks are plain dicts of the form that `models` describes: a page of a thousand is made often.
+"""
+
+from typing import TypedDict
 
 from towpath.locks.v1 import lock_service_pb2
 
-from services.facade import models
 from services.facade.answers import timestamp
 from services.facade.reasons import invalid_reply
 
 
-def lock_body(lock: lock_service_pb2.Lock) -> models.Lock:
+class LockOwner(TypedDict):
+    """See `models.LockOwner`."""
+
+    name: str
+
+
+class Lock(TypedDict):
+    """See `models.Lock`."""
+
+    id: str
+    path: str
+    locked_at: str
+    owner: LockOwner
+
+
+def lock_body(lock: lock_service_pb2.Lock) -> Lock:
     """Return the body; every lock has an owner's name, without which clients crash (client row 4).
 
     Raises `ServiceError` (INVALID_REPLY) where a field is missing.
     """
-    if not (lock.id and lock.path and lock.owner_name and lock.HasField("locked_at")):
+    lock_id, path, owner = lock.id, lock.path, lock.owner_name
+    if not (lock_id and path and owner and lock.HasField("locked_at")):
         raise invalid_reply("LockService", "a lock lacks its id, path, time or owner")
-    return models.Lock(
-        id=lock.id,
-        path=lock.path,
-        locked_at=timestamp(lock.locked_at.seconds),
-        owner=models.LockOwner(name=lock.owner_name),
-    )
+    return {"id": lock_id, "path": path, "locked_at": timestamp(lock.locked_at.seconds), "owner": {"name": owner}}

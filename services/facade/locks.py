@@ -1,14 +1,17 @@
 """The four lock calls (protocol: "Create lock" to "Delete lock"): asked of the LockService."""
 
 import re
+from collections.abc import Mapping
 
 from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import AlreadyExists, InvalidArgument, Reason
-from services.facade import models
 from services.facade.lock_bodies import lock_body
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
+
+Body = Mapping[str, object]
+"""The body of an answer; each function names the model whose form it has."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _LARGEST_LIMIT = 2**31 - 1
@@ -29,8 +32,11 @@ def coerce_limit(limit: int | None) -> int:
     return max(0, min(limit or 0, _LARGEST_LIMIT))
 
 
-async def create(peers: Peers, repository_id: int, user_id: int, path: str, *, key: str) -> models.LockAnswer:
-    """Lock a path; a repeat has the same `key`. Raises `AlreadyExists` (PATH_LOCKED), with the standing lock."""
+async def create(peers: Peers, repository_id: int, user_id: int, path: str, *, key: str) -> Body:
+    """Lock a path (`LockAnswer`); a repeat has the same `key`.
+
+    Raises `AlreadyExists` (PATH_LOCKED), with the standing lock.
+    """
     request = pb.CreateLockRequest(repository_id=repository_id, user_id=user_id, path=path, idempotency_key=key)
     try:
         reply = await peers.locks.call(peers.lock_stub.CreateLock, request, detail=pb.Lock())
@@ -38,13 +44,16 @@ async def create(peers: Peers, repository_id: int, user_id: int, path: str, *, k
         if error.detail is None:
             raise invalid_reply("CreateLock", "the conflict lacks the standing lock") from error
         raise
-    return models.LockAnswer(lock=lock_body(reply.lock))
+    return {"lock": lock_body(reply.lock)}
 
 
 async def list_page(
     peers: Peers, repository_id: int, *, path: str, lock_id: str, cursor: str, limit: int | None
-) -> models.LockPage:
-    """Return a page of locks; what is empty or None is not asked for. Raises `InvalidArgument` (INVALID_CURSOR)."""
+) -> Body:
+    """Return a page of locks (`LockPage`); what is empty or None is not asked for.
+
+    Raises `InvalidArgument` (INVALID_CURSOR).
+    """
     request = pb.ListLocksRequest(
         repository_id=repository_id,
         path=path or None,
@@ -53,28 +62,28 @@ async def list_page(
         limit=coerce_limit(limit),
     )
     reply = await peers.locks.call(peers.lock_stub.ListLocks, request)
-    return models.LockPage(locks=[lock_body(lock) for lock in reply.locks], next_cursor=reply.next_cursor or None)
+    return {"locks": [lock_body(lock) for lock in reply.locks], **_next(reply.next_cursor)}
 
 
-async def verify(
-    peers: Peers, repository_id: int, user_id: int, *, cursor: str, limit: int | None
-) -> models.LockVerification:
-    """Return a page of locks, split by owner. Raises `InvalidArgument` (INVALID_CURSOR)."""
+async def verify(peers: Peers, repository_id: int, user_id: int, *, cursor: str, limit: int | None) -> Body:
+    """Return a page of locks, split by owner (`LockVerification`). Raises `InvalidArgument` (INVALID_CURSOR)."""
     request = pb.VerifyLocksRequest(
         repository_id=repository_id, user_id=user_id, cursor=cursor, limit=coerce_limit(limit)
     )
     reply = await peers.locks.call(peers.lock_stub.VerifyLocks, request)
-    return models.LockVerification(
-        ours=[lock_body(lock) for lock in reply.ours],
-        theirs=[lock_body(lock) for lock in reply.theirs],
-        next_cursor=reply.next_cursor or None,
-    )
+    return {
+        "ours": [lock_body(lock) for lock in reply.ours],
+        "theirs": [lock_body(lock) for lock in reply.theirs],
+        **_next(reply.next_cursor),
+    }
 
 
-async def delete(
-    peers: Peers, repository_id: int, user_id: int, lock_id: str, *, force: bool, key: str
-) -> models.LockAnswer:
-    """Remove a lock; a repeat has the same `key`.
+def _next(cursor: str) -> dict[str, str]:
+    return {"next_cursor": cursor} if cursor else {}
+
+
+async def delete(peers: Peers, repository_id: int, user_id: int, lock_id: str, *, force: bool, key: str) -> Body:
+    """Remove a lock (`LockAnswer`); a repeat has the same `key`.
 
     Raises `NotFound` (LOCK_NOT_FOUND) and `PermissionDenied`, as the LockService says.
     """
@@ -82,4 +91,4 @@ async def delete(
         repository_id=repository_id, id=lock_id, user_id=user_id, force=force, idempotency_key=key
     )
     reply = await peers.locks.call(peers.lock_stub.DeleteLock, request)
-    return models.LockAnswer(lock=lock_body(reply.lock))
+    return {"lock": lock_body(reply.lock)}
