@@ -10,7 +10,7 @@ ENV_FILE ?= .env
 TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run test stack stack-test growth-test fuzz lint types format proto clean programs prometheus azurite
+.PHONY: help run test stack stack-test growth-test bench fuzz lint types format proto clean programs prometheus azurite
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -34,6 +34,9 @@ growth-test: $(VENV)/dev programs ## The same for what a site grows into: an obj
 
 $(ENV_FILE):
 	cp .env.example $@
+
+bench: $(VENV)/bench programs ## Measure Towpath beside its peers, for some hours; ARGS="--quick" sees that it works
+	$(BIN)/python -m benchmarks.speed --keep $(VENV)/peers $(ARGS)
 
 fuzz: $(VENV)/dev ## Search the served HTTP interface for answers off its schema, for ten minutes
 	TOWPATH_FUZZ_SECONDS=600 $(BIN)/pytest tests/contract/test_openapi.py --timeout=1200
@@ -71,6 +74,11 @@ $(VENV)/server: $(VENV)/python pyproject.toml
 
 $(VENV)/dev: $(VENV)/server pyproject.toml
 	$(BIN)/pip install --quiet --editable '.[server,embedded,tracing]' --group dev
+	@touch $@
+
+$(VENV)/bench: $(VENV)/dev pyproject.toml
+	@sh tests/support/install.sh wrk curl
+	$(BIN)/pip install --quiet --group bench
 	@touch $@
 
 # The tests run the real client, which they cannot do without, and real proxies; any package manager is asked for them.

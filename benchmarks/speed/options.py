@@ -1,0 +1,60 @@
+"""What the command is told."""
+
+import argparse
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from benchmarks.speed.rows import ROWS
+from benchmarks.speed.scale import FULL, QUICK, Scale
+from benchmarks.speed.servers import PEERS, RELAYED, TOWPATH
+
+RESULTS = Path(__file__).parents[1] / "speed.json"
+
+
+@dataclass(frozen=True)
+class Options:
+    """What is measured, and where it is written."""
+
+    scale: Scale
+    rounds: int
+    rows: frozenset[str]
+    servers: tuple[str, ...]
+    keep: Path | None
+    """Where the peers are installed, to be found there the next time."""
+    out: Path | None
+    is_whole: bool
+    """Whether nothing was left out, so that the page can be made from it."""
+
+
+def parse(arguments: Sequence[str] | None = None) -> Options:
+    """Return what the command line says. Ends the process where it says what does not exist."""
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.speed", description=__doc__)
+    parser.add_argument(
+        "--quick", action="store_true", help="one round of little: does it work? The figures say nothing"
+    )
+    parser.add_argument("--rounds", type=_positive, help="how often everything is measured (default: 5)")
+    parser.add_argument("--only", nargs="+", metavar="ROW", choices=ROWS, help=f"some rows: {', '.join(ROWS)}")
+    parser.add_argument("--peers", nargs="*", metavar="PEER", choices=PEERS, help=f"some peers: {', '.join(PEERS)}")
+    parser.add_argument("--keep", type=Path, metavar="DIR", help="install peers here, where the next run finds them")
+    parser.add_argument(
+        "--out", type=Path, metavar="FILE", help=f"write the figures here (a whole run: {RESULTS.name})"
+    )
+    told = parser.parse_args(arguments)
+    is_whole = not (told.quick or told.only or told.peers is not None)
+    return Options(
+        scale=QUICK if told.quick else FULL,
+        rounds=told.rounds or (1 if told.quick else 5),
+        rows=frozenset(told.only or ROWS),
+        servers=(TOWPATH, RELAYED, *(PEERS if told.peers is None else told.peers)),
+        keep=told.keep,
+        out=told.out or (RESULTS if is_whole else None),
+        is_whole=is_whole,
+    )
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError(text)
+    return number

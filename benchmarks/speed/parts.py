@@ -1,0 +1,190 @@
+"""What a request takes of each process, and where in it: `python -m benchmarks.speed.parts`.
+
+The first is CPU time, as the system counts it; the second is what py-spy finds running, in a run of its own.
+"""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+from benchmarks.speed import curl, machine, processes, programs, wrk
+from benchmarks.speed.client import Request
+from benchmarks.speed.loads import locks, requests, transfers
+from benchmarks.speed.material import Material
+from benchmarks.speed.scale import FULL, QUICK, Scale
+from benchmarks.speed.servers import TOWPATH, servers
+from benchmarks.speed.turn import Turn
+
+PARTS = Path(__file__).parents[1] / "speed-parts.json"
+_SERVICES = ("services.facade", "services.locks", "services.storage")
+_CONNECTIONS = 4
+_LOCKS = 1000
+_SAMPLES_A_SECOND = 200
+_MOST_NAMED = 5
+_PROFILE_SECONDS = 60
+
+Ask = Callable[[int], int]
+"""Asks for something for so many seconds, and tells how often."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """What a request takes of a process: CPU milliseconds, and which packages run, as parts of 1."""
+
+    user: float
+    system: float
+    where: Mapping[str, float]
+
+
+def _kinds(turn: Turn) -> dict[str, Ask]:
+    numbers = count(0, 2**20)
+    uploads = iter(requests.small_uploads(turn))
+
+    def in_turn(asked: list[Request]) -> Ask:
+        return lambda seconds: wrk.in_turn(turn.site, asked, seconds=seconds, connections=_CONNECTIONS).requests
+
+    def numbered(asked: Request, wrap: int = 2**32) -> Ask:
+        return lambda seconds: (
+            wrk.numbered(
+                turn.site, asked, seconds=seconds, first=next(numbers) % wrap, wrap=wrap, connections=_CONNECTIONS
+            ).requests
+        )
+
+    def put_small(seconds: int) -> int:
+        some = [next(uploads) for _ in range(turn.scale.puts // 4)]
+        return wrk.once(turn.site, some, seconds=seconds, padding=turn.material.padding).requests
+
+    def get_large(_seconds: int) -> int:
+        blobs = turn.material.large[:1]
+        curl.get(turn.server.downloads(turn.site, blobs), blobs, times=3)
+        return 3
+
+    large = iter(turn.material.large[1:])
+
+    def put_large(_seconds: int) -> int:
+        turn.server.put(turn.site, turn.data, [next(large)])
+        return 1
+
+    return {
+        "batch of one download": in_turn(requests.held_batches(turn, 1)),
+        "batch of 100 downloads": in_turn(requests.held_batches(turn, requests.HUNDRED)),
+        "batch of 100 uploads": numbered(requests.new_batch(turn)),
+        "GET of 64 KiB": in_turn(turn.server.downloads(turn.site, turn.material.small[: turn.scale.held])),
+        "PUT of 64 KiB": put_small,
+        "GET of 1 GiB": get_large,
+        "PUT of 1 GiB": put_large,
+        "lock a path": numbered(locks.creation(turn.site)),
+        "list 100 locks": in_turn([locks.listing(turn.site)]),
+        "verify 100 locks": in_turn([locks.verification(turn.site)]),
+        "look up a path": numbered(locks.by_path(turn.site), wrap=_LOCKS),
+    }
+
+
+def _measure(turn: Turn, ask: Ask, seconds: int) -> dict[str, Part]:
+    """Return what one request takes of each process."""
+    ask(1)
+    before = processes.cpu(turn.site.pid)
+    times = ask(seconds)
+    spent = processes.difference(before, processes.cpu(turn.site.pid))
+    where = _profiled(turn, lambda: ask(seconds), seconds)
+    return {
+        role: Part(user * 1000 / times, system * 1000 / times, where.get(role, {}))
+        for role, (user, system) in spent.items()
+        if role in (*_SERVICES, processes.POSTGRES)
+    }
+
+
+def _profiled(turn: Turn, do: Callable[[], object], seconds: int) -> dict[str, dict[str, float]]:
+    """Return which packages run in each service while something is done; nothing where py-spy is not installed."""
+    spy = programs.find("py-spy") or str(Path(sys.executable).with_name("py-spy"))
+    if not Path(spy).exists():
+        return {}
+    with tempfile.TemporaryDirectory() as folder:
+        running, files = [], []
+        for pid, role in processes.family(turn.site.pid).items():
+            if role in _SERVICES:
+                file = Path(folder) / str(pid)
+                command = [spy, "record", f"--pid={pid}", f"--duration={seconds}", f"--rate={_SAMPLES_A_SECOND}"]
+                command += ["--format=raw", f"--output={file}", "--nonblocking"]
+                running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))  # noqa: S603 - our own command
+                files.append((role, file))
+        do()
+        for process in running:
+            process.wait(_PROFILE_SECONDS)
+        found: dict[str, list[str]] = {}
+        for role, file in files:
+            found.setdefault(role, []).extend(file.read_text().splitlines() if file.exists() else [])
+    return {role: shares(lines) for role, lines in found.items()}
+
+
+def shares(stacks: Iterable[str]) -> dict[str, float]:
+    """Return which part of the samples each package was running in, the largest first.
+
+    A stack is what py-spy's format `raw` has: frames such as `name (folder/file.py:12)` with `;` between them, and
+    after a space how often it was seen.
+    """
+    seen: Counter[str] = Counter()
+    for stack in stacks:
+        frames, _, times = stack.rpartition(" ")
+        seen[_package(frames.rpartition(";")[2])] += int(times)
+    return {package: times / seen.total() for package, times in seen.most_common()}
+
+
+def _package(frame: str) -> str:
+    """Return of which package a frame is: of ours the service too, of others the first folder."""
+    file = frame.rpartition("(")[2].rpartition(")")[0].rpartition(":")[0]
+    folders = Path(file).parts
+    if len(folders) > 1 and folders[0] == "services":
+        return ".".join(folders[:2])
+    return Path(folders[0]).stem if folders else frame
+
+
+def table(told: Mapping[str, Any]) -> str:
+    """Return a table of what `main` wrote, in Markdown."""
+    lines = ["| request | process | CPU ms, user | system | where |", "|---|---|---:|---:|---|"]
+    for kind, by_role in told["kinds"].items():
+        for role, part in by_role.items():
+            top = list(part["where"].items())[:_MOST_NAMED]
+            where = ", ".join(f"`{package}` {share:.0%}" for package, share in top)
+            lines.append(f"| {kind} | {role} | {part['user']:.2f} | {part['system']:.2f} | {where} |")
+    return "\n".join(lines)
+
+
+def _run(scale: Scale, folder: Path) -> dict[str, Any]:
+    [server] = servers(folder, (TOWPATH,))
+    material, data = Material(folder / "material", scale), folder / "var"
+    with server.running(data) as site:
+        turn = Turn(server, site, data, scale, material, rows=())
+        requests.prepare(turn)
+        transfers.prepare_large(turn)
+        locks.prepare(turn, level=_LOCKS * scale.divisor)
+        kinds = {name: _measure(turn, ask, scale.seconds) for name, ask in _kinds(turn).items()}
+    return {
+        "about": machine.about(folder),
+        "kinds": {name: {role: asdict(part) for role, part in parts.items()} for name, parts in kinds.items()},
+    }
+
+
+def main() -> None:
+    """Measure, print and write."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--quick", action="store_true", help="does it work? Nothing is written")
+    quick = parser.parse_args().quick
+    with tempfile.TemporaryDirectory(prefix="towpath-benchmark-") as folder:
+        told = _run(QUICK if quick else FULL, Path(folder).resolve())
+    print(table(told))
+    if not quick:
+        PARTS.write_text(json.dumps(told, indent=1) + os.linesep)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""The servers that are compared: how each is brought here, run, and filled."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from benchmarks.speed.servers.disk import Disk
+from benchmarks.speed.servers.giftless import Giftless
+from benchmarks.speed.servers.lfs_test_server import LfsTestServer
+from benchmarks.speed.servers.nginx import Nginx
+from benchmarks.speed.servers.server import Missing, Server
+from benchmarks.speed.servers.towpath import Towpath
+
+__all__ = ["PEERS", "RELAYED", "TOWPATH", "Missing", "Server", "servers"]
+
+TOWPATH = "towpath"
+RELAYED = "towpath-relayed"
+PEERS = ("lfs-test-server", "giftless", "nginx", "disk")
+
+_RELAYED_ENVIRONMENT: Mapping[str, str] = {}
+"""What makes the facade ask storage for bytes even where both are on one file system: today it always does."""
+
+
+def servers(programs: Path, names: tuple[str, ...]) -> list[Server]:
+    """Return the servers of these names; peers that are installed for it are installed below the folder `programs`."""
+    known: list[Server] = [
+        Towpath(TOWPATH, {}),
+        Towpath(RELAYED, _RELAYED_ENVIRONMENT),
+        LfsTestServer(programs),
+        Giftless(programs),
+        Nginx(),
+        Disk(),
+    ]
+    return [server for server in known if server.name in names]

@@ -1,0 +1,79 @@
+"""lfs-test-server: https://github.com/git-lfs/lfs-test-server, with a user and a password."""
+
+import os
+import secrets
+import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from benchmarks.speed import programs
+from benchmarks.speed.client import Site
+from benchmarks.speed.servers.server import Missing, Server
+from tests.support.http import basic
+from tests.support.ports import free_ports
+
+_MODULE = "github.com/git-lfs/lfs-test-server"
+_INSTALL_SECONDS = 600
+_USER = "alice"
+
+
+class LfsTestServer(Server):
+    """It asks for credentials, as Towpath does."""
+
+    name = "lfs-test-server"
+
+    def __init__(self, programs_folder: Path) -> None:
+        self._folder = programs_folder / "lfs-test-server"
+
+    @property
+    def _program(self) -> Path:
+        return self._folder / "lfs-test-server"
+
+    def install(self) -> str:
+        """Build it with Go. Raises `Missing`."""
+        go = programs.find("go")
+        if go is None:
+            raise Missing("there is no Go to build it with")
+        try:
+            if not self._program.exists():
+                subprocess.run(  # noqa: S603 - our own command
+                    [go, "install", f"{_MODULE}@latest"],
+                    env={**os.environ, "GOBIN": str(self._folder)},
+                    capture_output=True,
+                    text=True,
+                    timeout=_INSTALL_SECONDS,
+                    check=True,
+                )
+            told = programs.output_of(go, "version", "-m", self._program)
+        except subprocess.CalledProcessError as error:
+            lines = (error.stderr or error.stdout or str(error)).strip().splitlines()
+            raise Missing(f"go install {_MODULE}@latest: {' '.join(line.strip() for line in lines)}") from error
+        except (OSError, subprocess.SubprocessError) as error:
+            raise Missing(f"go install {_MODULE}@latest: {error}") from error
+        [version] = [line.split()[2] for line in told.splitlines() if line.split()[:1] == ["mod"]]
+        return f"{version}, {told.splitlines()[0].split()[-1]}"
+
+    @contextmanager
+    def running(self, data: Path) -> Iterator[Site]:
+        """Run it."""
+        data.mkdir(parents=True, exist_ok=True)
+        [port] = free_ports(1)
+        address, password = f"127.0.0.1:{port}", secrets.token_urlsafe(20)
+        environment = {
+            "LFS_LISTEN": f"tcp://{address}",
+            "LFS_HOST": address,
+            "LFS_METADB": str(data / "lfs.db"),
+            "LFS_CONTENTPATH": str(data / "objects"),
+            "LFS_ADMINUSER": _USER,
+            "LFS_ADMINPASS": password,
+        }
+        origin = f"http://{address}"
+        with programs.server([self._program], origin, data, environment) as pid:
+            yield Site(
+                origin,
+                f"{origin}/demo/assets",
+                pid,
+                headers={"Authorization": basic(_USER, password)},
+                login=(_USER, password),
+            )

@@ -1,0 +1,92 @@
+"""Towpath itself: `towpath up` with its defaults."""
+
+import hashlib
+import secrets
+import subprocess
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from importlib.metadata import version
+from pathlib import Path
+
+from benchmarks.speed.client import Site
+from benchmarks.speed.servers.server import Server
+from services.cli import embedded_postgres
+from services.cli.up.runtime_directory import runtime_directory
+from services.storage.names import new_name
+from tests.support.http import basic
+from tests.support.stack import Stack
+
+USER = "alice"
+_REPOSITORY = "demo/assets"
+_SQL_SECONDS = 900
+
+
+class Towpath(Server):
+    """With the demo's repository and users, and more in the environment where a name says so."""
+
+    def __init__(self, name: str, environment: Mapping[str, str]) -> None:
+        self.name = name
+        self._environment = dict(environment)
+
+    def install(self) -> str:
+        """Return its version: it is this one."""
+        return version("towpath")
+
+    @contextmanager
+    def running(self, data: Path) -> Iterator[Site]:
+        """Run it, from its ready line on."""
+        data.parent.mkdir(parents=True, exist_ok=True)
+        stack = Stack(data, ("--demo",), self._environment)
+        try:
+            stack.start()
+            assert stack.process is not None
+            token = stack.tokens[USER]
+            headers = {"Authorization": basic(USER, token)}
+            yield Site(stack.origin, stack.base_url, stack.process.pid, headers, login=(USER, token))
+        finally:
+            if stack.process is not None and stack.process.poll() is None:
+                stack.stop()
+
+    def lock(self, site: Site, data: Path, paths: Sequence[str]) -> None:
+        """Copy them into the table: the many that are wanted take long one by one."""
+        repository, user = _repository(data), _sql(data, f"SELECT id FROM locks.users WHERE name = '{USER}'")  # noqa: S608 - a constant
+        now = datetime.now(UTC).replace(microsecond=0).isoformat()
+        rows = (
+            (repository, path, rf"\\x{hashlib.sha256(path.encode()).hexdigest()}", user, now, secrets.token_hex(16))
+            for path in paths
+        )
+        _copy(data, "locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)", rows)
+
+    def index(self, site: Site, data: Path, count: int) -> None:
+        """Copy them into the tables, without bytes."""
+        repository, oids = _repository(data), [secrets.token_hex(32) for _ in range(count)]
+        _copy(data, "storage.objects (repository_id, oid, size)", ((repository, oid, "65536") for oid in oids))
+        _copy(data, "storage.contents (oid, store_id, name)", ((oid, "1", new_name(oid)) for oid in oids))
+
+
+def _repository(data: Path) -> str:
+    return _sql(data, f"SELECT id FROM locks.repositories WHERE name = '{_REPOSITORY}'")  # noqa: S608 - a constant
+
+
+def _copy(data: Path, table: str, rows: Iterable[tuple[str, ...]]) -> None:
+    """Add rows to a table of the Postgres that `towpath up` runs, and let Postgres learn how many there are."""
+    text = "".join("\t".join(row) + "\n" for row in rows)
+    _sql(data, f"COPY {table} FROM STDIN", text)
+    _sql(data, f"VACUUM ANALYZE {table.split(maxsplit=1)[0]}")
+
+
+def _sql(data: Path, statement: str, told: str = "") -> str:
+    """Run a statement, and return what it answers. Raises `subprocess.CalledProcessError`."""
+    cluster = embedded_postgres.EmbeddedPostgres(data / "postgres", runtime_directory(data.resolve()))
+    psql = embedded_postgres.programs() / "psql"
+    done = subprocess.run(  # noqa: S603 - the program of our own Postgres
+        [psql, "--no-psqlrc", "--quiet", "--tuples-only", "--no-align", f"--command={statement}", cluster.url],
+        input=told,
+        stdout=subprocess.PIPE,
+        text=True,
+        env=embedded_postgres.ENVIRONMENT,
+        timeout=_SQL_SECONDS,
+        check=True,
+    )
+    return done.stdout.strip()

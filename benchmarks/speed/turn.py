@@ -1,0 +1,34 @@
+"""One server's turn at one load."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from benchmarks.speed.client import Site
+from benchmarks.speed.material import Material
+from benchmarks.speed.scale import Scale
+from benchmarks.speed.servers.server import Server
+from benchmarks.speed.wrk import Rate
+
+
+@dataclass
+class Turn:
+    """A server that runs on its data, what it is asked for, and what is found out about it."""
+
+    server: Server
+    site: Site
+    data: Path
+    scale: Scale
+    material: Material
+    rows: Collection[str]
+    """What is wanted; a load may be able to tell more."""
+    figures: dict[str, float] = field(default_factory=dict)
+    refused: dict[str, float] = field(default_factory=dict)
+    """Which part of its requests a server refused, of the rows where it refused any."""
+
+    def tell_rate(self, row: str, rate: Rate) -> None:
+        """Note a load of requests. Raises AssertionError where none was answered as it should be."""
+        assert rate.requests > rate.refused, f"{row}: {rate.requests} answers, {rate.refused} of them errors"
+        self.figures[row] = rate.per_second
+        if rate.refused:
+            self.refused[row] = rate.refused / rate.requests
