@@ -1,11 +1,11 @@
 """Bar charts as SVG."""
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
-_WIDTH, _LABELS, _RIGHT, _TOP, _BAR, _GAP = 860, 250, 70, 64, 16, 12
+_WIDTH, _LABELS, _RIGHT, _TOP, _BAR, _GAP = 860, 250, 70, 76, 16, 12
 _COLOURS = ("#1f6f8b", "#c8553d", "#8a7f2b", "#6b5b95", "#5c6b73")
 _FONT = "font-family: system-ui, sans-serif; font-size: 13px; fill: #222"
 
@@ -19,7 +19,10 @@ class Bars:
 
 
 def chart(title: str, bars: Sequence[Bars], series: Sequence[str], *, unit: str) -> str:
-    """Return an SVG of horizontal bars from 1 outwards, on a scale on which twice and half are equally far."""
+    """Return an SVG of horizontal bars from 1 outwards, on a scale on which twice and half are equally far.
+
+    `series` are all that there may be, so that each has the same colour in every chart.
+    """
     values = [value for each in bars for value in each.values.values()]
     low = min(0.5, 2.0 ** math.floor(math.log2(min(values, default=1.0))))
     high = max(2.0, 2.0 ** math.ceil(math.log2(max(values, default=1.0))))
@@ -33,8 +36,8 @@ def chart(title: str, bars: Sequence[Bars], series: Sequence[str], *, unit: str)
     ET.SubElement(root, "title").text = title
     _rectangle(root, 0, 0, _WIDTH, height, "#fff")
     _text(root, 12, 20, title, weight="bold")
-    _legend(root, series)
-    _grid(root, low, high, height, across)
+    _legend(root, series, {name for each in bars for name in each.values})
+    _grid(root, low, high, height, across, unit)
     y = float(_TOP)
     for each in bars:
         _text(root, _LABELS - 10, y + len(each.values) * _BAR / 2 + 5, each.label, anchor="end")
@@ -50,19 +53,24 @@ def chart(title: str, bars: Sequence[Bars], series: Sequence[str], *, unit: str)
     return ET.tostring(root, encoding="unicode") + "\n"
 
 
-def _legend(root: ET.Element, series: Sequence[str]) -> None:
+def _legend(root: ET.Element, series: Sequence[str], there: Collection[str]) -> None:
     x = 12.0
     for number, name in enumerate(series):
+        if name not in there:
+            continue
         _rectangle(root, x, 32, 12, 12, _COLOURS[number])
         _text(root, x + 17, 43, name)
         x += 40 + 7.5 * len(name)
 
 
-def _grid(root: ET.Element, low: float, high: float, height: float, across: Callable[[float], float]) -> None:
+def _grid(
+    root: ET.Element, low: float, high: float, height: float, across: Callable[[float], float], unit: str
+) -> None:
     for power in range(round(math.log2(low)), round(math.log2(high)) + 1):
         value = 2.0**power
         x, colour = across(value), "#444" if value == 1 else "#ddd"
         line = {"x1": x, "x2": x, "y1": _TOP - 6, "y2": height - 6}
+        _text(root, x, _TOP - 9, f"{value:g}{unit}", anchor="middle")
         ET.SubElement(root, "line", {name: f"{each:.1f}" for name, each in line.items()}, stroke=colour)
 
 

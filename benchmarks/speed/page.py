@@ -33,9 +33,7 @@ def write(results: Results, page: Path = PAGE) -> None:
     drawn = []
     for group in GROUPS:
         if bars := _bars(results, group):
-            series = [
-                _NAMES.get(peer, peer) for peer in PEERS if any(_NAMES.get(peer, peer) in each.values for each in bars)
-            ]
+            series = [_NAMES.get(peer, peer) for peer in PEERS]
             title = f"{group.title}: how many times as fast Towpath is"
             (pictures / f"speed-{group.key}.svg").write_text(chart(title, bars, series, unit="×"))
             drawn.append(group.key)
@@ -82,9 +80,9 @@ def _about(results: Results) -> str:
     lines = [
         f"Measured on {about['date']} at commit `{about['commit']}`, on {machine['cores']} cores"
         f" ({machine['processor']}), {machine['memory_gib']} GiB of memory, Linux {machine['kernel']},"
-        f" {machine['file_system']}; clients and servers share them.",
-        f"Figures are medians of {about['rounds']} rounds; in brackets, how many times as fast Towpath is: the median of"
-        " the ratios of the rounds. A goal is such a ratio too.",
+        f" {machine['file_system']}; clients and servers share them. Figures are medians of {about['rounds']} rounds; "
+        " in brackets, how many times as fast Towpath is: the median of the ratios of the rounds. A goal is such a ratio"
+        " too.",
         f"With {others}.",
     ]
     lines += [f"**{name} is not compared**: {reason}" for name, reason in results.missing.items()]
