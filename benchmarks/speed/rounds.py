@@ -103,6 +103,7 @@ class Rounds:
             prepared.parent.mkdir(parents=True, exist_ok=True)
             # It counts only when it is whole.
             unfinished = prepared.with_name(f"{prepared.name}.new")
+            shutil.rmtree(unfinished, ignore_errors=True)
             with server.running(unfinished) as site:
                 load.prepare(self._new_turn(load, server, site, unfinished))
             unfinished.rename(prepared)

@@ -64,8 +64,8 @@ def _run(site: Site, mode: str, requests: Iterable[Request], seconds: float, con
         )
     told = json.loads(done.stdout.splitlines()[-1])
     # What got no answer at all is none of the requests that wrk counts.
-    requests, refused = told["requests"] + told["lost"], told["refused"] + told["lost"]
-    return Rate(requests, refused, told["microseconds"] / 1e6, told["bytes"])
+    lost = told["lost"]
+    return Rate(told["requests"] + lost, told["refused"] + lost, told["microseconds"] / 1e6, told["bytes"])
 
 
 def _line(request: Request) -> str:
