@@ -51,8 +51,9 @@ def _parts() -> Iterable[str]:
         told = json.loads(parts.PARTS.read_text())
         yield "## What a request is made of"
         yield (
-            f"CPU time of one request in each process, at commit `{told['about']['commit']}`, and the packages that the"
-            " process was found running in (`python -m benchmarks.speed.parts`)."
+            f"CPU time of one request in each process, at commit `{told['about']['commit']}`, and the packages that"
+            " were found to have Python's interpreter; what is done without it, such as hashing and writing, is not"
+            " among them (`python -m benchmarks.speed.parts`)."
         )
         yield parts.table(told)
 

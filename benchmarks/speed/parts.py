@@ -1,6 +1,7 @@
 """What a request takes of each process, and where in it: `python -m benchmarks.speed.parts`.
 
-The first is CPU time, as the system counts it; the second is what py-spy finds running, in a run of its own.
+The first is CPU time, as the system counts it. The second is what py-spy finds to have Python's interpreter, in a run
+of its own: what C code does with it is its caller's, and what is done without it, such as hashing, is left out.
 """
 
 import argparse
@@ -30,19 +31,24 @@ _CONNECTIONS = 4
 _LOCKS = 1000
 _SAMPLES_A_SECOND = 200
 _MOST_NAMED = 5
+_MOST_FUNCTIONS = 15
 _PROFILE_SECONDS = 60
 
 Ask = Callable[[int], int]
 """Asks for something for so many seconds, and tells how often."""
 
+Seen = tuple[str, int]
+"""A frame or a package, and how often it was running."""
+
 
 @dataclass(frozen=True)
 class Part:
-    """What a request takes of a process: CPU milliseconds, and which packages run, as parts of 1."""
+    """What a request takes of a process: CPU milliseconds, and which packages and functions run, as parts of 1."""
 
     user: float
     system: float
-    where: Mapping[str, float]
+    packages: Mapping[str, float]
+    functions: Mapping[str, float]
 
 
 def _kinds(turn: Turn) -> dict[str, Ask]:
@@ -95,57 +101,67 @@ def _measure(turn: Turn, ask: Ask, seconds: int) -> dict[str, Part]:
     before = processes.cpu(turn.site.pid)
     times = ask(seconds)
     spent = processes.difference(before, processes.cpu(turn.site.pid))
-    where = _profiled(turn, lambda: ask(seconds), seconds)
+    stacks = _profiled(turn, lambda: ask(seconds), seconds)
     return {
-        role: Part(user * 1000 / times, system * 1000 / times, where.get(role, {}))
+        role: Part(
+            user * 1000 / times,
+            system * 1000 / times,
+            shares(map(package, stacks.get(role, []))),
+            shares(stacks.get(role, []), most=_MOST_FUNCTIONS),
+        )
         for role, (user, system) in spent.items()
         if role in (*_SERVICES, processes.POSTGRES)
     }
 
 
-def _profiled(turn: Turn, do: Callable[[], object], seconds: int) -> dict[str, dict[str, float]]:
-    """Return which packages run in each service while something is done; nothing where py-spy is not installed."""
+def _profiled(turn: Turn, do: Callable[[], object], seconds: int) -> dict[str, list[Seen]]:
+    """Return what each service is seen at while something is done; nothing where py-spy is not installed."""
     spy = programs.find("py-spy") or str(Path(sys.executable).with_name("py-spy"))
+    found: dict[str, list[Seen]] = {}
     if not Path(spy).exists():
-        return {}
+        return found
     with tempfile.TemporaryDirectory() as folder:
-        running, files = [], []
+        running = []
         for pid, role in processes.family(turn.site.pid).items():
             if role in _SERVICES:
                 file = Path(folder) / str(pid)
                 command = [spy, "record", f"--pid={pid}", f"--duration={seconds}", f"--rate={_SAMPLES_A_SECOND}"]
-                command += ["--format=raw", f"--output={file}", "--nonblocking"]
-                running.append(subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL))  # noqa: S603 - our own command
-                files.append((role, file))
+                command += ["--format=raw", f"--output={file}", "--gil"]
+                process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # noqa: S603 - our own command
+                running.append((role, file, process))
         do()
-        for process in running:
+        for role, file, process in running:
             process.wait(_PROFILE_SECONDS)
-        found: dict[str, list[str]] = {}
-        for role, file in files:
-            found.setdefault(role, []).extend(file.read_text().splitlines() if file.exists() else [])
-    return {role: shares(lines) for role, lines in found.items()}
+            lines = file.read_text().splitlines() if file.exists() else []
+            found.setdefault(role, []).extend(seen for line in lines if (seen := innermost(line)))
+    return found
 
 
-def shares(stacks: Iterable[str]) -> dict[str, float]:
-    """Return which part of the samples each package was running in, the largest first.
+def innermost(stack: str) -> Seen | None:
+    """Return the innermost frame of a stack and how often it was seen; None where it has no frame.
 
     A stack is what py-spy's format `raw` has: frames such as `name (folder/file.py:12)` with `;` between them, and
     after a space how often it was seen.
     """
-    seen: Counter[str] = Counter()
-    for stack in stacks:
-        frames, _, times = stack.rpartition(" ")
-        seen[_package(frames.rpartition(";")[2])] += int(times)
-    return {package: times / seen.total() for package, times in seen.most_common()}
+    frames, _, times = stack.rpartition(" ")
+    frame = frames.rpartition(";")[2].strip()
+    return (frame, int(times)) if frame else None
 
 
-def _package(frame: str) -> str:
+def shares(seen: Iterable[Seen], *, most: int | None = None) -> dict[str, float]:
+    """Return which part of all that was seen each thing is, the largest first."""
+    together: Counter[str] = Counter()
+    for what, times in seen:
+        together[what] += times
+    return {what: times / together.total() for what, times in together.most_common(most)}
+
+
+def package(seen: Seen) -> Seen:
     """Return of which package a frame is: of ours the service too, of others the first folder."""
-    file = frame.rpartition("(")[2].rpartition(")")[0].rpartition(":")[0]
-    folders = Path(file).parts
-    if len(folders) > 1 and folders[0] == "services":
-        return ".".join(folders[:2])
-    return Path(folders[0]).stem if folders else frame
+    frame, times = seen
+    folders = Path(frame.rpartition("(")[2].rpartition(":")[0]).parts
+    ours = len(folders) > 1 and folders[0] == "services"
+    return ".".join(folders[:2]) if ours else Path(folders[0]).stem if folders else frame, times
 
 
 def table(told: Mapping[str, Any]) -> str:
@@ -153,7 +169,7 @@ def table(told: Mapping[str, Any]) -> str:
     lines = ["| request | process | CPU ms, user | system | where |", "|---|---|---:|---:|---|"]
     for kind, by_role in told["kinds"].items():
         for role, part in by_role.items():
-            top = list(part["where"].items())[:_MOST_NAMED]
+            top = list(part["packages"].items())[:_MOST_NAMED]
             where = ", ".join(f"`{package}` {share:.0%}" for package, share in top)
             lines.append(f"| {kind} | {role} | {part['user']:.2f} | {part['system']:.2f} | {where} |")
     return "\n".join(lines)

@@ -41,7 +41,7 @@ FULL = Scale(
 """What the rows speak of."""
 
 QUICK = Scale(
-    seconds=2,
+    seconds=3,
     small=64 * _KIBIBYTE,
     medium=_MEBIBYTE,
     large=8 * _MEBIBYTE,

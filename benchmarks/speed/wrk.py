@@ -35,29 +35,29 @@ class Rate:
         return (self.requests - self.refused) / self.seconds
 
 
-def in_turn(site: Site, requests: Iterable[Request], *, seconds: float, connections: int = CONNECTIONS) -> Rate:
+def in_turn(site: Site, requests: Iterable[Request], *, seconds: int, connections: int = CONNECTIONS) -> Rate:
     """Send these requests again and again."""
     return _run(site, "turn", requests, seconds, connections)
 
 
 def numbered(
-    site: Site, request: Request, *, seconds: float, first: int, connections: int = CONNECTIONS, wrap: int = 2**32
+    site: Site, request: Request, *, seconds: int, first: int, connections: int = CONNECTIONS, wrap: int = 2**32
 ) -> Rate:
     """Send a request with another `NUMBER` each time, from `first` up to `wrap`, and then from 0."""
     return _run(site, "number", [request], seconds, connections, str(first), str(wrap))
 
 
-def once(site: Site, requests: Iterable[Request], *, seconds: float, padding: Path) -> Rate:
+def once(site: Site, requests: Iterable[Request], *, seconds: int, padding: Path) -> Rate:
     """Send each of these requests once, with a file's bytes after their own; end early where there are no more."""
     return _run(site, "once", requests, seconds, CONNECTIONS, str(padding))
 
 
-def _run(site: Site, mode: str, requests: Iterable[Request], seconds: float, connections: int, *arguments: str) -> Rate:
+def _run(site: Site, mode: str, requests: Iterable[Request], seconds: int, connections: int, *arguments: str) -> Rate:
     with tempfile.NamedTemporaryFile("w", suffix=".requests", newline="") as file:
         file.writelines(map(_line, requests))
         file.flush()
         # One thread, as a second one would take from the server more than it gives the load.
-        command = ["wrk", "--threads=1", f"--connections={connections}", f"--duration={max(1, round(seconds))}s"]
+        command = ["wrk", "--threads=1", f"--connections={connections}", f"--duration={seconds}s"]
         command += ["--timeout=30s", f"--script={_SCRIPT}", site.origin, "--", mode, file.name, *arguments]
         done = subprocess.run(  # noqa: S603 - our own command
             command, capture_output=True, text=True, timeout=seconds + _END_SECONDS, check=True

@@ -128,8 +128,11 @@ def test_samples_are_counted_by_package() -> None:
         "<module> (services/facade/__main__.py:1);answer (services/facade/batch.py:20) 3",
         "run (asyncio/runners.py:1);encode (json/encoder.py:5) 4",
         "run (asyncio/runners.py:1);_run (threading.py:5) 1",
+        " 7",
     ]
-    assert parts.shares(stacks) == {"json": 0.5, "services.facade": 0.375, "threading": 0.125}
+    seen = [found for stack in stacks if (found := parts.innermost(stack))]
+    assert parts.shares(map(parts.package, seen)) == {"json": 0.5, "services.facade": 0.375, "threading": 0.125}
+    assert parts.shares(seen, most=1) == {"encode (json/encoder.py:5)": 0.5}
 
 
 def test_a_whole_run_is_what_the_page_is_made_of() -> None:
