@@ -4,6 +4,8 @@
 --   number FILE FIRST WRAP  the request of the file, with a number of its own in place of each @@@@@@@@
 --   once FILE PADDING       each request of the file, with the bytes of PADDING after its own, and then the end
 --
+-- wrk makes one request more than it sends, to see whether there are several in it.
+--
 -- A line of FILE is: method, path, headers, body, with tabs between them, and \31 between headers.
 
 local ffi = require("ffi")

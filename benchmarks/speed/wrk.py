@@ -48,7 +48,7 @@ def numbered(
 
 
 def once(site: Site, requests: Iterable[Request], *, seconds: int, padding: Path) -> Rate:
-    """Send each of these requests once, with a file's bytes after their own; end early where there are no more."""
+    """Send each of these requests but the first, with a file's bytes after their own; end early when all are sent."""
     return _run(site, "once", requests, seconds, CONNECTIONS, str(padding))
 
 
