@@ -140,7 +140,10 @@ async def test_each_child_is_started_again(stack: Stack) -> None:
 async def test_tables_of_an_earlier_version(stack: Stack) -> None:
     """A start on the data of an earlier version migrates; one on data of this version has nothing to do."""
     postgres = TestPostgres(EmbeddedPostgres(stack.data / "postgres", stack.data / "run"))
-    earlier = "DROP TABLE locks.failed_logins; UPDATE locks.alembic_version SET version_num = '0001'"
+    earlier = (
+        "DROP FUNCTION locks.notify_access_changed CASCADE; DROP TABLE locks.failed_logins; "
+        "UPDATE locks.alembic_version SET version_num = '0001'"
+    )
     await postgres.execute(earlier, database="towpath")
     assert not await tables_are_newest(postgres.postgres)
     stop(stack, signal.SIGTERM)

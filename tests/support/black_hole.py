@@ -38,15 +38,21 @@ class BlackHole:
         return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._port)
-        self._writers |= {writer, server_writer}
-        for pump in (
-            self._pump(reader, server_writer, self._to_server),
-            self._pump(server_reader, writer, self._to_client),
-        ):
-            task = asyncio.create_task(pump)
-            self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        self._writers.add(writer)
+        try:
+            # Cancelled by `stop` only; asyncio would log a cancelled handler as a failure of its own.
+            with suppress(OSError, asyncio.CancelledError):
+                server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._port)
+                self._writers.add(server_writer)
+                async with asyncio.TaskGroup() as pumps:
+                    pumps.create_task(self._pump(reader, server_writer, self._to_server))
+                    pumps.create_task(self._pump(server_reader, writer, self._to_client))
+        finally:
+            self._tasks.discard(task)
+            writer.close()
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_open: asyncio.Event) -> None:
         # A connection that one end gives up is no news here.

@@ -168,7 +168,7 @@ async def test_a_cut_connection_is_another_source(
     """What came between is not known: it may not look as if nothing had been."""
     waiting = asyncio.create_task(watcher.ask(wait=LONG))
     await asyncio.sleep(0.1)
-    assert await postgres.execute(_TERMINATE) == "1"
+    assert await postgres.execute(f"{_TERMINATE} AND datname = '{service.database}'") == "1"
     await postgres.execute("DELETE FROM locks.grants WHERE false", database=service.database)
     async with asyncio.timeout(LONG / 2):
         with refused(Unavailable, Reason.UNAVAILABLE):

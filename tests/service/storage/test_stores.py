@@ -240,7 +240,8 @@ async def test_a_store_that_is_needed_is_not_removed(storage: RunningStorage, st
     await stores.stop_copy("first")
     await _lose(stores.path("second", oid))
     assert await storage.statuses(1, oid) == [PRESENT]
-    await until(lambda: stores.path("second", oid).exists())
+    await stores.wait_filled("second")
+    assert stores.path("second", oid).exists()
     await stores.remove("first")
     assert (await failure(stores.remove("first"))).reason == Reason.STORE_NOT_FOUND
 
@@ -280,7 +281,8 @@ async def test_an_upload_that_goes_on_while_its_store_stops_being_the_primary(
     sent.set()
     await call
     assert oid_of(await storage.read(1, oid)) == oid
-    await until(lambda: stores.path("second", oid).exists())
+    await stores.wait_filled("second")
+    assert stores.path("second", oid).exists()
     await stores.remove("first")
     assert oid_of(await storage.read(1, oid)) == oid
 
