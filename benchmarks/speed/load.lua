@@ -66,7 +66,7 @@ function ways.once(file, padding)
     number = number + 1
     began = began or now()
     if number >= #all then
-      -- wrk itself waits on, and would count that time too.
+      -- wrk itself waits on, and would count that time too. What connections ask for before they stop is the last again.
       spent = now() - began
       wrk.thread:stop()
     end

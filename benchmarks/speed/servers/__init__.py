@@ -16,8 +16,8 @@ TOWPATH = "towpath"
 RELAYED = "towpath-relayed"
 PEERS = ("lfs-test-server", "giftless", "nginx", "disk")
 
-_RELAYED_ENVIRONMENT: Mapping[str, str] = {}
-"""What makes the facade ask storage for bytes even where both are on one file system: today it always does."""
+_RELAYED_ENVIRONMENT: Mapping[str, str] = {"TOWPATH_SHARED_STORAGE_PATH": ""}
+"""What makes the facade ask storage for bytes even where both are on one file system."""
 
 
 def servers(programs: Path, names: tuple[str, ...]) -> list[Server]:
