@@ -90,7 +90,8 @@ def _config(location: S3Location) -> Config:
     return Config(
         connect_timeout=CONNECT_SECONDS,
         read_timeout=SILENCE_SECONDS,
-        retries={"mode": "standard", "total_max_attempts": 5},
+        # The pauses between them are random, so a few may all be short; who asks waits for an answer as long as ever.
+        retries={"mode": "standard", "total_max_attempts": 8},
         signature_version="s3v4",
         s3={"addressing_style": location.addressing},
         # The URL of the storage says where the bucket is, and nothing else does.
