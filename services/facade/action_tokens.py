@@ -8,9 +8,8 @@ import base64
 import hmac
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import StrEnum
-from typing import Any
+from typing import Any, NamedTuple
 
 from pydantic import SecretStr
 from pydantic_core import from_json, to_json
@@ -38,8 +37,7 @@ class Operation(StrEnum):
     VERIFY = "verify"
 
 
-@dataclass(frozen=True)
-class Permit:
+class Permit(NamedTuple):
     """What a token allows: this operation of this user on this object, of this size in bytes, of this repository."""
 
     operation: Operation
@@ -48,6 +46,9 @@ class Permit:
     oid: str
     size: int
     user: str
+
+
+_CLAIMS = (*Permit._fields, "exp")
 
 
 class _RefusedError(Exception):
@@ -66,7 +67,7 @@ class ActionTokens:
 
     def issue(self, permit: Permit, expires_at: int) -> str:
         """Return a token that is good until `expires_at` (Unix time)."""
-        signed = f"{_HEADER}.{_encoded(to_json({**vars(permit), 'exp': expires_at}))}"
+        signed = f"{_HEADER}.{_encoded(to_json(dict(zip(_CLAIMS, (*permit, expires_at), strict=True))))}"
         return f"{signed}.{_signature(self._key, signed)}"
 
     def check(self, headers: Sequence[str], *, operation: Operation, repository: str, oid: str) -> Permit:
@@ -98,8 +99,8 @@ class ActionTokens:
             raise _RefusedError("the token of the action is not valid")
         try:
             claims: dict[str, Any] = from_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-            permit = Permit(**{name: claims[name] for name in Permit.__dataclass_fields__})
-            expires_at = int(claims["exp"])
+            *permitted, expires_at = (claims[name] for name in _CLAIMS)
+            permit, expires_at = Permit(*permitted), int(expires_at)
         except (ValueError, TypeError, KeyError) as error:
             raise _RefusedError("the token of the action is not valid") from error
         if expires_at <= time.time():

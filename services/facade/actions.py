@@ -1,13 +1,17 @@
-"""The actions that a batch hands out (protocol: "Action object"): where, with which token, and until when."""
+"""The actions that a batch hands out (protocol: "Action object"): where, with which token, and until when.
+
+They are plain dicts of the form that `models.Action` describes: a batch has hundreds.
+"""
 
 import re
+from typing import TypedDict
+
+from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument
 from services.facade.action_tokens import ActionTokens, Operation, Permit
 from services.facade.answers import timestamp
-from services.facade.direct import Signed
 from services.facade.forwarded import Outside
-from services.facade.models import Action
 from services.facade.reasons import HttpReason
 
 # A client that resumes a long upload verifies it long after the upload's own action was given.
@@ -16,6 +20,15 @@ _VERIFY_EXTRA_SECONDS = 24 * 3600
 _LEAST_SECONDS = 60
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
+
+
+class Action(TypedDict):
+    """See `models.Action`."""
+
+    href: str
+    header: dict[str, str]
+    expires_in: int
+    expires_at: str
 
 
 def origin(public_url: str | None, seen: Outside) -> str:
@@ -41,25 +54,25 @@ class ActionMaker:
         self._now = now
         self._until = {seconds: timestamp(now + seconds) for seconds in (seconds, seconds + _VERIFY_EXTRA_SECONDS)}
 
-    def transfer(self, permit: Permit, signed: Signed | None) -> Action:
+    def transfer(self, permit: Permit, signed: pb.SignObjectUrlsResponse.SignedUrl | None) -> Action:
         """Return the action that moves the bytes: at the address of the store where there is one, else here."""
-        if signed is None or signed.expires_at < self._now + _LEAST_SECONDS:
+        if signed is None or (ends := signed.expires_at.seconds) < self._now + _LEAST_SECONDS:
             return self.make(permit)
-        expires_at = min(signed.expires_at, self._now + self.seconds)
-        return Action(
-            href=signed.url,
-            header=signed.headers,
-            expires_in=expires_at - self._now,
-            expires_at=timestamp(expires_at),
-        )
+        expires_at = min(ends, self._now + self.seconds)
+        return {
+            "href": signed.url,
+            "header": dict(signed.headers),
+            "expires_in": expires_at - self._now,
+            "expires_at": timestamp(expires_at),
+        }
 
     def make(self, permit: Permit) -> Action:
         """Return the action; its expiry is the token's."""
         seconds = self.seconds + (_VERIFY_EXTRA_SECONDS if permit.operation is Operation.VERIFY else 0)
         token = self._tokens.issue(permit, self._now + seconds)
-        return Action(
-            href=f"{self._origin}/{permit.repository}/objects/{permit.oid}",
-            header={"Authorization": f"Bearer {token}"},
-            expires_in=seconds,
-            expires_at=self._until[seconds],
-        )
+        return {
+            "href": f"{self._origin}/{permit.repository}/objects/{permit.oid}",
+            "header": {"Authorization": f"Bearer {token}"},
+            "expires_in": seconds,
+            "expires_at": self._until[seconds],
+        }

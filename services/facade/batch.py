@@ -1,8 +1,12 @@
-"""The batch (protocol: "Batch", rules 1 to 4): which actions, or which error, each entry gets."""
+"""The batch (protocol: "Batch", rules 1 to 4): which actions, or which error, each entry gets.
+
+Answers are plain dicts of the form that `models` describes: a batch has hundreds.
+"""
 
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NotRequired, TypedDict
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
@@ -10,9 +14,8 @@ from services.common.errors import InvalidArgument, Reason, ResourceExhausted
 from services.common.oid import is_oid
 from services.facade.access import Access, Caller, Permission
 from services.facade.action_tokens import Operation, Permit
-from services.facade.actions import ActionMaker
-from services.facade.direct import Signed, sign
-from services.facade.models import Actions, BatchAnswer, BatchRequest, ObjectAnswer, ObjectEntry, ObjectError
+from services.facade.actions import Action, ActionMaker
+from services.facade.models import BatchRequest, ObjectEntry
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
 
@@ -36,6 +39,23 @@ class Limits:
     object_bytes: int
 
 
+class ObjectError(TypedDict):
+    """See `models.ObjectError`."""
+
+    code: int
+    message: str
+
+
+class ObjectAnswer(TypedDict):
+    """See `models.ObjectAnswer`."""
+
+    oid: str
+    size: int
+    authenticated: NotRequired[bool]
+    actions: NotRequired[dict[str, Action]]
+    error: NotRequired[ObjectError]
+
+
 async def negotiate(
     request: BatchRequest,
     repository: str,
@@ -45,8 +65,8 @@ async def negotiate(
     peers: Peers,
     limits: Limits,
     maker: ActionMaker,
-) -> BatchAnswer:
-    """Answer a batch request; what is wrong with one object is told in its entry.
+) -> dict[str, object]:
+    """Return the body that `models.BatchAnswer` describes; what is wrong with one object is told in its entry.
 
     Raises `ServiceError` for what is wrong with the request: see `check_request`, `Access.check`, `stat`,
     and `InvalidArgument` where no object of an upload is valid.
@@ -57,57 +77,47 @@ async def negotiate(
     faults = [check_entry(entry, request, limits) for entry in request.objects]
     asked = [(entry.oid, entry.size) for entry, fault in zip(request.objects, faults, strict=True) if fault is None]
     intent = _INTENTS[request.operation]
-    found = await stat(peers, repository_id, asked, intent) if asked else pb.BatchStatObjectsResponse()
-    moved = moving(asked, found.objects, Operation(request.operation)) if found.is_signed else []
-    signed = await sign(peers, repository_id, moved, intent, maker.seconds) if moved else []
+    found = iter(await stat(peers, repository_id, asked, intent, seconds=maker.seconds) if asked else ())
 
-    def answer() -> BatchAnswer:
-        stats = iter(found.objects)
-        addresses = dict(zip(moved, signed, strict=True))
-        answers = []
-        for entry, fault in zip(request.objects, faults, strict=True):
-            if fault is not None:
-                answers.append(_refuse(entry, fault))
-                continue
-            permit = Permit(Operation(request.operation), repository, repository_id, entry.oid, entry.size, caller.name)
-            address = addresses.get((entry.oid, entry.size))
-            answers.append(answer_entry(entry, next(stats), permit, maker, address))
-        return BatchAnswer(objects=answers)
+    def answer() -> list[ObjectAnswer]:
+        operation = Operation(request.operation)
+        return [
+            answer_entry(
+                entry,
+                next(found),
+                Permit(operation, repository, repository_id, entry.oid, entry.size, caller.name),
+                maker,
+            )
+            if fault is None
+            else _refuse(entry, fault)
+            for entry, fault in zip(request.objects, faults, strict=True)
+        ]
 
-    answered = await asyncio.to_thread(answer) if len(asked) > _ANSWERED_AT_ONCE else answer()
+    answers = await asyncio.to_thread(answer) if len(asked) > _ANSWERED_AT_ONCE else answer()
     if request.operation == "upload":
-        _check_any_valid(answered.objects)
-    return answered
+        _check_any_valid(answers)
+    return {"transfer": TRANSFER, "objects": answers, "hash_algo": HASH_ALGORITHM}
 
 
 async def stat(
-    peers: Peers, repository_id: int, objects: Sequence[tuple[str, int]], intent: pb.Intent.ValueType
-) -> pb.BatchStatObjectsResponse:
-    """Return what is held of `objects` (oid and size in bytes each), in their order, and whether storage signs.
+    peers: Peers,
+    repository_id: int,
+    objects: Sequence[tuple[str, int]],
+    intent: pb.Intent.ValueType,
+    *,
+    seconds: int = 0,
+) -> Sequence[ObjectStat]:
+    """Return what is held of `objects` (oid and size in bytes each), in their order.
 
+    With `seconds`, those whose bytes a transfer moves have an address of the store for so long, where it signs them.
     Raises what StorageService.BatchStatObjects says.
     """
     keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid, size=size) for oid, size in objects]
-    request = pb.BatchStatObjectsRequest(repository_id=repository_id, objects=keys, intent=intent)
-    reply = await peers.storage.call(peers.storage_stub.BatchStatObjects, request)
-    if len(reply.objects) != len(objects) or any(
-        found.status == pb.OBJECT_STATUS_UNSPECIFIED for found in reply.objects
-    ):
+    request = pb.BatchStatObjectsRequest(repository_id=repository_id, objects=keys, intent=intent, expires_in=seconds)
+    found = (await peers.storage.call(peers.storage_stub.BatchStatObjects, request)).objects
+    if len(found) != len(objects) or any(each.status == pb.OBJECT_STATUS_UNSPECIFIED for each in found):
         raise invalid_reply("BatchStatObjects", "the reply lacks an object")
-    return reply
-
-
-def moving(
-    asked: Sequence[tuple[str, int]], found: Sequence[ObjectStat], operation: Operation
-) -> list[tuple[str, int]]:
-    """Return those of `asked`, each once, whose bytes the operation moves."""
-
-    def moves(size: int, told: ObjectStat) -> bool:
-        if operation is Operation.DOWNLOAD:
-            return told.status == pb.OBJECT_STATUS_PRESENT and told.size == size
-        return told.status == pb.OBJECT_STATUS_MISSING
-
-    return list(dict.fromkeys(key for key, told in zip(asked, found, strict=True) if moves(key[1], told)))
+    return found
 
 
 def check_request(request: BatchRequest, limits: Limits) -> None:
@@ -121,34 +131,33 @@ def check_request(request: BatchRequest, limits: Limits) -> None:
 def check_entry(entry: ObjectEntry, request: BatchRequest, limits: Limits) -> ObjectError | None:
     """Return what is wrong with an entry, whatever is held; None where nothing is."""
     if request.hash_algo is not None and request.hash_algo != HASH_ALGORITHM:
-        return ObjectError(code=409, message=f"hash_algo: expected {HASH_ALGORITHM}")
+        return {"code": 409, "message": f"hash_algo: expected {HASH_ALGORITHM}"}
     if not is_oid(entry.oid):
-        return ObjectError(code=422, message="oid: expected 64 lower-case hexadecimal digits")
+        return {"code": 422, "message": "oid: expected 64 lower-case hexadecimal digits"}
     if not _is_integer(entry.size) or not 0 <= entry.size <= _LARGEST_SIZE:
-        return ObjectError(code=422, message="size: expected a whole number of bytes, at least 0")
+        return {"code": 422, "message": "size: expected a whole number of bytes, at least 0"}
     if request.operation == "upload" and entry.size > limits.object_bytes:
-        return ObjectError(code=422, message=f"size: expected at most {limits.object_bytes} bytes")
+        return {"code": 422, "message": f"size: expected at most {limits.object_bytes} bytes"}
     return None
 
 
-def answer_entry(
-    entry: ObjectEntry, found: ObjectStat, permit: Permit, maker: ActionMaker, address: Signed | None = None
-) -> ObjectAnswer:
-    """Return the answer for an entry that is valid, by what is held of it; its bytes go to `address` if given."""
+def answer_entry(entry: ObjectEntry, found: ObjectStat, permit: Permit, maker: ActionMaker) -> ObjectAnswer:
+    """Return the answer for an entry that is valid, by what is held of it."""
     if found.status == pb.OBJECT_STATUS_REMOVED:
-        return _refuse(entry, ObjectError(code=410, message=removed_message(found.removal_reason)))
+        return _refuse(entry, {"code": 410, "message": removed_message(found.removal_reason)})
     if found.status == pb.OBJECT_STATUS_PRESENT and found.size != entry.size:
-        return _refuse(entry, ObjectError(code=422, message=f"size: the object has {found.size} bytes"))
+        return _refuse(entry, {"code": 422, "message": f"size: the object has {found.size} bytes"})
     held = found.status == pb.OBJECT_STATUS_PRESENT
-    actions = None
+    signed = found.signed if found.HasField("signed") else None
+    answer = ObjectAnswer(oid=entry.oid, size=entry.size, authenticated=True)
     if permit.operation is Operation.DOWNLOAD:
         if not held:
-            return _refuse(entry, ObjectError(code=404, message="the object does not exist"))
-        actions = Actions(download=maker.transfer(permit, address))
+            return _refuse(entry, {"code": 404, "message": "the object does not exist"})
+        answer["actions"] = {"download": maker.transfer(permit, signed)}
     elif not held:
-        verify = Permit(**{**vars(permit), "operation": Operation.VERIFY})
-        actions = Actions(upload=maker.transfer(permit, address), verify=maker.make(verify))
-    return ObjectAnswer(oid=entry.oid, size=entry.size, authenticated=True, actions=actions)
+        verify = permit._replace(operation=Operation.VERIFY)
+        answer["actions"] = {"upload": maker.transfer(permit, signed), "verify": maker.make(verify)}
+    return answer
 
 
 def removed_message(reason: str) -> str:
@@ -162,15 +171,15 @@ def _is_integer(value: object) -> bool:
 
 def _refuse(entry: ObjectEntry, error: ObjectError) -> ObjectAnswer:
     """Return the answer with an error; it echoes what the entry has of the right type."""
-    return ObjectAnswer(
-        oid=entry.oid if isinstance(entry.oid, str) else "",
-        size=entry.size if _is_integer(entry.size) else 0,
-        error=error,
-    )
+    return {
+        "oid": entry.oid if isinstance(entry.oid, str) else "",
+        "size": entry.size if _is_integer(entry.size) else 0,
+        "error": error,
+    }
 
 
 def _check_any_valid(answers: Sequence[ObjectAnswer]) -> None:
-    errors = [answer.error for answer in answers]
-    if errors and all(error is not None and error.code == 422 for error in errors):
-        first = errors[0].message if errors[0] else ""
+    errors = [answer.get("error") for answer in answers]
+    if errors and all(error is not None and error["code"] == 422 for error in errors):
+        first = errors[0]["message"] if errors[0] else ""
         raise InvalidArgument(Reason.INVALID_FIELD, f"objects: none is valid; the first: {first}")

@@ -9,7 +9,7 @@ from services.facade.peers import Peers
 
 async def require(peers: Peers, repository_id: int, oid: str, size: int) -> None:
     """Raise `NotFound`, or `FailedPrecondition` (OBJECT_REMOVED), unless the object is held in this size."""
-    (found,) = (await stat(peers, repository_id, [(oid, size)], pb.INTENT_UNSPECIFIED)).objects
+    (found,) = await stat(peers, repository_id, [(oid, size)], pb.INTENT_UNSPECIFIED)
     if found.status == pb.OBJECT_STATUS_REMOVED:
         raise FailedPrecondition(Reason.OBJECT_REMOVED, removed_message(found.removal_reason))
     if found.status != pb.OBJECT_STATUS_PRESENT or found.size != size:

@@ -6,9 +6,9 @@ from services.common.errors import InvalidArgument, Reason
 from services.storage.index import Record
 from services.storage.intent import Intent
 from services.storage.signing import SignedUrl
-from services.storage.stat import Status
+from services.storage.stat import ObjectStat, Status
 
-STATUSES = {
+_STATUSES = {
     Status.PRESENT: pb.OBJECT_STATUS_PRESENT,
     Status.MISSING: pb.OBJECT_STATUS_MISSING,
     Status.REMOVED: pb.OBJECT_STATUS_REMOVED,
@@ -38,6 +38,16 @@ def object_message(record: Record) -> pb.Object:
         message.removal_reason = record.removal_reason or ""
         message.removed_by = record.removed_by or ""
     return message
+
+
+def stat_message(stat: ObjectStat, signed: SignedUrl | None) -> pb.BatchStatObjectsResponse.ObjectStat:
+    """Return the message of the answer for one object, with its address at the store if it has one."""
+    return pb.BatchStatObjectsResponse.ObjectStat(
+        status=_STATUSES[stat.status],
+        size=stat.size,
+        removal_reason=stat.removal_reason,
+        signed=None if signed is None else signed_message(signed),
+    )
 
 
 def signed_message(signed: SignedUrl | None) -> pb.SignObjectUrlsResponse.SignedUrl:

@@ -1,6 +1,7 @@
 """The storage service over gRPC: each method translates, calls one function, translates back."""
 
 from collections.abc import AsyncIterator
+from itertools import repeat
 from typing import Any
 
 import grpc
@@ -9,10 +10,10 @@ from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer
 
 from services.storage import fields
 from services.storage.direct.confirm import confirm_object
-from services.storage.direct.sign import sign_objects
+from services.storage.direct.sign import sign_found, sign_objects
 from services.storage.listing import list_objects
 from services.storage.locate import locate_object
-from services.storage.messages import STATUSES, intent_of, object_message, signed_message
+from services.storage.messages import intent_of, object_message, signed_message, stat_message
 from services.storage.read import open_object
 from services.storage.removal import delete_object, delete_repository, restore_object
 from services.storage.stat import ObjectKey, stat_objects
@@ -39,15 +40,15 @@ class StorageService(StorageServiceServicer):
         keys = [ObjectKey(fields.oid(key.oid), fields.not_negative("size", key.size)) for key in request.objects]
         repository_id = fields.repository_id(request.repository_id)
         intent = intent_of(request.intent)
-        answers = await stat_objects(self._store, repository_id, keys, intent)
+        seconds = fields.not_negative("expires_in", request.expires_in)
+        stats = await stat_objects(self._store, repository_id, keys, intent)
+        signed = (
+            await sign_found(self._store, repository_id, keys, stats, intent, seconds=seconds)
+            if seconds
+            else repeat(None)
+        )
         return pb.BatchStatObjectsResponse(
-            objects=[
-                pb.BatchStatObjectsResponse.ObjectStat(
-                    status=STATUSES[answer.status], size=answer.size, removal_reason=answer.removal_reason
-                )
-                for answer in answers
-            ],
-            is_signed=self._store.places.primary.direct.cover(intent),
+            objects=map(stat_message, stats, signed), is_signed=self._store.places.primary.direct.cover(intent)
         )
 
     async def SignObjectUrls(self, request: pb.SignObjectUrlsRequest, _context: _Context) -> pb.SignObjectUrlsResponse:

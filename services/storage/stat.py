@@ -7,7 +7,7 @@ from enum import Enum, auto
 from services.common.logs import get_logger
 from services.storage.contents import Placed
 from services.storage.doubts import doubt
-from services.storage.index import Located, Record
+from services.storage.index import Located
 from services.storage.intent import Intent
 from services.storage.metrics import OBJECTS_MISSING
 from services.storage.store import Store
@@ -33,11 +33,12 @@ class ObjectKey:
 
 @dataclass(frozen=True)
 class ObjectStat:
-    """The answer for one object: its size where it is present, the reason where it was removed."""
+    """The answer for one object: its size and places where it is present, the reason where it was removed."""
 
     status: Status
     size: int = 0
     removal_reason: str = ""
+    placed: Sequence[Placed] = ()
 
 
 async def stat_objects(store: Store, repository_id: int, keys: Sequence[ObjectKey], intent: Intent) -> list[ObjectStat]:
@@ -70,7 +71,7 @@ async def _find(store: Store, repository_id: int, oids: set[str]) -> dict[str, O
             if _is_held(located) and located.record.oid not in there:
                 OBJECTS_MISSING.inc()
                 _log.error("bytes of an object are lost", repository_id=repository_id, oid=located.record.oid)
-    return {located.record.oid: _answer(located.record, there) for located in found}
+    return {located.record.oid: _answer(located, there) for located in found}
 
 
 async def _look(store: Store, found: list[Located]) -> tuple[set[str], list[Placed]]:
@@ -102,9 +103,10 @@ def _is_held(located: Located) -> bool:
     return located.record.removed_at is None
 
 
-def _answer(record: Record, there: set[str]) -> ObjectStat:
+def _answer(located: Located, there: set[str]) -> ObjectStat:
+    record = located.record
     if record.removed_at is not None:
         return ObjectStat(Status.REMOVED, removal_reason=record.removal_reason or "")
     if record.oid not in there:
         return ObjectStat(Status.MISSING)
-    return ObjectStat(Status.PRESENT, size=record.size)
+    return ObjectStat(Status.PRESENT, size=record.size, placed=located.placed)

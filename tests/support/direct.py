@@ -39,6 +39,16 @@ class DirectStorage:
         request = pb.BatchStatObjectsRequest(repository_id=repository_id, objects=keys, intent=intent)
         return await self.service.stub.BatchStatObjects(request, timeout=60)
 
+    async def found_and_signed(
+        self, repository_id: int, *objects: tuple[str, int], intent: "pb.Intent.ValueType", seconds: int = 60
+    ) -> list[pb.BatchStatObjectsResponse.ObjectStat]:
+        """Ask what is held, and for addresses with it."""
+        keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid, size=size) for oid, size in objects]
+        request = pb.BatchStatObjectsRequest(
+            repository_id=repository_id, intent=intent, objects=keys, expires_in=seconds
+        )
+        return list((await self.service.stub.BatchStatObjects(request, timeout=60)).objects)
+
     async def sign(
         self, repository_id: int, *objects: tuple[str, int], intent: "pb.Intent.ValueType", seconds: int = 60
     ) -> list[SignedUrl]:

@@ -1,19 +1,24 @@
 """Signing addresses for the objects of a batch."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from services.common.errors import Unavailable
+from services.common.logs import get_logger
 from services.storage import index
+from services.storage.contents import Placed
 from services.storage.direct import uploads
 from services.storage.index import Asked
 from services.storage.intent import Intent
 from services.storage.names import new_name
 from services.storage.refusals import repository_deleted, store_gone
 from services.storage.signing import SignedUrl, Signer
-from services.storage.stat import ObjectKey
+from services.storage.stat import ObjectKey, ObjectStat, Status
 from services.storage.store import Store
 from services.storage.stores.places import Place
+
+_log = get_logger(__name__)
 
 # All that S3 takes in one PUT; what is larger is relayed, in parts.
 _LARGEST_PUT = 5 * 1024**3
@@ -25,26 +30,64 @@ async def sign_objects(
     store: Store, repository_id: int, keys: Sequence[ObjectKey], intent: Intent, *, seconds: int
 ) -> list[SignedUrl | None]:
     """Return addresses at the store, in order; None for what is relayed. Raises what SignObjectUrls documents."""
-    place = store.places.primary
-    if place.backend.signing is None or not place.direct.cover(intent):
+    if not store.places.primary.direct.cover(intent):
         return [None] * len(keys)
-    sign = _downloads if intent is Intent.READ else _uploads
-    signed = await sign(
-        store, place, place.backend.signing.outside, repository_id, set(keys), min(seconds, _LONGEST_SECONDS)
-    )
+    held: dict[ObjectKey, Sequence[Placed]] = {}
+    if intent is Intent.READ:
+        found = await store.lookups.locate(repository_id, {key.oid for key in keys})
+        held = {ObjectKey(record.oid, record.size): placed for record, placed, _ in found if record.removed_at is None}
+    signed = await _sign(store, repository_id, set(keys), held, intent, seconds)
     return [signed.get(key) for key in keys]
 
 
-async def _downloads(
-    store: Store, place: Place, signer: Signer, repository_id: int, keys: set[ObjectKey], seconds: int
+async def sign_found(
+    store: Store,
+    repository_id: int,
+    keys: Sequence[ObjectKey],
+    stats: Sequence[ObjectStat],
+    intent: Intent,
+    *,
+    seconds: int,
+) -> list[SignedUrl | None]:
+    """Return the same for keys of which `stat_objects` has just told `stats`; all None where the store does not answer.
+
+    Raises what BatchStatObjects documents.
+    """
+    if not store.places.primary.direct.cover(intent):
+        return [None] * len(keys)
+    told = list(zip(keys, stats, strict=True))
+    moved = Status.PRESENT if intent is Intent.READ else Status.MISSING
+    wanted = {key for key, stat in told if stat.status is moved}
+    held = {ObjectKey(key.oid, stat.size): stat.placed for key, stat in told}
+    try:
+        signed = await _sign(store, repository_id, wanted, held, intent, seconds)
+    except Unavailable as error:
+        _log.warning("bytes are relayed: nothing can be signed for the moment", message=error.message)
+        return [None] * len(keys)
+    return [signed.get(key) for key in keys]
+
+
+async def _sign(
+    store: Store,
+    repository_id: int,
+    keys: set[ObjectKey],
+    held: Mapping[ObjectKey, Sequence[Placed]],
+    intent: Intent,
+    seconds: int,
 ) -> dict[ObjectKey, SignedUrl]:
-    found = await store.lookups.locate(repository_id, {key.oid for key in keys})
-    names = {
-        key: name
-        for record, placed, _ in found
-        if record.removed_at is None and (name := dict(placed).get(place.id))
-        if (key := ObjectKey(record.oid, record.size)) in keys
-    }
+    place = store.places.primary
+    if place.backend.signing is None:
+        return {}
+    signer, seconds = place.backend.signing.outside, min(seconds, _LONGEST_SECONDS)
+    if intent is Intent.WRITE:
+        return await _uploads(store, place, signer, repository_id, keys, seconds)
+    names = {key: name for key in keys if (name := dict(held.get(key, ())).get(place.id))}
+    return await _downloads(store, place, signer, repository_id, names, seconds)
+
+
+async def _downloads(
+    store: Store, place: Place, signer: Signer, repository_id: int, names: Mapping[ObjectKey, str], seconds: int
+) -> dict[ObjectKey, SignedUrl]:
     if not names:
         return {}
     await store.traffic.require(repository_id)

@@ -5,10 +5,9 @@ from collections.abc import Awaitable, Callable
 
 import httpx
 import pytest
-from structlog.testing import capture_logs
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.errors import FailedPrecondition, NotFound, Reason, ResourceExhausted, ServiceError, Unavailable
+from services.common.errors import FailedPrecondition, NotFound, Reason, ServiceError, Unavailable
 from services.facade.action_tokens import Operation
 from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error, client_of
 from tests.support.facade import RunningFacade
@@ -20,15 +19,17 @@ Stat = pb.BatchStatObjectsResponse.ObjectStat
 Running = tuple[Scripted, RunningFacade]
 
 
-def _held(*, held: bool, is_signed: bool = True) -> pb.BatchStatObjectsResponse:
+def _held(*, held: bool) -> pb.BatchStatObjectsResponse:
     stat = Stat(status=pb.OBJECT_STATUS_PRESENT, size=len(DATA)) if held else Stat(status=pb.OBJECT_STATUS_MISSING)
-    return pb.BatchStatObjectsResponse(objects=[stat], is_signed=is_signed)
+    return pb.BatchStatObjectsResponse(objects=[stat])
 
 
-def _signed(seconds: float = 3600, url: str = URL) -> pb.SignObjectUrlsResponse:
-    signed = pb.SignObjectUrlsResponse.SignedUrl(url=url, headers=HEADERS)
+def _signed(*, held: bool = True, seconds: float = 3600) -> pb.BatchStatObjectsResponse:
+    answer = _held(held=held)
+    signed = pb.SignObjectUrlsResponse.SignedUrl(url=URL, headers=HEADERS)
     signed.expires_at.FromSeconds(int(time.time() + seconds))
-    return pb.SignObjectUrlsResponse(objects=[signed])
+    answer.objects[0].signed.CopyFrom(signed)
+    return answer
 
 
 def _asked(inner: Scripted, name: str) -> list[object]:
@@ -46,11 +47,10 @@ def _asked(inner: Scripted, name: str) -> list[object]:
 
 @pytest.mark.parametrize("operation", ["upload", "download"])
 async def test_actions_lead_to_the_store(scripted: Running, operation: str) -> None:
-    """With its headers and its end; verify leads to the facade, with a token."""
+    """With its headers and its end, in one call; verify leads to the facade, with a token."""
     inner, facade = scripted
-    inner.reply("BatchStatObjects", _held(held=operation == "download"))
-    inner.reply("SignObjectUrls", _signed(1000))
-    asked = _asked(inner, "SignObjectUrls")
+    inner.reply("BatchStatObjects", _signed(held=operation == "download", seconds=1000))
+    asked = _asked(inner, "BatchStatObjects")
     async with client_of(facade) as client:
         actions = (await client.batch(operation, (OID, len(DATA)))).json()["objects"][0]["actions"]
     action = actions[operation]
@@ -61,71 +61,23 @@ async def test_actions_lead_to_the_store(scripted: Running, operation: str) -> N
         assert actions["verify"]["href"].startswith(facade.origin)
         assert actions["verify"]["header"]["Authorization"].startswith("Bearer ")
     intent = pb.INTENT_WRITE if operation == "upload" else pb.INTENT_READ
-    key = pb.SignObjectUrlsRequest.ObjectKey(oid=OID, size=len(DATA))
+    key = pb.BatchStatObjectsRequest.ObjectKey(oid=OID, size=len(DATA))
     assert asked == [
-        pb.SignObjectUrlsRequest(
+        pb.BatchStatObjectsRequest(
             repository_id=1, intent=intent, objects=[key], expires_in=facade.settings.action_seconds
         )
     ]
 
 
-@pytest.mark.parametrize(
-    ("operation", "held", "is_signed"),
-    [("upload", False, False), ("download", True, False), ("upload", True, True), ("download", False, True)],
-)
-async def test_nothing_is_asked_in_vain(scripted: Running, operation: str, held: bool, is_signed: bool) -> None:
-    """No call where storage signs nothing, and none where no bytes move."""
-    inner, facade = scripted
-    inner.reply("BatchStatObjects", _held(held=held, is_signed=is_signed))
-    inner.reply("SignObjectUrls", _signed())
-    asked = _asked(inner, "SignObjectUrls")
-    async with client_of(facade) as client:
-        assert (await client.batch(operation, (OID, len(DATA)))).status_code == 200
-    assert asked == []
-
-
-@pytest.mark.parametrize("signed", [_signed(url=""), _signed(30)])
-async def test_without_an_address_the_facade_relays(scripted: Running, signed: pb.SignObjectUrlsResponse) -> None:
+@pytest.mark.parametrize("found", [_held(held=True), _signed(seconds=30)])
+async def test_without_an_address_the_facade_relays(scripted: Running, found: pb.BatchStatObjectsResponse) -> None:
     """And where it would end within the minute that every action lasts at least."""
     inner, facade = scripted
-    inner.reply("BatchStatObjects", _held(held=True))
-    inner.reply("SignObjectUrls", signed)
+    inner.reply("BatchStatObjects", found)
     async with client_of(facade) as client:
         action = (await client.batch("download", (OID, len(DATA)))).json()["objects"][0]["actions"]["download"]
     assert action["href"].startswith(facade.origin)
     assert action["header"]["Authorization"].startswith("Bearer ")
-
-
-@pytest.mark.parametrize("error", [Unavailable(Reason.UNAVAILABLE, "no credentials"), None])
-async def test_when_storage_cannot_sign_the_facade_relays(scripted: Running, error: ServiceError | None) -> None:
-    """It is away, or older than the call; the log says so, once."""
-    inner, facade = scripted
-    inner.reply("BatchStatObjects", _held(held=True))
-    if error is not None:
-        inner.fail("SignObjectUrls", error)
-    with capture_logs() as logs:
-        async with client_of(facade) as client:
-            action = (await client.batch("download", (OID, len(DATA)))).json()["objects"][0]["actions"]["download"]
-    assert action["href"].startswith(facade.origin)
-    assert sum("bytes are relayed" in line["event"] for line in logs) == 1
-
-
-async def test_what_storage_refuses_is_refused(scripted: Running) -> None:
-    """A limit is no reason to relay."""
-    inner, facade = scripted
-    inner.reply("BatchStatObjects", _held(held=True))
-    inner.fail("SignObjectUrls", ResourceExhausted(Reason.BANDWIDTH_EXCEEDED, "too much"))
-    async with client_of(facade) as client:
-        check_error(await client.batch("download", (OID, len(DATA))), 509)
-
-
-async def test_a_reply_that_lacks_an_object(scripted: Running) -> None:
-    """Is 502."""
-    inner, facade = scripted
-    inner.reply("BatchStatObjects", _held(held=True))
-    inner.reply("SignObjectUrls", pb.SignObjectUrlsResponse())
-    async with client_of(facade) as client:
-        check_error(await client.batch("download", (OID, len(DATA))), 502)
 
 
 async def _verify(facade: RunningFacade) -> httpx.Response:

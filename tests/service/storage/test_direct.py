@@ -215,6 +215,8 @@ async def test_an_object_that_was_removed_meanwhile_stays_removed(direct: Direct
     for intent in (READ, WRITE):
         [address] = await direct.sign(repository, (oid_of(data), len(data)), intent=intent)
         assert not address.url
+        [found] = await direct.found_and_signed(repository, (oid_of(data), len(data)), intent=intent)
+        assert (found.status, found.HasField("signed")) == (REMOVED, False)
 
 
 async def test_a_repository_that_was_deleted_meanwhile_gets_nothing(direct: DirectStorage) -> None:
@@ -223,8 +225,9 @@ async def test_a_repository_that_was_deleted_meanwhile_gets_nothing(direct: Dire
     assert await direct.put(await direct.upload_url(repository, data), data) == 200
     await direct.service.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=repository), timeout=20)
     assert (await failure(direct.confirm(repository, data))).reason == Reason.REPOSITORY_NOT_FOUND
-    signing = direct.sign(repository, (oid_of(data), len(data)), intent=WRITE)
-    assert (await failure(signing)).reason == Reason.REPOSITORY_NOT_FOUND
+    for ask in (direct.sign, direct.found_and_signed):
+        signing = ask(repository, (oid_of(data), len(data)), intent=WRITE)
+        assert (await failure(signing)).reason == Reason.REPOSITORY_NOT_FOUND
 
 
 async def test_two_uploads_of_one_object(direct: DirectStorage) -> None:
@@ -259,6 +262,25 @@ async def test_only_what_can_be_moved_is_signed(direct: DirectStorage) -> None:
     writing = [bool(signed.url) for signed in await direct.sign(repository, *objects, intent=WRITE)]
     assert reading == [True, False, False, False, False, False, True, False]
     assert writing == [False, False, True, True, False, False, False, True]
+    for intent, signed in ((READ, reading), (WRITE, writing)):
+        found = await direct.found_and_signed(repository, *objects, intent=intent)
+        assert [each.HasField("signed") for each in found] == signed
+        assert [each.status for each in found] == [PRESENT] * 2 + [MISSING] * 4 + [PRESENT, MISSING]
+
+
+async def test_one_call_tells_what_is_held_and_where(direct: DirectStorage) -> None:
+    """Its addresses are as good as those of SignObjectUrls, and none is given where none is asked for."""
+    repository, data = new_repository(), some_bytes()
+    key = (oid_of(data), len(data))
+    [missing] = await direct.found_and_signed(repository, key, intent=WRITE)
+    assert await direct.put(missing.signed, data) == 200
+    await direct.confirm(repository, data)
+    [held] = await direct.found_and_signed(repository, key, intent=READ)
+    assert (await direct.http.get(held.signed.url)).content == data
+    [unsigned] = await direct.found_and_signed(repository, key, intent=READ, seconds=0)
+    assert not unsigned.HasField("signed")
+    [unsigned] = await direct.found_and_signed(repository, key, intent=pb.INTENT_UNSPECIFIED)
+    assert not unsigned.HasField("signed")
 
 
 async def test_malformed_requests_are_refused(direct: DirectStorage) -> None:
@@ -268,6 +290,8 @@ async def test_malformed_requests_are_refused(direct: DirectStorage) -> None:
         request = pb.SignObjectUrlsRequest(repository_id=1, objects=[key], **fields)
         refused = await failure(direct.service.stub.SignObjectUrls(request, timeout=20))
         assert refused.reason == Reason.INVALID_FIELD
+    asked = direct.found_and_signed(1, (oid_of(b"any"), 3), intent=READ, seconds=-1)
+    assert (await failure(asked)).reason == Reason.INVALID_FIELD
 
 
 async def test_addresses_end_when_they_are_asked_to(direct: DirectStorage) -> None:
@@ -330,3 +354,5 @@ async def test_bytes_are_counted(direct: DirectStorage) -> None:
     assert await usage() == (1000, 0)
     await direct.sign(repository, (oid_of(data), 1000), intent=READ)
     assert await usage() == (1000, 1000)
+    await direct.found_and_signed(repository, (oid_of(data), 1000), intent=READ)
+    assert await usage() == (1000, 2000)

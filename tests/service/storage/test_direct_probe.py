@@ -41,6 +41,8 @@ async def _moves_by_relay(direct: DirectStorage) -> None:
     data = some_bytes()
     [address] = await direct.sign(1, (oid_of(data), len(data)), intent=WRITE)
     assert not address.url
+    [found] = await direct.found_and_signed(1, (oid_of(data), len(data)), intent=WRITE)
+    assert not found.HasField("signed")
     oid = await direct.service.write(1, data)
     assert await direct.service.read(1, oid) == data
 
@@ -171,12 +173,11 @@ async def test_a_batch_makes_no_request_to_the_store(
             await asyncio.gather(*(direct.service.write(1, data) for data in contents[start : start + 50]))
         proxy.requests.clear()
         oids = [oid_of(data) for data in contents]
-        found = await direct.stat(1, *oids, intent=READ)
-        signed = await direct.sign(1, *((oid, 10) for oid in oids), intent=READ)
+        found = await direct.found_and_signed(1, *((oid, 10) for oid in oids), intent=READ)
         # Readiness lists a folder of which there is nothing.
         asked = [line for line in proxy.requests if "list-type" not in line]
-    assert {each.status for each in found.objects} == {pb.OBJECT_STATUS_PRESENT}
-    assert all(each.url for each in signed)
+    assert {each.status for each in found} == {pb.OBJECT_STATUS_PRESENT}
+    assert all(each.signed.url for each in found)
     assert asked == []
 
 

@@ -6,6 +6,7 @@ import secrets
 import sys
 from pathlib import Path
 
+import grpc
 import httpx
 import pytest
 from pydantic import SecretStr
@@ -47,23 +48,31 @@ async def test_azure_signs_downloads(azurite: Azurite, database_url: SecretStr, 
         assert (await failure(direct.confirm(1, b"other"))).reason == Reason.OBJECT_NOT_FOUND
 
 
-async def test_no_address_outlives_its_credentials(
-    seaweedfs: SeaweedFS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """What a program of the operator's gives for half an hour is told to end then, both ways."""
-    end = datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(minutes=30)
+def _told_by_a_program(
+    seaweedfs: SeaweedFS, folder: Path, monkeypatch: pytest.MonkeyPatch, end: datetime.datetime
+) -> Path:
+    """Let credentials be what a program of the operator's tells, which end then; return the program."""
     told = {
         "Version": 1,
         "AccessKeyId": seaweedfs.access_key,
         "SecretAccessKey": seaweedfs.secret_key,
         "Expiration": end.isoformat(),
     }
-    program, config = tmp_path / "credentials.py", tmp_path / "config"
+    program, config = folder / "credentials.py", folder / "config"
     program.write_text(f"print({json.dumps(told)!r})")
     config.write_text(f"[default]\ncredential_process = {sys.executable} {program}\n")
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.delenv(name)
     monkeypatch.setenv("AWS_CONFIG_FILE", str(config))
+    return program
+
+
+async def test_no_address_outlives_its_credentials(
+    seaweedfs: SeaweedFS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a program of the operator's gives for half an hour is told to end then, both ways."""
+    end = datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(minutes=30)
+    _told_by_a_program(seaweedfs, tmp_path, monkeypatch, end)
     signing = (await open_object_store(seaweedfs.url("ending"))).signing
     assert signing is not None
     name = new_name(oid_of(b"any"))
@@ -76,6 +85,30 @@ async def test_no_address_outlives_its_credentials(
                 assert 58 <= (signed.expires_at - before).total_seconds() <= 90
             else:
                 assert signed.expires_at == expected
+
+
+async def test_without_credentials_bytes_are_relayed(
+    seaweedfs: SeaweedFS, database_url: SecretStr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where the program that tells them fails: what is held is told all the same, and the log says so."""
+    end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=5)
+    program = _told_by_a_program(seaweedfs, tmp_path, monkeypatch, end)
+    async with direct_storage(seaweedfs, database_url, tmp_path) as direct:
+        await direct.wait_signing(READ)
+        await direct.wait_signing(WRITE)
+        data = some_bytes()
+        await direct.bring(1, data)
+        program.write_text("raise SystemExit(1)")
+        with capture_logs() as logs:
+            for intent, status, wanted in (
+                (READ, pb.OBJECT_STATUS_PRESENT, data),
+                (WRITE, pb.OBJECT_STATUS_MISSING, b"other"),
+            ):
+                key = (oid_of(wanted), len(wanted))
+                [found] = await direct.found_and_signed(1, key, intent=intent)
+                assert (found.status, found.HasField("signed")) == (status, False)
+                assert (await failure(direct.sign(1, key, intent=intent))).status == grpc.StatusCode.UNAVAILABLE
+    assert sum("nothing can be signed" in line["event"] for line in logs) == 2
 
 
 async def test_addresses_end_where_nothing_else_is_known(seaweedfs: SeaweedFS) -> None:
@@ -107,8 +140,9 @@ async def test_limits_of_bandwidth_hold(seaweedfs: SeaweedFS, database_url: Secr
         [signed] = await direct.sign(1, (oid, 1000), intent=READ)
         assert (await direct.http.get(signed.url)).content == data
         for intent, wanted in ((READ, oid), (WRITE, oid_of(b"other"))):
-            refused = await failure(direct.sign(1, (wanted, 1000), intent=intent))
-            assert refused.reason == Reason.BANDWIDTH_EXCEEDED
+            for ask in (direct.sign, direct.found_and_signed):
+                refused = await failure(ask(1, (wanted, 1000), intent=intent))
+                assert refused.reason == Reason.BANDWIDTH_EXCEEDED
 
 
 async def test_an_outage_of_the_store_is_told_when_an_object_is_confirmed(

@@ -1,7 +1,6 @@
 """The tokens of actions: good for one thing."""
 
 import time
-from dataclasses import asdict, replace
 
 import jwt
 import pytest
@@ -98,8 +97,8 @@ def test_they_are_json_web_tokens(
     token, expires_at = TOKENS.issue(permit, _later()), _later()
     claims = jwt.decode(token, KEY, algorithms=["HS256"])
     assert claims.pop("exp") in (expires_at - 1, expires_at)
-    assert claims == asdict(permit)
-    theirs = jwt.encode({**asdict(permit), "exp": expires_at}, KEY, algorithm="HS256")
+    assert claims == permit._asdict()
+    theirs = jwt.encode({**permit._asdict(), "exp": expires_at}, KEY, algorithm="HS256")
     assert _check(f"Bearer {theirs}", operation=operation, name=name, oid=oid) == permit
 
 
@@ -135,4 +134,4 @@ def test_a_flipped_bit_is_refused(position: int, bit: int) -> None:
 
 def test_the_size_is_that_of_the_token() -> None:
     """An upload cannot say another (trap 5)."""
-    assert _check(f"Bearer {TOKENS.issue(replace(PERMIT, size=99), _later())}").size == 99
+    assert _check(f"Bearer {TOKENS.issue(PERMIT._replace(size=99), _later())}").size == 99

@@ -21,12 +21,13 @@ def test_an_action_states_the_expiry_of_its_token(operation: Operation) -> None:
     maker = ActionMaker(ActionTokens(SecretStr("k" * 32)), origin="https://h/p", seconds=600, now=NOW)
     action = maker.make(Permit(operation, "demo/assets", 7, OID, 12, "alice"))
     expiry = jwt.decode(
-        action.header["Authorization"].removeprefix("Bearer "), options={"verify_signature": False, "verify_exp": False}
+        action["header"]["Authorization"].removeprefix("Bearer "),
+        options={"verify_signature": False, "verify_exp": False},
     )["exp"]
-    assert action.href == f"https://h/p/demo/assets/objects/{OID}"
-    assert action.expires_in == (600 + 86_400 if operation is Operation.VERIFY else 600)
-    assert expiry == NOW + action.expires_in
-    assert datetime.strptime(action.expires_at, "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp() == expiry
+    assert action["href"] == f"https://h/p/demo/assets/objects/{OID}"
+    assert action["expires_in"] == (600 + 86_400 if operation is Operation.VERIFY else 600)
+    assert expiry == NOW + action["expires_in"]
+    assert datetime.strptime(action["expires_at"], "%Y-%m-%dT%H:%M:%SZ").replace(tzinfo=UTC).timestamp() == expiry
 
 
 @pytest.mark.parametrize("host", ["localhost", "example.org:8080", "127.0.0.1:1", "[::1]:8080", "a_b.example"])

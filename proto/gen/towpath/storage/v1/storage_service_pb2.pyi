@@ -151,10 +151,13 @@ class BatchStatObjectsRequest(_message.Message):
     REPOSITORY_ID_FIELD_NUMBER: _builtins.int
     OBJECTS_FIELD_NUMBER: _builtins.int
     INTENT_FIELD_NUMBER: _builtins.int
+    EXPIRES_IN_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository."""
     intent: Global___Intent.ValueType
     """What the caller will do with them."""
+    expires_in: _builtins.int
+    """For how many seconds addresses of the store shall be good; they may end earlier. 0 for no addresses."""
     @_builtins.property
     def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchStatObjectsRequest.ObjectKey]:
         """The objects, with the sizes that the caller believes they have."""
@@ -165,10 +168,11 @@ class BatchStatObjectsRequest(_message.Message):
         repository_id: _builtins.int = ...,
         objects: _abc.Iterable[Global___BatchStatObjectsRequest.ObjectKey] | None = ...,
         intent: Global___Intent.ValueType = ...,
+        expires_in: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["intent", b"intent", "objects", b"objects", "repository_id", b"repository_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_in", b"expires_in", "intent", b"intent", "objects", b"objects", "repository_id", b"repository_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -189,22 +193,28 @@ class BatchStatObjectsResponse(_message.Message):
         STATUS_FIELD_NUMBER: _builtins.int
         SIZE_FIELD_NUMBER: _builtins.int
         REMOVAL_REASON_FIELD_NUMBER: _builtins.int
+        SIGNED_FIELD_NUMBER: _builtins.int
         status: Global___ObjectStatus.ValueType
         """Whether the repository holds it."""
         size: _builtins.int
         """The size in bytes of one that is held."""
         removal_reason: _builtins.str
         """Why it was removed."""
+        @_builtins.property
+        def signed(self) -> Global___SignObjectUrlsResponse.SignedUrl:
+            """Where a client reads or writes it at the store itself; not set where its bytes go through this service."""
+
         def __init__(
             self,
             *,
             status: Global___ObjectStatus.ValueType = ...,
             size: _builtins.int = ...,
             removal_reason: _builtins.str = ...,
+            signed: Global___SignObjectUrlsResponse.SignedUrl | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["signed", b"signed"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["removal_reason", b"removal_reason", "size", b"size", "status", b"status"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["removal_reason", b"removal_reason", "signed", b"signed", "size", b"size", "status", b"status"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 

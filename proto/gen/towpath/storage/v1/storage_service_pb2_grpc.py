@@ -112,8 +112,11 @@ class StorageServiceServicer:
         """BatchStatObjects tells of each object whether the repository holds it, in the order asked.
 
         An object that is not held is an answer, no failure. With an intent, the call fails where the
-        transfer so announced would be refused. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that
-        are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes).
+        transfer so announced would be refused. With `expires_in` too, the objects that the transfer moves have
+        addresses of the store where it signs them, as SignObjectUrls returns them, and count as it counts them;
+        where they cannot be had for the moment, the answer is without. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL:
+        the objects that are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes),
+        NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted, and nothing can be signed to be written).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

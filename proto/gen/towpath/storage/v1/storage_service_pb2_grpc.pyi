@@ -44,8 +44,11 @@ class StorageServiceStub:
     """BatchStatObjects tells of each object whether the repository holds it, in the order asked.
 
     An object that is not held is an answer, no failure. With an intent, the call fails where the
-    transfer so announced would be refused. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that
-    are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes).
+    transfer so announced would be refused. With `expires_in` too, the objects that the transfer moves have
+    addresses of the store where it signs them, as SignObjectUrls returns them, and count as it counts them;
+    where they cannot be had for the moment, the answer is without. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL:
+    the objects that are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes),
+    NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted, and nothing can be signed to be written).
     """
     SignObjectUrls: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.SignObjectUrlsRequest, _storage_service_pb2.SignObjectUrlsResponse]
     """SignObjectUrls returns addresses at which a client reads or writes objects at the store itself, without
@@ -130,8 +133,11 @@ class StorageServiceAsyncStub(StorageServiceStub):
     """BatchStatObjects tells of each object whether the repository holds it, in the order asked.
 
     An object that is not held is an answer, no failure. With an intent, the call fails where the
-    transfer so announced would be refused. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that
-    are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes).
+    transfer so announced would be refused. With `expires_in` too, the objects that the transfer moves have
+    addresses of the store where it signs them, as SignObjectUrls returns them, and count as it counts them;
+    where they cannot be had for the moment, the answer is without. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL:
+    the objects that are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes),
+    NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted, and nothing can be signed to be written).
     """
     SignObjectUrls: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.SignObjectUrlsRequest, _storage_service_pb2.SignObjectUrlsResponse]  # type: ignore[assignment]
     """SignObjectUrls returns addresses at which a client reads or writes objects at the store itself, without
@@ -219,8 +225,11 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         """BatchStatObjects tells of each object whether the repository holds it, in the order asked.
 
         An object that is not held is an answer, no failure. With an intent, the call fails where the
-        transfer so announced would be refused. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that
-        are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes).
+        transfer so announced would be refused. With `expires_in` too, the objects that the transfer moves have
+        addresses of the store where it signs them, as SignObjectUrls returns them, and count as it counts them;
+        where they cannot be had for the moment, the answer is without. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL:
+        the objects that are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes),
+        NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted, and nothing can be signed to be written).
         """
 
     @_abc_1.abstractmethod
