@@ -1,7 +1,6 @@
 """What an action's URL opens, and what verify tells (protocol: "Basic transfer: verify action")."""
 
 import time
-from dataclasses import replace
 
 import httpx
 import pytest
@@ -89,10 +88,10 @@ async def test_a_token_opens_nothing_else(place: Place) -> None:
         {"Authorization": "Bearer x"},
         {"Authorization": basic("alice", place.inner.tokens["alice"])},
         _header(good, -1),
-        _header(replace(good, operation=Operation.UPLOAD)),
-        _header(replace(good, operation=Operation.VERIFY)),
-        _header(replace(good, oid=EMPTY)),
-        _header(replace(good, repository="studio/other")),
+        _header(good._replace(operation=Operation.UPLOAD)),
+        _header(good._replace(operation=Operation.VERIFY)),
+        _header(good._replace(oid=EMPTY)),
+        _header(good._replace(repository="studio/other")),
     ]
     async with httpx.AsyncClient(trust_env=False) as http:
         for header in others:
