@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks.speed import parts
+from benchmarks.speed import parts, soak
 from benchmarks.speed.chart import Bars, chart
 from benchmarks.speed.options import RESULTS
 from benchmarks.speed.results import Results
@@ -42,7 +42,7 @@ def write(results: Results, page: Path = PAGE) -> None:
     _, end, after = rest.partition(_END)
     if not (begin and end):
         raise ValueError(f"{page}: expected the lines {_BEGIN!r} and {_END!r}")
-    sections = [*_sections(results, drawn), *_parts()]
+    sections = [*_sections(results, drawn), *_soak(), *_parts()]
     page.write_text("\n\n".join([f"{before}{_BEGIN}", *sections, f"{_END}{after}"]))
 
 
@@ -56,6 +56,18 @@ def _parts() -> Iterable[str]:
             " among them (`python -m benchmarks.speed.parts`)."
         )
         yield parts.table(told)
+
+
+def _soak() -> Iterable[str]:
+    if soak.SOAK.exists():
+        told = json.loads(soak.SOAK.read_text())
+        yield "## An hour of load"
+        yield (
+            f"Memory in MiB, as above, while loads of each kind were put on Towpath in turn, {told['loops']} times,"
+            f" with new objects and locks each time, at commit `{told['about']['commit']}`"
+            " (`python -m benchmarks.speed.soak`)."
+        )
+        yield soak.table(told)
 
 
 def _sections(results: Results, charts: Sequence[str]) -> Iterable[str]:

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks.speed import page, parts
+from benchmarks.speed import page, parts, soak
 from benchmarks.speed.chart import Bars, chart
 from benchmarks.speed.loads import LOADS
 from benchmarks.speed.options import RESULTS, parse
@@ -152,3 +152,14 @@ def test_what_does_not_exist_is_refused(arguments: list[str], capsys: pytest.Cap
     with pytest.raises(SystemExit):
         parse(arguments)
     assert arguments[0] in capsys.readouterr().err
+
+
+def test_an_hour_is_told_in_equal_parts() -> None:
+    """A peak is in one part only, and the first part, in which all is still filling, is compared with nothing."""
+    samples = [soak.Sample(float(second), 100.0 + (second == 1000), 50.0) for second in range(1, 3601)]
+    told = soak.parts(samples)
+    assert [part["minutes"] for part in told] == [10, 20, 30, 40, 50, 60]
+    assert [part["own_most"] for part in told] == [100, 101, 100, 100, 100, 100]
+    assert {part["own"] for part in told} == {100}
+    told[0]["own"] = 50
+    assert "1.00×" in soak.table({"parts": told})
