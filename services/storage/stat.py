@@ -1,8 +1,8 @@
 """Whether a repository holds objects."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
+from typing import NamedTuple
 
 from services.common.logs import get_logger
 from services.storage.contents import Placed
@@ -23,16 +23,14 @@ class Status(Enum):
     REMOVED = auto()
 
 
-@dataclass(frozen=True)
-class ObjectKey:
+class ObjectKey(NamedTuple):
     """An object asked about, with the size that the caller believes it has."""
 
     oid: str
     size: int
 
 
-@dataclass(frozen=True)
-class ObjectStat:
+class ObjectStat(NamedTuple):
     """The answer for one object: its size and places where it is present, the reason where it was removed."""
 
     status: Status

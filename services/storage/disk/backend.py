@@ -8,7 +8,7 @@ from pathlib import Path
 from services.common.undivided import in_thread
 from services.storage.disk.durable import Folders, sync_folder
 from services.storage.disk.listing import contents_of, subfolders
-from services.storage.disk.paths import incoming_path, path_of
+from services.storage.disk.paths import incoming_path, path_below, path_of
 from services.storage.disk.reading import DiskFile
 from services.storage.disk.upload import DiskUpload
 
@@ -53,7 +53,7 @@ class DiskBackend:
 
     def path_below(self, name: str) -> str:
         """Return the path below the root."""
-        return path_of(Path(), name).as_posix()
+        return path_below(name)
 
     async def sizes(self, names: Iterable[str]) -> dict[str, int]:
         """Return the sizes of the files that exist."""
@@ -63,7 +63,8 @@ class DiskBackend:
         sizes = {}
         for name in names:
             try:
-                sizes[name] = path_of(self.root, name).stat().st_size
+                # Not by way of `Path`, which takes longer than the system: a batch asks for hundreds.
+                sizes[name] = os.stat(f"{self.root}/{path_below(name)}").st_size  # noqa: PTH116 - see above
             except FileNotFoundError:
                 continue
         return sizes

@@ -5,8 +5,8 @@ from pathlib import Path
 from services.storage.names import checked, place_of
 
 
-def path_of(root: Path, name: str) -> Path:
-    """Return the path of the bytes that are in place under a name.
+def path_below(name: str) -> str:
+    """Return the path, below the root, of the bytes that are in place under a name.
 
         ROOT/
           objects/
@@ -18,7 +18,12 @@ def path_of(root: Path, name: str) -> Path:
 
     Raises ValueError for anything but a name: nothing else becomes part of a path.
     """
-    return root.joinpath("objects", *place_of(name))
+    return "/".join(("objects", *place_of(name)))
+
+
+def path_of(root: Path, name: str) -> Path:
+    """Return the path of the bytes that are in place under a name. Raises ValueError for anything but a name."""
+    return root / path_below(name)
 
 
 def incoming_path(root: Path, name: str) -> Path:
