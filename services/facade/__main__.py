@@ -7,7 +7,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
-from services.common import logs
+from services.common import logs, memory
 from services.common.lifecycle import stop_event
 from services.common.metrics import served_metrics
 from services.common.tracing import traced
@@ -44,6 +44,7 @@ def main() -> None:
     """Read the environment and serve until told to stop."""
     try:
         settings = FacadeSettings()
+        memory.keep_freed()
         logs.configure("facade", level=settings.log_level, log_format=settings.log_format)
         # Downloads have files open beside their connections. The soft limit is meant for programs that call select.
         _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)

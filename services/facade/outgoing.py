@@ -7,18 +7,17 @@ from typing import Generic, TypeVar
 import grpc
 from google.protobuf.message import Message
 
-RequestT = TypeVar("RequestT", bound=Message)
 ReplyT = TypeVar("ReplyT", bound=Message)
 
 
-class Outgoing(Generic[RequestT, ReplyT]):
-    """The messages of one call on their way out; each may take `seconds`, then it is TimeoutError."""
+class Outgoing(Generic[ReplyT]):
+    """The serialized messages of one call on their way out; each may take `seconds`, then it is TimeoutError."""
 
-    def __init__(self, call: grpc.aio.StreamUnaryCall[RequestT, ReplyT], seconds: float) -> None:
+    def __init__(self, call: grpc.aio.StreamUnaryCall[bytes, ReplyT], seconds: float) -> None:
         self._call = call
         self._seconds = seconds
 
-    async def send(self, message: RequestT) -> bool:
+    async def send(self, message: bytes) -> bool:
         """Send a message; return False where the service has ended the call, whose status says why."""
         return await self._do(self._write(message))
 
@@ -37,7 +36,7 @@ class Outgoing(Generic[RequestT, ReplyT]):
             return False
         return True
 
-    async def _write(self, message: RequestT) -> None:
+    async def _write(self, message: bytes) -> None:
         await self._call.wait_for_connection()
         # When a write fails since the service has ended the call, `call.write` puts "internal error" in the place
         # of the service's status, which it often has not read yet. What lies below it leaves the status alone.
@@ -45,4 +44,4 @@ class Outgoing(Generic[RequestT, ReplyT]):
         if below is None:
             await self._call.write(message)
         else:
-            await below(message.SerializeToString())
+            await below(message)

@@ -5,8 +5,10 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Self
 
+import grpc
 from towpath.access.v1 import access_service_pb2_grpc
 from towpath.locks.v1 import lock_service_pb2_grpc
+from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1 import storage_service_pb2_grpc
 
 from services.common.rpc.client import Health, Peer
@@ -42,6 +44,11 @@ class Peers:
         self.storage = connect(settings.storage_address)
         self.locks = connect(settings.locks_address)
         self.storage_stub = storage_service_pb2_grpc.StorageServiceStub(self.storage.channel)
+        self.write_object: grpc.aio.StreamUnaryMultiCallable[bytes, pb.WriteObjectResponse]
+        """`WriteObject`, whose requests its caller serializes."""
+        self.write_object = self.storage.channel.stream_unary(
+            f"/{STORAGE_SERVICE}/WriteObject", response_deserializer=pb.WriteObjectResponse.FromString
+        )
         self.lock_stub = lock_service_pb2_grpc.LockServiceStub(self.locks.channel)
         self.access_stub = access_service_pb2_grpc.AccessServiceStub(self.locks.channel)
 

@@ -10,6 +10,8 @@ from starlette.types import Receive
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason, ServiceError
+from services.common.rpc.bytes_field import BytesField
+from services.common.rpc.options import CHUNK_BYTES
 from services.facade.action_tokens import Permit
 from services.facade.body import chunks
 from services.facade.outages import PAUSE_SECONDS, is_interruption, overdue
@@ -17,8 +19,7 @@ from services.facade.outgoing import Outgoing
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
 
-# Half of what a message may have: few enough messages, and little memory for many uploads at once.
-_PIECE_BYTES = 512 * 1024
+_DATA = BytesField(pb.WriteObjectRequest, "data")
 # Storage takes a client that sends little, but regularly, for one that is gone.
 _LONGEST_HOLD_SECONDS = 5.0
 # Many bytes may have to reach the disk; the client hears nothing meanwhile, and gives up after 30 s (client row 19).
@@ -30,18 +31,18 @@ async def upload(
 ) -> None:
     """Write the body of a request as the object of `permit`; it is durable when this returns.
 
-    An object of one piece is written again where storage went away meanwhile, for `rpc_seconds`; longer ones are for
+    An object of one message is written again where storage went away meanwhile, for `rpc_seconds`; longer ones are for
     the client to send again. Raises `InvalidArgument` before the body is read where its Content-Length is not the
     object's size; what `body.chunks` raises; and what StorageService.WriteObject says.
     """
     length = headers.get("content-length")
     if length is not None and int(length) != permit.size:
         raise InvalidArgument(Reason.SIZE_MISMATCH, f"content-length: expected {permit.size}, got {length}")
-    pieces = _pieces(chunks(receive, idle_seconds))
-    first = await anext(pieces, b"")
-    second = await anext(pieces, b"")
+    messages = _messages(chunks(receive, idle_seconds))
+    first = await anext(messages, b"")
+    second = await anext(messages, b"")
     if second:
-        await _write(peers, permit, _chain(first, second, pieces), rpc_seconds)
+        await _write(peers, permit, _chain(first, second, messages), rpc_seconds)
         return None
     deadline = time.monotonic() + rpc_seconds
     while True:
@@ -53,41 +54,41 @@ async def upload(
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the body in pieces for one message each, smaller ones where the client is slow."""
-    held = bytearray()
+async def _messages(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """Yield the body as serialized messages, as large as they may be; smaller ones where the client is slow."""
+    held: list[memoryview] = []
+    room = CHUNK_BYTES
     since = time.monotonic()
     async for data in body:
-        held += data
-        while len(held) >= _PIECE_BYTES:
-            yield bytes(held[:_PIECE_BYTES])
-            del held[:_PIECE_BYTES]
-            since = time.monotonic()
-        if held and time.monotonic() - since > _LONGEST_HOLD_SECONDS:
-            yield bytes(held)
-            held.clear()
-            since = time.monotonic()
+        rest = memoryview(data)
+        while rest:
+            held.append(rest[:room])
+            rest = rest[room:]
+            room -= len(held[-1])
+            if not room or time.monotonic() - since > _LONGEST_HOLD_SECONDS:
+                yield _DATA.serialize(held)
+                held, room, since = [], CHUNK_BYTES, time.monotonic()
     if held:
-        yield bytes(held)
+        yield _DATA.serialize(held)
 
 
 async def _chain(first: bytes, second: bytes = b"", rest: AsyncIterator[bytes] | None = None) -> AsyncIterator[bytes]:
-    for piece in (first, second):
-        if piece:
-            yield piece
+    for message in (first, second):
+        if message:
+            yield message
     if rest is not None:
-        async for piece in rest:
-            yield piece
+        async for message in rest:
+            yield message
 
 
-async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[bytes], rpc_seconds: float) -> None:
-    call = peers.storage_stub.WriteObject(metadata=peers.storage.metadata(), wait_for_ready=True)
+async def _write(peers: Peers, permit: Permit, messages: AsyncIterator[bytes], rpc_seconds: float) -> None:
+    call = peers.write_object(metadata=peers.storage.metadata(), wait_for_ready=True)
     outgoing = Outgoing(call, rpc_seconds)
     header = pb.WriteObjectRequest.Header(repository_id=permit.repository_id, oid=permit.oid, size=permit.size)
     try:
-        going = await outgoing.send(pb.WriteObjectRequest(header=header))
-        while going and (piece := await anext(pieces, b"")):
-            going = await outgoing.send(pb.WriteObjectRequest(data=piece))
+        going = await outgoing.send(pb.WriteObjectRequest(header=header).SerializeToString())
+        while going and (message := await anext(messages, b"")):
+            going = await outgoing.send(message)
         if going:
             await outgoing.end()
         async with asyncio.timeout(_COMMIT_SECONDS):

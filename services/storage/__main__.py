@@ -5,7 +5,7 @@ import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
-from services.common import lifecycle, logs
+from services.common import lifecycle, logs, memory
 from services.common.errors import ServiceError
 from services.common.tracing import traced
 from services.storage.application import serve
@@ -38,6 +38,7 @@ def main() -> None:
         settings = StorageSettings() if arguments.command == "serve" else MigrationSettings()
         logs.configure("storage", level=settings.log_level, log_format=settings.log_format)
         if isinstance(settings, StorageSettings):
+            memory.keep_freed()
             with traced("storage", settings.traces_endpoint):
                 asyncio.run(_serve(settings))
         else:

@@ -3,7 +3,6 @@
 import asyncio
 from functools import partial
 
-from towpath.storage.v1.storage_service_pb2_grpc import add_StorageServiceServicer_to_server
 from towpath.storage.v1.store_service_pb2_grpc import add_StoreServiceServicer_to_server
 
 from services.common.errors import Unavailable
@@ -24,7 +23,7 @@ from services.storage.neighbours import Neighbours
 from services.storage.registrar import Registrar
 from services.storage.room import Room
 from services.storage.schema import SCHEMA
-from services.storage.service import SERVICE_NAME, StorageService
+from services.storage.service import SERVICE_NAME, add_storage_service
 from services.storage.settings import StorageSettings
 from services.storage.sizes import refresh_sizes
 from services.storage.store import Store
@@ -85,7 +84,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
                 group.create_task(keep_refreshed(partial(refresh_sizes, store)))
             group.create_task(Prober(store, settings.storage_transfer).run())
 
-    add_StorageServiceServicer_to_server(StorageService(store), server.grpc)
+    add_storage_service(store, server.grpc)
     add_StoreServiceServicer_to_server(StoreService(store, settings.storage_url), server.grpc)
     runs = (traffic.run(), room.run(), store.writer.run(), places.run(), Sweeper(store).run(), Copier(store).run())
     background = [asyncio.create_task(run) for run in runs]

@@ -10,6 +10,9 @@ from typing import Protocol
 
 from services.storage.signing import Signing
 
+Chunk = bytes | memoryview
+"""Some of an object's bytes."""
+
 
 class BytesMissing(Exception):
     """The backend has no bytes, or no longer all of them, under this name."""
@@ -21,7 +24,7 @@ class Upload(Protocol):
     Bytes that a crash or an outage leaves behind go by `Backend.discard`.
     """
 
-    async def write(self, chunk: bytes) -> None:
+    async def write(self, chunk: Chunk) -> None:
         """Add bytes at the end. Raises `ResourceExhausted` (STORAGE_FULL) where no room is left."""
 
     async def finish(self) -> None:

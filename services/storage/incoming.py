@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from services.common.logs import get_logger
-from services.storage.backend import Upload
+from services.storage.backend import Chunk, Upload
 from services.storage.contents import Arrived, Placed
 from services.storage.stores.places import Place, Places
 
@@ -41,7 +41,7 @@ class _Mirror:
     def __init__(self, incoming: Incoming, size: int, places: Places) -> None:
         self.incoming = incoming
         self._places = places
-        self._chunks: asyncio.Queue[bytes | None] = asyncio.Queue(_LATE_CHUNKS)
+        self._chunks: asyncio.Queue[Chunk | None] = asyncio.Queue(_LATE_CHUNKS)
         self._task = asyncio.create_task(self._run(size))
 
     async def _run(self, size: int) -> None:
@@ -55,7 +55,7 @@ class _Mirror:
             while not self._chunks.empty():
                 self._chunks.get_nowait()
 
-    async def add(self, chunk: bytes | None) -> None:
+    async def add(self, chunk: Chunk | None) -> None:
         """Add bytes; None at their end."""
         if self._task.done():
             return
@@ -96,7 +96,7 @@ class Uploads:
         self.has_left_behind = False
         """Whether a copy has not kept up, and must be brought the bytes later."""
 
-    async def write(self, chunk: bytes) -> None:
+    async def write(self, chunk: Chunk) -> None:
         """Add bytes at the end. Raises what `Upload.write` raises."""
         if not self._mirrors:
             await self._upload.write(chunk)

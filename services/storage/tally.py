@@ -3,6 +3,7 @@
 import hashlib
 
 from services.common.errors import InvalidArgument, Reason
+from services.storage.backend import Chunk
 
 
 class Tally:
@@ -14,13 +15,13 @@ class Tally:
         self._count = 0
         self._hash = hashlib.sha256()
 
-    def count(self, chunk: bytes) -> None:
+    def count(self, chunk: Chunk) -> None:
         """Count a chunk. Raises `InvalidArgument` (SIZE_MISMATCH) at the first byte too many."""
         self._count += len(chunk)
         if self._count > self._size:
             raise InvalidArgument(Reason.SIZE_MISMATCH, f"expected {self._size} bytes, got more")
 
-    def hash(self, chunk: bytes) -> None:
+    def hash(self, chunk: Chunk) -> None:
         """Hash a chunk. Takes about a millisecond for a mebibyte: for a thread, unless it is small."""
         self._hash.update(chunk)
 

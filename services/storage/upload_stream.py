@@ -7,8 +7,15 @@ from dataclasses import dataclass
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import DeadlineExceeded, InvalidArgument, Reason
+from services.common.rpc.bytes_field import BytesField
 from services.common.rpc.options import CHUNK_BYTES
 from services.storage import fields
+from services.storage.backend import Chunk
+
+DATA = BytesField(pb.WriteObjectRequest, "data")
+"""By what the messages of `UploadStream` are parsed."""
+
+WriteRequest = pb.WriteObjectRequest | memoryview
 
 
 @dataclass(frozen=True)
@@ -23,14 +30,14 @@ class UploadHeader:
 class UploadStream:
     """Reads the messages. A silence of `idle_seconds` raises `DeadlineExceeded`."""
 
-    def __init__(self, messages: AsyncIterator[pb.WriteObjectRequest], idle_seconds: float) -> None:
+    def __init__(self, messages: AsyncIterator[WriteRequest], idle_seconds: float) -> None:
         self._messages = messages
         self._idle_seconds = idle_seconds
 
     async def header(self) -> UploadHeader:
         """Read the first message. Raises `InvalidArgument` where it is no header, or a field is malformed."""
         message = await self._next()
-        if message is None or message.WhichOneof("content") != "header":
+        if not isinstance(message, pb.WriteObjectRequest) or message.WhichOneof("content") != "header":
             raise InvalidArgument(Reason.MALFORMED_STREAM, "the first message: expected a header")
         header = message.header
         return UploadHeader(
@@ -39,20 +46,25 @@ class UploadStream:
             size=fields.not_negative("size", header.size),
         )
 
-    async def chunks(self) -> AsyncGenerator[bytes]:
+    async def chunks(self) -> AsyncGenerator[Chunk]:
         """Read the other messages. Raises `InvalidArgument` where one is not data, or too long."""
         while (message := await self._next()) is not None:
-            if message.WhichOneof("content") != "data":
-                raise InvalidArgument(Reason.MALFORMED_STREAM, "a message after the first: expected data")
-            if len(message.data) > CHUNK_BYTES:
+            chunk = message if isinstance(message, memoryview) else _data_of(message)
+            if len(chunk) > CHUNK_BYTES:
                 raise InvalidArgument(
-                    Reason.MALFORMED_STREAM, f"data: expected at most {CHUNK_BYTES} bytes, got {len(message.data)}"
+                    Reason.MALFORMED_STREAM, f"data: expected at most {CHUNK_BYTES} bytes, got {len(chunk)}"
                 )
-            yield message.data
+            yield chunk
 
-    async def _next(self) -> pb.WriteObjectRequest | None:
+    async def _next(self) -> WriteRequest | None:
         try:
             async with asyncio.timeout(self._idle_seconds):
                 return await anext(self._messages, None)
         except TimeoutError as error:
             raise DeadlineExceeded(Reason.DEADLINE_EXCEEDED, f"no message came for {self._idle_seconds:g} s") from error
+
+
+def _data_of(message: pb.WriteObjectRequest) -> bytes:
+    if message.WhichOneof("content") != "data":
+        raise InvalidArgument(Reason.MALFORMED_STREAM, "a message after the first: expected data")
+    return message.data

@@ -8,6 +8,7 @@ from services.common.errors import Reason, ServiceError
 from services.common.rpc.call_fields import note
 from services.common.undivided import in_thread, undivided
 from services.storage import metrics
+from services.storage.backend import Chunk
 from services.storage.commit import commit
 from services.storage.contents import New
 from services.storage.incoming import Incoming, Uploads, begun
@@ -90,7 +91,7 @@ async def _begin(store: Store, header: UploadHeader, new: Mapping[Place, str]) -
 
 
 async def _receive(
-    store: Store, header: UploadHeader, chunks: AsyncIterator[bytes], uploads: Uploads, announced: Announced
+    store: Store, header: UploadHeader, chunks: AsyncIterator[Chunk], uploads: Uploads, announced: Announced
 ) -> None:
     tally = Tally(header.oid, header.size)
     received = 0

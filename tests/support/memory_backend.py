@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from services.common.rpc.options import CHUNK_BYTES
-from services.storage.backend import BytesMissing
+from services.storage.backend import BytesMissing, Chunk
 from services.storage.names import checked
 from services.storage.refusals import storage_full
 
@@ -18,7 +18,7 @@ class MemoryUpload:
     name: str
     content: bytearray = field(default_factory=bytearray)
 
-    async def write(self, chunk: bytes) -> None:
+    async def write(self, chunk: Chunk) -> None:
         """Add bytes at the end."""
         if len(chunk) > await self.backend.available_bytes():
             raise storage_full()

@@ -14,6 +14,8 @@ _SHARED: Options = [
     # A stream holds no more unread bytes than this; what gRPC measures for itself grows to many MiB for each.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", CHUNK_BYTES),
+    # A piece of an object goes in few frames, each of which costs both ends some work; other calls go in between.
+    ("grpc.http2.max_frame_size", 256 * 1024),
 ]
 
 

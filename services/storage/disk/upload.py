@@ -1,14 +1,15 @@
 """An upload to the disk."""
 
 import errno
-import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
 from services.common.undivided import in_thread
+from services.storage.backend import Chunk
 from services.storage.disk.durable import Folders
+from services.storage.disk.new_file import NewFile
 from services.storage.disk.paths import incoming_path, path_of
 from services.storage.refusals import storage_full
 
@@ -47,13 +48,13 @@ class DiskUpload:
         self._path = incoming_path(root, name)
         self._final = path_of(root, name)
         self._size = size
-        self._held = b""
-        self._descriptor: int | None = None
+        self._held: Chunk = b""
+        self._file: NewFile | None = None
         self._is_durable = False
 
-    async def write(self, chunk: bytes) -> None:
+    async def write(self, chunk: Chunk) -> None:
         """Add bytes at the end. Raises FileExistsError for a name that is used already."""
-        if self._descriptor is None and not self._held and len(chunk) == self._size:
+        if self._file is None and not self._held and len(chunk) == self._size:
             self._held = chunk
         else:
             await _in_thread(self._write, chunk)
@@ -64,20 +65,20 @@ class DiskUpload:
 
     async def close(self) -> None:
         """End the upload: its file goes, unless it is in place."""
-        if self._descriptor is not None:
+        if self._file is not None:
             await in_thread(self._close)
 
-    def _open(self) -> int:
-        if self._descriptor is None:
-            self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
-        return self._descriptor
+    def _opened(self) -> NewFile:
+        if self._file is None:
+            self._file = NewFile(self._path, self._size)
+        return self._file
 
-    def _write(self, chunk: bytes) -> None:
-        descriptor = self._open()
-        rest = memoryview(self._held + chunk)
-        self._held = b""
-        while rest:
-            rest = rest[os.write(descriptor, rest) :]
+    def _write(self, chunk: Chunk) -> None:
+        file = self._opened()
+        if self._held:
+            file.write(self._held)
+            self._held = b""
+        file.write(chunk)
 
     def _finish(self) -> None:
         try:
@@ -92,16 +93,16 @@ class DiskUpload:
         # Nobody looks under the name before this has returned. So it is given before the bytes are synced, and a file
         # system with a journal writes it together with them.
         self._path = self._path.rename(self._final)
-        os.fsync(self._open())
+        self._opened().sync()
         self._folders.sync(folder)
         self._is_durable = True
 
     def _close(self) -> None:
-        if self._descriptor is None:
+        if self._file is None:
             return
         try:
             if not self._is_durable:
                 self._path.unlink(missing_ok=True)
         finally:
-            os.close(self._descriptor)
-            self._descriptor = None
+            self._file.close()
+            self._file = None

@@ -3,6 +3,8 @@
 import asyncio
 from typing import Self
 
+from services.storage.backend import Chunk
+
 
 class Abandoned(Exception):
     """The upload is given up."""
@@ -12,10 +14,10 @@ class Body:
     """An async iterator of chunks, which holds one. The library gives the upload up where the iterator raises."""
 
     def __init__(self) -> None:
-        self._chunks: asyncio.Queue[bytes] = asyncio.Queue(maxsize=1)
+        self._chunks: asyncio.Queue[Chunk] = asyncio.Queue(maxsize=1)
         self.abandoned = False
 
-    async def add(self, chunk: bytes) -> None:
+    async def add(self, chunk: Chunk) -> None:
         """Add a chunk when the one before it was taken; an empty one is the end."""
         await self._chunks.put(chunk)
 
@@ -33,7 +35,7 @@ class Body:
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> bytes:
+    async def __anext__(self) -> Chunk:
         chunk = await self._chunks.get()
         if self.abandoned:
             raise Abandoned

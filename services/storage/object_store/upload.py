@@ -7,7 +7,7 @@ import obstore
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
-from services.storage.backend import Upload
+from services.storage.backend import Chunk, Upload
 from services.storage.object_store.body import Abandoned, Body
 from services.storage.object_store.deadlines import ABORT_SECONDS, FINISH_SECONDS, PIECE_SECONDS
 from services.storage.object_store.errors import asked
@@ -38,7 +38,7 @@ class WholeUpload:
         self._key = key
         self._held = bytearray()
 
-    async def write(self, chunk: bytes) -> None:
+    async def write(self, chunk: Chunk) -> None:
         """Keep bytes. Raises ValueError where they are more than one part."""
         if len(self._held) + len(chunk) > PART_BYTES:
             raise ValueError(f"expected at most {PART_BYTES} bytes, as announced")
@@ -67,7 +67,7 @@ class PartedUpload:
         self._put = asyncio.create_task(self._send())
         self._put.add_done_callback(lambda _: self._body.unblock())
 
-    async def write(self, chunk: bytes) -> None:
+    async def write(self, chunk: Chunk) -> None:
         """Hand bytes to what sends them. Raises what that has met."""
         if chunk:
             await self._hand_over(chunk)
@@ -89,7 +89,7 @@ class PartedUpload:
             # Whoever waited for it was told.
             self._put.exception()
 
-    async def _hand_over(self, chunk: bytes) -> None:
+    async def _hand_over(self, chunk: Chunk) -> None:
         if not self._put.done():
             async with asked("send a part", PIECE_SECONDS):
                 await self._body.add(chunk)

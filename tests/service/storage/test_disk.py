@@ -2,6 +2,8 @@
 
 import asyncio
 import contextlib
+import errno
+import fcntl
 import os
 import random
 import resource
@@ -20,6 +22,9 @@ from tests.service.storage.test_backend_suite import get, put
 from tests.support.storage import oid_of
 
 OID = oid_of(b"data")
+MIB = 1024 * 1024
+LARGE = 16 * MIB
+"""From this size on, bytes go past the kernel's cache."""
 
 
 @pytest.fixture
@@ -155,15 +160,108 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
     subprocess.run(["umount", "--lazy", str(folder)], check=True)
 
 
-async def test_full_disk(small_disk: Path) -> None:
+@pytest.mark.parametrize("size", [2 * MIB, LARGE])
+async def test_full_disk(small_disk: Path, size: int) -> None:
     """A disk that fills up amid an upload is STORAGE_FULL; its bytes are free again, and other uploads go on."""
     backend = DiskBackend(small_disk)
     with pytest.raises(ResourceExhausted) as caught:
-        await put(backend, b"x" * (2 << 20))
+        await put(backend, b"x" * size)
     assert caught.value.reason == "STORAGE_FULL"
     assert files(backend) == []
     assert await backend.available_bytes() > 900_000
     assert await get(backend, await put(backend, b"data")) == b"data"
+
+
+def is_direct(descriptor: int) -> bool:
+    """Tell whether what is written to a file goes past the cache."""
+    return bool(fcntl.fcntl(descriptor, fcntl.F_GETFL) & os.O_DIRECT)
+
+
+async def put_unevenly(backend: DiskBackend, data: bytes) -> str:
+    """Write bytes in pieces that are no multiple of a page, one of them empty."""
+    name = new_name(oid_of(data))
+    async with backend.begin(name, len(data)) as upload:
+        for start in range(0, len(data), 777_777):
+            await upload.write(memoryview(data)[start : start + 777_777])
+        await upload.write(b"")
+        await upload.finish()
+    return name
+
+
+@pytest.mark.parametrize(
+    ("size", "direct"),
+    [(LARGE - 1, set()), (LARGE, {MIB}), (LARGE + 1, {MIB}), (LARGE + 3 * 4096, {MIB})],
+)
+async def test_large_bytes_go_past_the_cache(
+    backend: DiskBackend, monkeypatch: pytest.MonkeyPatch, size: int, direct: set[int]
+) -> None:
+    """They are written in whole blocks, the last bytes as those of small objects are, and come back as they were."""
+    past_cache = []
+    write = os.write
+
+    def record(descriptor: int, data: memoryview) -> int:
+        if is_direct(descriptor):
+            past_cache.append(len(data))
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", record)
+    data = os.urandom(size)
+    assert await get(backend, await put_unevenly(backend, data)) == data
+    if not past_cache and direct:
+        pytest.skip("this file system has a cache for everything")
+    assert set(past_cache) == direct
+    assert sum(past_cache) == (LARGE if direct else 0)
+
+
+@pytest.mark.parametrize("size", [LARGE, LARGE + 1])
+async def test_file_systems_that_let_nothing_past_their_cache(
+    backend: DiskBackend, monkeypatch: pytest.MonkeyPatch, size: int
+) -> None:
+    """Where the flag is refused, all is written in the common way."""
+    change = fcntl.fcntl
+
+    def refuse(descriptor: int, command: int, flags: int = 0) -> int:
+        if command == fcntl.F_SETFL and flags & os.O_DIRECT:
+            raise OSError(errno.EINVAL, "not here")
+        return change(descriptor, command, flags)
+
+    monkeypatch.setattr(fcntl, "fcntl", refuse)
+    data = os.urandom(size)
+    assert await get(backend, await put_unevenly(backend, data)) == data
+
+
+@pytest.mark.parametrize("failing", range(4))
+async def test_file_systems_that_want_other_blocks(
+    backend: DiskBackend, monkeypatch: pytest.MonkeyPatch, failing: int
+) -> None:
+    """Where a write past the cache is refused, or cut short within a page, the rest is written in the common way."""
+    write = os.write
+    writes = 0
+
+    def refuse(descriptor: int, data: memoryview) -> int:
+        nonlocal writes
+        if not is_direct(descriptor):
+            return write(descriptor, data)
+        writes += 1
+        if writes == failing:
+            return write(descriptor, data[: 3 * 4096])
+        if writes > failing:
+            raise OSError(errno.EINVAL, "not so")
+        return write(descriptor, data)
+
+    monkeypatch.setattr(os, "write", refuse)
+    data = os.urandom(LARGE + 1)
+    assert await get(backend, await put_unevenly(backend, data)) == data
+
+
+async def test_a_large_upload_that_is_given_up_leaves_nothing(backend: DiskBackend) -> None:
+    """Neither a file nor one that is open."""
+    async with backend.begin(new_name(OID), LARGE) as upload:
+        for _ in range(3):
+            await upload.write(bytes(777_777))
+        assert len(files(backend)) == 1
+    assert files(backend) == []
+    assert open_files(backend) == []
 
 
 async def test_other_users_read_nothing(backend: DiskBackend) -> None:

@@ -55,6 +55,15 @@ async def test_write_and_read(storage: RunningStorage, size: int) -> None:
     assert storage.incoming() == []
 
 
+async def test_what_another_version_adds_to_a_message(storage: RunningStorage) -> None:
+    """Data in a message with a field that is not known here is taken as data."""
+    unknown = b"\x98\x06\x01"
+    more = pb.WriteObjectRequest.FromString(data(DATA).SerializeToString() + unknown)
+    assert more.SerializeToString().endswith(unknown)
+    await storage.stub.WriteObject(iter([header(), more]), timeout=20)
+    assert await storage.read(1, OID) == DATA
+
+
 async def test_answer_describes_the_object(storage: RunningStorage) -> None:
     """The answer is the object's record."""
     answer = await storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=20)

@@ -1,0 +1,24 @@
+"""How the C library deals with memory that is freed."""
+
+import ctypes
+import platform
+
+_M_TRIM_THRESHOLD = -1
+_M_MMAP_THRESHOLD = -3
+
+# Larger than a message with a piece of an object, and all that is made of it on its way.
+_MAPPED_BYTES = 4 * 1024 * 1024
+_KEPT_BYTES = 16 * 1024 * 1024
+
+
+def keep_freed() -> None:
+    """Keep up to 16 MiB of freed memory for what is allocated next, from now on; without glibc, do nothing.
+
+    By itself glibc gives each freed piece of an object back to the kernel, which clears all pages of the next one: more
+    than a third of what an upload takes of the facade.
+    """
+    if platform.libc_ver()[0] != "glibc":
+        return
+    libc = ctypes.CDLL(None)
+    libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
+    libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
