@@ -5,6 +5,8 @@ import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import uvloop
+
 from services.common import lifecycle, logs
 from services.common.errors import ServiceError
 from services.common.tracing import traced
@@ -39,7 +41,7 @@ def main() -> None:
         logs.configure("storage", level=settings.log_level, log_format=settings.log_format)
         if isinstance(settings, StorageSettings):
             with traced("storage", settings.traces_endpoint):
-                asyncio.run(_serve(settings))
+                uvloop.run(_serve(settings))
         else:
             asyncio.run(_migrate(settings, wait_seconds=arguments.wait))
     except (ValueError, ServiceError) as error:
