@@ -46,7 +46,7 @@ async def upload(
     deadline = time.monotonic() + rpc_seconds
     while True:
         try:
-            return await _write(peers, permit, _chain(first), rpc_seconds)
+            return await _write_whole(peers, permit, first, rpc_seconds)
         except ServiceError as error:
             if not is_interruption(error) or time.monotonic() > deadline:
                 raise
@@ -78,6 +78,25 @@ async def _chain(first: bytes, second: bytes = b"", rest: AsyncIterator[bytes] |
     if rest is not None:
         async for piece in rest:
             yield piece
+
+
+async def _write_whole(peers: Peers, permit: Permit, data: bytes, rpc_seconds: float) -> None:
+    request = pb.WriteWholeObjectRequest(
+        repository_id=permit.repository_id, oid=permit.oid, size=permit.size, data=data
+    )
+    try:
+        # For how long storage may be away is for `upload` to know.
+        reply = await peers.storage.call(
+            peers.storage_stub.WriteWholeObject, request, deadline=_COMMIT_SECONDS, wait_for_ready=False
+        )
+    except ServiceError as error:
+        if error.reason != Reason.UNIMPLEMENTED:
+            raise
+        # It is older than this facade.
+        return await _write(peers, permit, _chain(data), rpc_seconds)
+    if not reply.HasField("object"):
+        raise invalid_reply("WriteWholeObject", "the reply lacks the object")
+    return None
 
 
 async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[bytes], rpc_seconds: float) -> None:
