@@ -32,12 +32,12 @@ async def download(request: Request) -> Response:
         return Response(status_code=304, headers={"ETag": etag})
     asked = headers.getlist("range") if ranges.is_current(headers.get("if-range"), etag) else []
     part = ranges.requested(asked, permit.size)
-    whole = ranges.Slice(0, permit.size)
+    wanted = part or ranges.Slice(0, permit.size)
     sent = read(
         facade.peers,
         facade.shared_disk,
         permit,
-        part or whole,
+        wanted,
         by_kernel=can_send_files(request.scope),
         rpc_seconds=facade.settings.rpc_seconds,
     )
@@ -45,7 +45,8 @@ async def download(request: Request) -> Response:
         await anext(sent, b""),
         sent,
         status_code=206 if part else 200,
-        headers=ranges.headers(part or whole, permit.size, etag, partial=part is not None),
+        headers=ranges.headers(wanted, permit.size, etag, partial=part is not None),
+        count=wanted.end - wanted.start,
         idle_seconds=facade.settings.body_idle_seconds,
     )
 
