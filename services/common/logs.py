@@ -1,10 +1,12 @@
 """Log lines: one JSON object a line on standard output, or text for a terminal."""
 
+import json
 import logging
 import sys
 from enum import StrEnum
 
 import structlog
+from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from services.common import request_id
 
@@ -15,6 +17,10 @@ _tracebacks = structlog.processors.ExceptionRenderer(structlog.tracebacks.Except
 _TALKATIVE = ("alembic", "boto3", "botocore", "httpcore", "httpx", "urllib3", "uvicorn")
 
 
+# What JSON has no word for is told as Python writes it.
+_json = json.JSONEncoder(default=repr)
+
+
 class LogFormat(StrEnum):
     """How log lines look."""
 
@@ -22,10 +28,14 @@ class LogFormat(StrEnum):
     TEXT = "text"
 
 
-def _add_request_id(_logger: object, _method: str, event: structlog.typing.EventDict) -> structlog.typing.EventDict:
+def _add_request_id(_logger: object, _method: str, event: EventDict) -> EventDict:
     if current := request_id.current():
         event.setdefault("request_id", current)
     return event
+
+
+def _as_json(_logger: object, _method: str, event: EventDict) -> str:
+    return _json.encode(event)
 
 
 def configure(service: str, *, level: str, log_format: LogFormat) -> None:
@@ -34,23 +44,29 @@ def configure(service: str, *, level: str, log_format: LogFormat) -> None:
     `level` is one of DEBUG, INFO, WARNING, ERROR. Every line has `service`, `level`, `timestamp` (UTC) and
     `event`, and `request_id` while a request is served. To be called once, by the process's main function.
     """
-    shared: list[structlog.typing.Processor] = [
-        structlog.contextvars.merge_contextvars,
+
+    def add_service(_logger: object, _method: str, event: EventDict) -> EventDict:
+        event.setdefault("service", service)
+        return event
+
+    shared: list[Processor] = [
+        add_service,
         _add_request_id,
-        structlog.stdlib.add_log_level,
+        structlog.processors.add_log_level,
         structlog.processors.TimeStamper(fmt="iso", utc=True),
     ]
-    renderer: list[structlog.typing.Processor] = (
-        [_tracebacks, structlog.processors.JSONRenderer()]
+    renderer: list[Processor] = (
+        [_tracebacks, _as_json]
         if log_format is LogFormat.JSON
         else [
             structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback)
         ]
     )
+    # Our own lines do not pass through the library's `logging`: there is one for each request, of each service.
     structlog.configure(
-        processors=[*shared, structlog.stdlib.ProcessorFormatter.wrap_for_formatter],
-        logger_factory=structlog.stdlib.LoggerFactory(),
-        wrapper_class=structlog.stdlib.BoundLogger,
+        processors=[*shared, *renderer],
+        logger_factory=structlog.WriteLoggerFactory(sys.stdout),
+        wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stdout)
@@ -65,10 +81,9 @@ def configure(service: str, *, level: str, log_format: LogFormat) -> None:
     root.setLevel(level)
     for talkative in _TALKATIVE:
         logging.getLogger(talkative).setLevel(logging.WARNING)
-    structlog.contextvars.bind_contextvars(service=service)
 
 
-def get_logger(name: str) -> structlog.stdlib.BoundLogger:
+def get_logger(name: str) -> FilteringBoundLogger:
     """Return the logger of a module: `get_logger(__name__)`."""
-    logger: structlog.stdlib.BoundLogger = structlog.stdlib.get_logger(name)
+    logger: FilteringBoundLogger = structlog.get_logger(name)
     return logger

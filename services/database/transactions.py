@@ -1,6 +1,8 @@
 """Transactions that outlive a short outage of Postgres."""
 
 import asyncio
+import random
+import time
 from collections.abc import Awaitable, Callable
 from contextlib import AbstractAsyncContextManager
 from typing import TypeVar
@@ -8,14 +10,6 @@ from typing import TypeVar
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
-from tenacity import (
-    AsyncRetrying,
-    RetryCallState,
-    retry_if_exception,
-    stop_after_attempt,
-    stop_after_delay,
-    wait_random_exponential,
-)
 
 from services.common.errors import Reason, Unavailable
 from services.common.logs import get_logger
@@ -25,6 +19,9 @@ Result = TypeVar("Result")
 
 OUTAGE_SECONDS = 10.0
 """How long a transaction is repeated while Postgres does not answer."""
+
+_FIRST_PAUSE_SECONDS = 0.05
+_LONGEST_PAUSE_SECONDS = 0.5
 
 _TRANSIENT_SQLSTATES = ("08", "40", "53300", "55P03", "57014", "57P", "25P03")
 
@@ -78,26 +75,18 @@ async def _repeated(
     *,
     patient: bool,
 ) -> Result:
-    try:
-        async for attempt in AsyncRetrying(
-            retry=retry_if_exception(is_transient),
-            stop=stop_after_delay(OUTAGE_SECONDS) if patient else stop_after_attempt(1),
-            wait=wait_random_exponential(multiplier=0.05, max=0.5),
-            before_sleep=_log_retry,
-            sleep=asyncio.sleep,
-            reraise=True,
-        ):
-            with attempt:
-                async with connect() as connection:
-                    result = await work(connection)
-    except Exception as error:  # is_transient tells which; the rest goes on its way
-        if is_transient(error):
-            raise Unavailable(Reason.UNAVAILABLE, "the database does not answer") from error
-        raise
-    return result
-
-
-def _log_retry(state: RetryCallState) -> None:
-    RETRIES.inc()
-    error = state.outcome.exception() if state.outcome else None
-    _log.warning("transaction repeated", attempt=state.attempt_number, error=repr(error))
+    began, pause, attempt = time.monotonic(), _FIRST_PAUSE_SECONDS, 1
+    while True:
+        try:
+            async with connect() as connection:
+                return await work(connection)
+        except Exception as error:  # is_transient tells which; the rest goes on its way
+            if not is_transient(error):
+                raise
+            if not patient or time.monotonic() - began >= OUTAGE_SECONDS:
+                raise Unavailable(Reason.UNAVAILABLE, "the database does not answer") from error
+            RETRIES.inc()
+            _log.warning("transaction repeated", attempt=attempt, error=repr(error))
+        # Those that lost the same connection do not all come back in the same moment.
+        await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
+        pause, attempt = min(2 * pause, _LONGEST_PAUSE_SECONDS), attempt + 1

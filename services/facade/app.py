@@ -76,7 +76,8 @@ def create_api(errors: ErrorRenderer) -> FastAPI:
         },
     )
     for router in _ROUTERS:
-        api.include_router(router)
+        # Not included: FastAPI would look for the route of each request twice.
+        api.router.routes.extend(router.routes)
     describe(api)
 
     async def refuse(request: Request, error: Exception) -> Response:

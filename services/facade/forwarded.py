@@ -4,6 +4,7 @@ import ipaddress
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 from starlette.datastructures import Headers
 
@@ -93,6 +94,8 @@ def _without_port(text: str) -> str:
     return address if _PORT.fullmatch(colon + port) else text
 
 
+# A connection's other end is the same for each of its requests.
+@lru_cache(1024)
 def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(text)

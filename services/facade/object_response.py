@@ -22,7 +22,7 @@ def can_send_files(scope: Scope) -> bool:
 
 
 class ObjectResponse(Response):
-    """Sends `first` and then `rest`; where that fails, the connection ends before the promised length is sent."""
+    """Sends `first` and then `rest`, `count` bytes in all; where that fails, the connection ends before that."""
 
     def __init__(
         self,
@@ -31,25 +31,23 @@ class ObjectResponse(Response):
         *,
         status_code: int,
         headers: Mapping[str, str],
+        count: int,
         idle_seconds: float,
     ) -> None:
         super().__init__(status_code=status_code, headers=headers)
         self._first = first
         self._rest = rest
+        self._count = count
         self._idle_seconds = idle_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer; end early when the client closes the connection or reads nothing for `idle_seconds`."""
-        gone = asyncio.create_task(_disconnect(receive))
         try:
             async with aclosing(self._rest):
-                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-                await self._send(self._first, send)
-                async for piece in self._rest:
-                    if gone.done():
-                        return
-                    await self._send(piece, send)
-                await self._send(b"", send, more=False)
+                if isinstance(self._first, bytes) and len(self._first) == self._count:
+                    await self._send_whole(self._first, send)
+                else:
+                    await self._send_pieces(receive, send)
         except TimeoutError:
             _log.warning("the client reads nothing", seconds=self._idle_seconds)
             await abort(scope)
@@ -59,8 +57,33 @@ class ObjectResponse(Response):
         except (EOFError, OSError) as error:
             _log.error("the object cannot be read on", message=str(error))
             await abort(scope)
+
+    async def _send_whole(self, data: bytes, send: Send) -> None:
+        # Nothing follows, but who sent it may still say that something is wrong.
+        async for _ in self._rest:
+            pass
+        async with asyncio.timeout(self._idle_seconds):
+            await send(self._start)
+            await send({"type": "http.response.body", "body": data, "more_body": True})
+            # The server waits before this until the client has read.
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+    async def _send_pieces(self, receive: Receive, send: Send) -> None:
+        gone = asyncio.create_task(_disconnect(receive))
+        try:
+            await send(self._start)
+            await self._send(self._first, send)
+            async for piece in self._rest:
+                if gone.done():
+                    return
+                await self._send(piece, send)
+            await self._send(b"", send, more=False)
         finally:
             gone.cancel()
+
+    @property
+    def _start(self) -> Message:
+        return {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
 
     async def _send(self, piece: bytes | FilePart, send: Send, *, more: bool = True) -> None:
         message: Message

@@ -1,5 +1,6 @@
 """The description of the interface at /openapi.json: every status, both media types, all parameters."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from fastapi import FastAPI
@@ -114,6 +115,18 @@ def _query(name: str, description: str, kind: str = "string") -> dict[str, Any]:
     return {"name": name, "in": "query", "description": description, "schema": {"type": kind}}
 
 
+def _path(name: str, description: str, **schema: object) -> dict[str, Any]:
+    described = {"type": "string", "description": description, **schema, "title": name.title().replace("_", " ")}
+    return {"name": name, "in": "path", "required": True, "schema": described, "description": description}
+
+
+# The endpoints take them from the request themselves, so FastAPI knows nothing of them.
+_IN_PATHS = (
+    _path("oid", "the object's id", pattern=models.OID_PATTERN),
+    _path("lock_id", "the lock's id", pattern=models.LOCK_ID_PATTERN),
+    _path("repository", "the repository's name, or that with `.git/info/lfs` after it", examples=["demo/assets"]),
+)
+
 LOCK_QUERY: dict[str, Any] = {
     "parameters": [
         _query("path", "only the lock of exactly this path"),
@@ -155,9 +168,10 @@ def _build(api: FastAPI) -> dict[str, Any]:
         description="Large objects beside a repository, and exclusive locks on its paths.",
         routes=api.routes,
     )
-    for operations in schema["paths"].values():
+    for path, operations in schema["paths"].items():
+        parameters = [each for each in _IN_PATHS if f"{{{each['name']}}}" in path]
         for operation in operations.values():
-            _complete(operation)
+            _complete(operation, parameters)
     _, requests = models_json_schema([(model, "validation") for model in _REQUESTS], ref_template=_REFERENCE)
     _, replies = models_json_schema(
         [(model, "validation") for model in _ANSWERS], ref_template=_REFERENCE, schema_generator=_WithoutNull
@@ -173,11 +187,12 @@ def _build(api: FastAPI) -> dict[str, Any]:
     return schema
 
 
-def _complete(operation: dict[str, Any]) -> None:
-    """Say which credentials an operation takes, and drop what FastAPI adds of its own."""
+def _complete(operation: dict[str, Any], parameters: Sequence[dict[str, Any]]) -> None:
+    """Say which parts its path has, and which credentials an operation takes."""
+    if parameters:
+        operation["parameters"] = [*parameters, *operation.get("parameters", [])]
     if operation["operationId"] in _ON_ACTIONS:
         operation["security"] = [{"action": []}]
-        operation["responses"].pop("422", None)
     elif "health" not in operation["tags"]:
         # A public repository is read without any.
         operation["security"] = [{}, {"password": []}, {"token": []}]

@@ -1,24 +1,24 @@
 """What a request says, checked in the one order of all endpoints: Accept, credentials, Content-Type, size, JSON, shape.
 
-Each step is a dependency of FastAPI that depends on the one before.
+Each step is a function, and an endpoint calls them in that order. As dependencies of FastAPI they took longer to be
+found than to be done.
 """
 
 import uuid
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Annotated, TypeVar
+from collections.abc import Sequence
+from typing import TypeVar
 from urllib.parse import parse_qsl
 
-from fastapi import Depends, Path, Request
+from fastapi import Request
 
 from services.common.errors import InvalidArgument
 from services.facade import body
 from services.facade.access import Caller
 from services.facade.action_tokens import Operation, Permit
 from services.facade.dialect import Dialect, negotiate
-from services.facade.errors import Area
 from services.facade.facade import facade_of
 from services.facade.forwarding import outside_of
-from services.facade.models import OID_PATTERN, Body
+from services.facade.models import Body
 from services.facade.reasons import HttpReason
 from services.facade.repository import name_of
 from services.facade.request_log import note
@@ -26,28 +26,14 @@ from services.facade.request_log import note
 Shape = TypeVar("Shape", bound=Body)
 
 
-def in_area(area: Area) -> Callable[[Request], Awaitable[None]]:
-    """Return the dependency that says where an endpoint belongs, for the status of its errors."""
-
-    async def mark(request: Request) -> None:
-        request.state.area = area
-
-    return mark
-
-
-async def repository_name(
-    request: Request,
-    repository: Annotated[
-        str, Path(description="the repository's name, or that with `.git/info/lfs` after it", examples=["demo/assets"])
-    ],
-) -> str:
+def repository_name(request: Request) -> str:
     """Return the name of the repository that the address names."""
-    name = name_of(repository)
+    name = name_of(request.path_params["repository"])
     note(request.scope, repository=name)
     return name
 
 
-async def accepted_dialect(request: Request) -> Dialect:
+def accepted_dialect(request: Request) -> Dialect:
     """Return the dialect of the answer. Raises `InvalidArgument` (NOT_ACCEPTABLE)."""
     headers = request.headers
     chosen = negotiate(headers.getlist("accept"), headers.get("content-type"))
@@ -56,7 +42,7 @@ async def accepted_dialect(request: Request) -> Dialect:
     return chosen
 
 
-async def authenticated_caller(request: Request, _dialect: Annotated[Dialect, Depends(accepted_dialect)]) -> Caller:
+async def authenticated_caller(request: Request) -> Caller:
     """Return who the caller is. Raises what `Access.authenticate` says."""
     address = outside_of(request.scope).address
     caller = await facade_of(request).access.authenticate(_authorizations(request), address)
@@ -64,17 +50,11 @@ async def authenticated_caller(request: Request, _dialect: Annotated[Dialect, De
     return caller
 
 
-def json_body(model: type[Shape], *, may_be_empty: bool = False) -> Callable[[Request, Caller], Awaitable[Shape]]:
-    """Return the dependency that reads the JSON body; where it may be empty, no body is an empty object."""
-
-    async def read(request: Request, _caller: Annotated[Caller, Depends(authenticated_caller)]) -> Shape:
-        return await read_json(request, model, may_be_empty=may_be_empty)
-
-    return read
-
-
 async def read_json(request: Request, model: type[Shape], *, may_be_empty: bool = False) -> Shape:
-    """Return the JSON body. Raises, in this order, what `body.check_content_type`, `read`, `parse`, `shaped` say."""
+    """Return the JSON body; where it may be empty, no body is an empty object.
+
+    Raises, in this order, what `body.check_content_type`, `read`, `parse`, `shaped` say.
+    """
     settings = facade_of(request).settings
     body.check_content_type(request.headers)
     data = await body.read(
@@ -86,21 +66,16 @@ async def read_json(request: Request, model: type[Shape], *, may_be_empty: bool 
     return body.shaped(model, {} if may_be_empty and not data else await body.parse(data))
 
 
-def permitted(operation: Operation) -> Callable[[Request, str, str], Awaitable[Permit]]:
-    """Return the dependency that checks the token on an action's URL. It raises what `ActionTokens.check` says."""
-
-    async def check(
-        request: Request,
-        repository: Annotated[str, Depends(repository_name)],
-        oid: Annotated[str, Path(description="the object's id", json_schema_extra={"pattern": OID_PATTERN})],
-    ) -> Permit:
-        note(request.scope, objects=1)
-        tokens = facade_of(request).tokens
-        permit = tokens.check(_authorizations(request), operation=operation, repository=repository, oid=oid)
-        note(request.scope, user=permit.user)
-        return permit
-
-    return check
+def permitted(request: Request, operation: Operation) -> Permit:
+    """Return what the token on an action's URL permits. Raises what `ActionTokens.check` says."""
+    repository = repository_name(request)
+    note(request.scope, objects=1)
+    tokens = facade_of(request).tokens
+    permit = tokens.check(
+        _authorizations(request), operation=operation, repository=repository, oid=request.path_params["oid"]
+    )
+    note(request.scope, user=permit.user)
+    return permit
 
 
 def idempotency_key(request: Request) -> str:

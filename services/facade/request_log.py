@@ -54,8 +54,9 @@ class RequestLog:
         async def counted_receive() -> Message:
             nonlocal bytes_in
             message = await receive()
-            bytes_in += (count := len(message.get("body", b"")))
-            metrics.BYTES_IN.inc(count)
+            if count := len(message.get("body", b"")):
+                bytes_in += count
+                metrics.BYTES_IN.inc(count)
             return message
 
         async def counted_send(message: Message) -> None:
@@ -63,8 +64,9 @@ class RequestLog:
             if message["type"] == "http.response.start":
                 status = message["status"]
                 MutableHeaders(scope=message)["X-Request-Id"] = current
-            bytes_out += (count := _bytes_of(message))
-            metrics.BYTES_OUT.inc(count)
+            elif count := _bytes_of(message):
+                bytes_out += count
+                metrics.BYTES_OUT.inc(count)
             await send(message)
 
         metrics.IN_FLIGHT.inc()
@@ -77,8 +79,8 @@ class RequestLog:
             finally:
                 seconds = round(time.monotonic() - started, 6)
                 operation = operation_of(scope)
-                metrics.REQUESTS.labels(operation, status).inc()
-                metrics.REQUEST_SECONDS.labels(operation).observe(seconds)
+                metrics.requests_of(operation, status).inc()
+                metrics.request_seconds_of(operation).observe(seconds)
                 told = {
                     "operation": operation,
                     "method": scope["method"],

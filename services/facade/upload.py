@@ -19,6 +19,11 @@ from services.facade.outgoing import Outgoing
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
 
+_Piece = list[memoryview]
+"""Some of an object's bytes, as they came."""
+
+_END: _Piece = []
+
 _DATA = BytesField(pb.WriteObjectRequest, "data")
 # Storage takes a client that sends little, but regularly, for one that is gone.
 _LONGEST_HOLD_SECONDS = 5.0
@@ -38,25 +43,26 @@ async def upload(
     length = headers.get("content-length")
     if length is not None and int(length) != permit.size:
         raise InvalidArgument(Reason.SIZE_MISMATCH, f"content-length: expected {permit.size}, got {length}")
-    messages = _messages(chunks(receive, idle_seconds))
-    first = await anext(messages, b"")
-    second = await anext(messages, b"")
+    pieces = _pieces(chunks(receive, idle_seconds))
+    first = await anext(pieces, _END)
+    second = await anext(pieces, _END)
     if second:
-        await _write(peers, permit, _chain(first, second, messages), rpc_seconds)
+        await _write(peers, permit, _chain(first, second, pieces), rpc_seconds)
         return None
+    data = b"".join(first)
     deadline = time.monotonic() + rpc_seconds
     while True:
         try:
-            return await _write(peers, permit, _chain(first), rpc_seconds)
+            return await _write_whole(peers, permit, data, rpc_seconds)
         except ServiceError as error:
             if not is_interruption(error) or time.monotonic() > deadline:
                 raise
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _messages(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """Yield the body as serialized messages, as large as they may be; smaller ones where the client is slow."""
-    held: list[memoryview] = []
+async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[_Piece]:
+    """Yield the body in pieces as large as a message may be; smaller ones where the client is slow."""
+    held: _Piece = []
     room = CHUNK_BYTES
     since = time.monotonic()
     async for data in body:
@@ -66,29 +72,51 @@ async def _messages(body: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
             rest = rest[room:]
             room -= len(held[-1])
             if not room or time.monotonic() - since > _LONGEST_HOLD_SECONDS:
-                yield _DATA.serialize(held)
+                yield held
                 held, room, since = [], CHUNK_BYTES, time.monotonic()
     if held:
-        yield _DATA.serialize(held)
+        yield held
 
 
-async def _chain(first: bytes, second: bytes = b"", rest: AsyncIterator[bytes] | None = None) -> AsyncIterator[bytes]:
-    for message in (first, second):
-        if message:
-            yield message
-    if rest is not None:
-        async for message in rest:
-            yield message
+async def _chain(first: _Piece, second: _Piece, rest: AsyncIterator[_Piece]) -> AsyncIterator[_Piece]:
+    yield first
+    yield second
+    async for piece in rest:
+        yield piece
 
 
-async def _write(peers: Peers, permit: Permit, messages: AsyncIterator[bytes], rpc_seconds: float) -> None:
+async def _only(data: bytes) -> AsyncIterator[_Piece]:
+    if data:
+        yield [memoryview(data)]
+
+
+async def _write_whole(peers: Peers, permit: Permit, data: bytes, rpc_seconds: float) -> None:
+    request = pb.WriteWholeObjectRequest(
+        repository_id=permit.repository_id, oid=permit.oid, size=permit.size, data=data
+    )
+    try:
+        # For how long storage may be away is for `upload` to know.
+        reply = await peers.storage.call(
+            peers.storage_stub.WriteWholeObject, request, deadline=_COMMIT_SECONDS, wait_for_ready=False
+        )
+    except ServiceError as error:
+        if error.reason != Reason.UNIMPLEMENTED:
+            raise
+        # It is older than this facade.
+        return await _write(peers, permit, _only(data), rpc_seconds)
+    if not reply.HasField("object"):
+        raise invalid_reply("WriteWholeObject", "the reply lacks the object")
+    return None
+
+
+async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[_Piece], rpc_seconds: float) -> None:
     call = peers.write_object(metadata=peers.storage.metadata(), wait_for_ready=True)
     outgoing = Outgoing(call, rpc_seconds)
     header = pb.WriteObjectRequest.Header(repository_id=permit.repository_id, oid=permit.oid, size=permit.size)
     try:
         going = await outgoing.send(pb.WriteObjectRequest(header=header).SerializeToString())
-        while going and (message := await anext(messages, b"")):
-            going = await outgoing.send(message)
+        while going and (piece := await anext(pieces, _END)):
+            going = await outgoing.send(_DATA.serialize(piece))
         if going:
             await outgoing.end()
         async with asyncio.timeout(_COMMIT_SECONDS):

@@ -1,9 +1,10 @@
 """The process of the lock service: `python -m services.locks [serve|migrate|bootstrap]`."""
 
 import argparse
-import asyncio
 import sys
 from contextlib import redirect_stdout
+
+import uvloop
 
 from services.common import logs
 from services.common.errors import ServiceError
@@ -60,7 +61,7 @@ def main() -> None:
     parser.add_argument("--wait", type=float, default=0.0, help="seconds that `migrate` waits for Postgres")
     arguments = parser.parse_args()
     try:
-        asyncio.run(_COMMANDS[arguments.command](arguments))
+        uvloop.run(_COMMANDS[arguments.command](arguments))
     except (ValueError, ServiceError) as error:
         sys.exit(f"locks: {error}")
 

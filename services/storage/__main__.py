@@ -5,6 +5,8 @@ import asyncio
 import sys
 from concurrent.futures import ThreadPoolExecutor
 
+import uvloop
+
 from services.common import lifecycle, logs, memory
 from services.common.errors import ServiceError
 from services.common.tracing import traced
@@ -40,7 +42,7 @@ def main() -> None:
         if isinstance(settings, StorageSettings):
             memory.keep_freed()
             with traced("storage", settings.traces_endpoint):
-                asyncio.run(_serve(settings))
+                uvloop.run(_serve(settings))
         else:
             asyncio.run(_migrate(settings, wait_seconds=arguments.wait))
     except (ValueError, ServiceError) as error:

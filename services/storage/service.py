@@ -18,7 +18,7 @@ from services.storage.read import open_object
 from services.storage.removal import delete_object, delete_repository, restore_object
 from services.storage.stat import ObjectKey, stat_objects
 from services.storage.store import Store
-from services.storage.upload_stream import DATA, UploadStream, WriteRequest
+from services.storage.upload_stream import DATA, UploadMessage, UploadStream, WriteRequest
 from services.storage.usage import usage_of
 from services.storage.write import write_object
 
@@ -106,6 +106,13 @@ class StorageService(StorageServiceServicer):
         """Take a header and then the bytes."""
         stream = UploadStream(aiter(request_iterator), self._store.idle_seconds)
         return pb.WriteObjectResponse(object=object_message(await write_object(self._store, stream)))
+
+    async def WriteWholeObject(
+        self, request: pb.WriteWholeObjectRequest, _context: _Context
+    ) -> pb.WriteWholeObjectResponse:
+        """Take an object in one message."""
+        record = await write_object(self._store, UploadMessage(request))
+        return pb.WriteWholeObjectResponse(object=object_message(record))
 
     async def DeleteObject(self, request: pb.DeleteObjectRequest, _context: _Context) -> pb.DeleteObjectResponse:
         """Leave a tombstone in place of the object."""

@@ -1,8 +1,9 @@
-"""The stream of messages that WriteObject takes: a header, then data, never silent for long."""
+"""What an upload is read from: a stream of messages, a header and then data, never silent for long; or one message."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
@@ -27,6 +28,32 @@ class UploadHeader:
     size: int
 
 
+class UploadSource(Protocol):
+    """An upload on its way in."""
+
+    async def header(self) -> UploadHeader:
+        """Read what it announces. Raises `InvalidArgument` where that is malformed."""
+
+    def chunks(self) -> AsyncGenerator[Chunk]:
+        """Read the bytes. Raises `InvalidArgument` where they come in another way than was agreed."""
+
+
+class UploadMessage:
+    """An upload that came whole."""
+
+    def __init__(self, message: pb.WriteWholeObjectRequest) -> None:
+        self._message = message
+
+    async def header(self) -> UploadHeader:
+        """Read the fields."""
+        return _checked(self._message)
+
+    async def chunks(self) -> AsyncGenerator[Chunk]:
+        """Read the bytes, in one piece. Raises `InvalidArgument` where they are too many."""
+        if self._message.data:
+            yield _bounded(self._message.data)
+
+
 class UploadStream:
     """Reads the messages. A silence of `idle_seconds` raises `DeadlineExceeded`."""
 
@@ -39,22 +66,12 @@ class UploadStream:
         message = await self._next()
         if not isinstance(message, pb.WriteObjectRequest) or message.WhichOneof("content") != "header":
             raise InvalidArgument(Reason.MALFORMED_STREAM, "the first message: expected a header")
-        header = message.header
-        return UploadHeader(
-            repository_id=fields.repository_id(header.repository_id),
-            oid=fields.oid(header.oid),
-            size=fields.not_negative("size", header.size),
-        )
+        return _checked(message.header)
 
     async def chunks(self) -> AsyncGenerator[Chunk]:
         """Read the other messages. Raises `InvalidArgument` where one is not data, or too long."""
         while (message := await self._next()) is not None:
-            chunk = message if isinstance(message, memoryview) else _data_of(message)
-            if len(chunk) > CHUNK_BYTES:
-                raise InvalidArgument(
-                    Reason.MALFORMED_STREAM, f"data: expected at most {CHUNK_BYTES} bytes, got {len(chunk)}"
-                )
-            yield chunk
+            yield _bounded(message if isinstance(message, memoryview) else _data_of(message))
 
     async def _next(self) -> WriteRequest | None:
         try:
@@ -68,3 +85,17 @@ def _data_of(message: pb.WriteObjectRequest) -> bytes:
     if message.WhichOneof("content") != "data":
         raise InvalidArgument(Reason.MALFORMED_STREAM, "a message after the first: expected data")
     return message.data
+
+
+def _checked(header: pb.WriteObjectRequest.Header | pb.WriteWholeObjectRequest) -> UploadHeader:
+    return UploadHeader(
+        repository_id=fields.repository_id(header.repository_id),
+        oid=fields.oid(header.oid),
+        size=fields.not_negative("size", header.size),
+    )
+
+
+def _bounded(data: Chunk) -> Chunk:
+    if len(data) > CHUNK_BYTES:
+        raise InvalidArgument(Reason.MALFORMED_STREAM, f"data: expected at most {CHUNK_BYTES} bytes, got {len(data)}")
+    return data

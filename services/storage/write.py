@@ -19,19 +19,19 @@ from services.storage.room import Announced
 from services.storage.store import Store
 from services.storage.stores.places import Place
 from services.storage.tally import Tally
-from services.storage.upload_stream import UploadHeader, UploadStream
+from services.storage.upload_stream import UploadHeader, UploadSource
 
 # In less time than the way to a thread and back takes.
 _HASHED_HERE = 64 * 1024
 
 
-async def write_object(store: Store, stream: UploadStream) -> Record:
+async def write_object(store: Store, source: UploadSource) -> Record:
     """Take a header and the bytes, and return the record of the object that the repository now holds.
 
     Raises what WriteObject documents; nothing is kept then. An upload that its sender gives up counts as neither.
     """
     try:
-        record = await _write(store, stream)
+        record = await _write(store, source)
     except ServiceError as error:
         metrics.count_rejected(error.reason)
         raise
@@ -42,8 +42,8 @@ async def write_object(store: Store, stream: UploadStream) -> Record:
     return record
 
 
-async def _write(store: Store, stream: UploadStream) -> Record:
-    header = await stream.header()
+async def _write(store: Store, source: UploadSource) -> Record:
+    header = await source.header()
     note(repository_id=header.repository_id, oid=header.oid, objects=1)
     await store.traffic.require(header.repository_id)
     async with (
@@ -51,7 +51,7 @@ async def _write(store: Store, stream: UploadStream) -> Record:
         _noted(store, header) as incoming,
         begun(incoming, header.size, store.places) as uploads,
     ):
-        async with aclosing(stream.chunks()) as chunks:
+        async with aclosing(source.chunks()) as chunks:
             await _receive(store, header, chunks, uploads, announced)
         # Whole and verified: from here on the client's going away changes nothing.
         record = await undivided(_keep(store, header, uploads))

@@ -31,6 +31,7 @@ _WELL: dict[str, Message] = {
     "CountFailedLogins": access.CountFailedLoginsResponse(debt_seconds=[0.0]),
     "BatchStatObjects": storage.BatchStatObjectsResponse(objects=[MISSING]),
     "WriteObject": storage.WriteObjectResponse(object=storage.Object(oid="0" * 64, size=1)),
+    "WriteWholeObject": storage.WriteWholeObjectResponse(object=storage.Object(oid="0" * 64, size=1)),
     "ReadObject": HEADER,
     "CreateLock": locks.CreateLockResponse(lock=LOCK),
     "ListLocks": locks.ListLocksResponse(locks=[LOCK]),

@@ -198,6 +198,6 @@ def test_a_conflict_without_its_lock_is_502(zoe: Client, inner: Inner) -> None:
 def test_a_failure_behind_an_action_has_its_status(zoe: Client, inner: Inner, error: ServiceError, status: int) -> None:
     """Client rows 1 and 5: never 422 and never 401 where bytes are sent; design: Errors."""
     actions = zoe.entry("upload", BLOB)["actions"]
-    inner.failures = dict.fromkeys(["WriteObject", "BatchStatObjects", "ConfirmObject"], error)
+    inner.failures = dict.fromkeys(["WriteWholeObject", "BatchStatObjects", "ConfirmObject"], error)
     assert_tells(zoe.put(actions["upload"], BLOB.content), status)
     assert_tells(zoe.verify(actions["verify"], BLOB.entry), status)

@@ -83,16 +83,17 @@ class Peer:
         *,
         detail: Message | None = None,
         deadline: float | None = None,
+        wait_for_ready: bool = True,
     ) -> Response:
         """Call a unary method of a stub on this peer's channel, waiting for the peer while it restarts.
 
         Raises the `ServiceError` that the service raised; a detail of its status is read into `detail`. A peer that
-        was not there until the deadline, or says that it does not serve, is `Unavailable`. A `deadline`, in seconds,
-        takes the place of the peer's own.
+        was not there until the deadline, or says that it does not serve, is `Unavailable`; without `wait_for_ready` one
+        that cannot be reached is so at once. A `deadline`, in seconds, takes the place of the peer's own.
         """
         timeout = self._deadline if deadline is None else deadline
         try:
-            return await method(request, timeout=timeout, metadata=self.metadata(), wait_for_ready=True)
+            return await method(request, timeout=timeout, metadata=self.metadata(), wait_for_ready=wait_for_ready)
         except grpc.aio.AioRpcError as error:
             if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and await self.health("") is Health.NOT_SERVING:
                 raise Unavailable(Reason.UNAVAILABLE, "an inner service lacks what it needs") from error

@@ -165,12 +165,12 @@ class _Call:
 
     def _end(self, started: float, status: str, **fields: str) -> None:
         seconds = round(time.monotonic() - started, 6)
-        metrics.REQUESTS.labels(self._counted_as, status).inc()
+        metrics.requests_of(self._counted_as, status).inc()
         # A stream that is given up is closed in another context, which knows nothing of its request.
         told = {"request_id": self._request_id, **self._fields, **fields}
         self._span.note(self._counted_as, {"status": status, **told}, failed=status in _FAILURES)
         level = logging.DEBUG if self._waits else logging.INFO
         _log.log(level, "call", method=self._method, status=status, seconds=seconds, **told)
         if not self._waits:
-            metrics.REQUEST_SECONDS.labels(self._counted_as).observe(seconds)
+            metrics.request_seconds_of(self._counted_as).observe(seconds)
             metrics.IN_FLIGHT.dec()

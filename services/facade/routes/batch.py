@@ -1,21 +1,18 @@
 """POST {base}/objects/batch (protocol: "Batch")."""
 
-from typing import Annotated
+from fastapi import APIRouter, Request, Response
 
-from fastapi import APIRouter, Depends, Request, Response
-
-from services.facade.access import Caller
 from services.facade.answers import answer
 from services.facade.batch import Limits, negotiate
-from services.facade.dialect import Dialect
 from services.facade.errors import Area
 from services.facade.facade import facade_of
 from services.facade.models import BatchAnswer, BatchRequest
 from services.facade.openapi import answers, json_request
-from services.facade.request import accepted_dialect, authenticated_caller, in_area, json_body, repository_name
+from services.facade.request import accepted_dialect, authenticated_caller, read_json, repository_name
 from services.facade.request_log import note
+from services.facade.routes.endpoint import endpoints_in
 
-router = APIRouter(default_response_class=Response, dependencies=[Depends(in_area(Area.BATCH))], tags=["objects"])
+router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.BATCH), tags=["objects"])
 
 
 @router.post(
@@ -25,14 +22,12 @@ router = APIRouter(default_response_class=Response, dependencies=[Depends(in_are
     responses=answers(BatchAnswer, 400, 401, 403, 404, 406, 408, 413, 415, 422, 429, 501, 507, 509),
     openapi_extra=json_request(BatchRequest),
 )
-async def batch(
-    request: Request,
-    repository: Annotated[str, Depends(repository_name)],
-    dialect: Annotated[Dialect, Depends(accepted_dialect)],
-    caller: Annotated[Caller, Depends(authenticated_caller)],
-    asked: Annotated[BatchRequest, Depends(json_body(BatchRequest))],
-) -> Response:
+async def batch(request: Request) -> Response:
     """Tell for each object what to do next, or what is wrong with it."""
+    repository = repository_name(request)
+    dialect = accepted_dialect(request)
+    caller = await authenticated_caller(request)
+    asked = await read_json(request, BatchRequest)
     note(request.scope, direction=asked.operation, objects=len(asked.objects))
     facade = facade_of(request)
     answered = await negotiate(

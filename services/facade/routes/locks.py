@@ -1,17 +1,13 @@
 """The lock endpoints (protocol: "Create lock", "List locks", "List locks for verification", "Delete lock")."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Path, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from services.facade import locks
-from services.facade.access import Caller, Permission
+from services.facade.access import Permission
 from services.facade.answers import answer
-from services.facade.dialect import Dialect
 from services.facade.errors import Area
 from services.facade.facade import facade_of
 from services.facade.models import (
-    LOCK_ID_PATTERN,
     CreateLockRequest,
     DeleteLockRequest,
     LockAnswer,
@@ -24,17 +20,13 @@ from services.facade.request import (
     accepted_dialect,
     authenticated_caller,
     idempotency_key,
-    in_area,
-    json_body,
     query_values,
+    read_json,
     repository_name,
 )
+from services.facade.routes.endpoint import endpoints_in
 
-router = APIRouter(default_response_class=Response, dependencies=[Depends(in_area(Area.LOCKS))], tags=["locks"])
-
-RepositoryName = Annotated[str, Depends(repository_name)]
-AcceptedDialect = Annotated[Dialect, Depends(accepted_dialect)]
-AuthenticatedCaller = Annotated[Caller, Depends(authenticated_caller)]
+router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.LOCKS), tags=["locks"])
 
 
 @router.post(
@@ -45,14 +37,12 @@ AuthenticatedCaller = Annotated[Caller, Depends(authenticated_caller)]
     responses=answers(LockAnswer, 400, 401, 403, 406, 408, 409, 413, 415, 422, 429, status=201),
     openapi_extra=json_request(CreateLockRequest),
 )
-async def create_lock(
-    request: Request,
-    repository: RepositoryName,
-    dialect: AcceptedDialect,
-    caller: AuthenticatedCaller,
-    asked: Annotated[CreateLockRequest, Depends(json_body(CreateLockRequest))],
-) -> Response:
+async def create_lock(request: Request) -> Response:
     """Lock a path for the caller."""
+    repository = repository_name(request)
+    dialect = accepted_dialect(request)
+    caller = await authenticated_caller(request)
+    asked = await read_json(request, CreateLockRequest)
     facade = facade_of(request)
     repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
     key = idempotency_key(request)
@@ -67,10 +57,11 @@ async def create_lock(
     responses=answers(LockPage, 401, 403, 406, 422, 429),
     openapi_extra=LOCK_QUERY,
 )
-async def list_locks(
-    request: Request, repository: RepositoryName, dialect: AcceptedDialect, caller: AuthenticatedCaller
-) -> Response:
+async def list_locks(request: Request) -> Response:
     """Return a page of the locks that match the query."""
+    repository = repository_name(request)
+    dialect = accepted_dialect(request)
+    caller = await authenticated_caller(request)
     facade = facade_of(request)
     query = query_values(request)
     limit = locks.parse_limit(query["limit"]) if "limit" in query else None
@@ -93,14 +84,12 @@ async def list_locks(
     responses=answers(LockVerification, 400, 401, 403, 406, 408, 413, 415, 422, 429),
     openapi_extra=json_request(VerifyLocksRequest, required=False),
 )
-async def verify_locks(
-    request: Request,
-    repository: RepositoryName,
-    dialect: AcceptedDialect,
-    caller: AuthenticatedCaller,
-    asked: Annotated[VerifyLocksRequest, Depends(json_body(VerifyLocksRequest, may_be_empty=True))],
-) -> Response:
+async def verify_locks(request: Request) -> Response:
     """Return a page of the caller's locks and those of others."""
+    repository = repository_name(request)
+    dialect = accepted_dialect(request)
+    caller = await authenticated_caller(request)
+    asked = await read_json(request, VerifyLocksRequest, may_be_empty=True)
     facade = facade_of(request)
     repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
     page = await locks.verify(facade.peers, repository_id, caller.user_id, cursor=asked.cursor or "", limit=asked.limit)
@@ -114,22 +103,19 @@ async def verify_locks(
     responses=answers(LockAnswer, 400, 401, 403, 404, 406, 408, 413, 415, 422, 429),
     openapi_extra=json_request(DeleteLockRequest, required=False),
 )
-async def delete_lock(
-    request: Request,
-    repository: RepositoryName,
-    dialect: AcceptedDialect,
-    caller: AuthenticatedCaller,
-    lock_id: Annotated[str, Path(description="the lock's id", json_schema_extra={"pattern": LOCK_ID_PATTERN})],
-    asked: Annotated[DeleteLockRequest, Depends(json_body(DeleteLockRequest, may_be_empty=True))],
-) -> Response:
+async def delete_lock(request: Request) -> Response:
     """Remove a lock of the caller's, or with `force` anybody's."""
+    repository = repository_name(request)
+    dialect = accepted_dialect(request)
+    caller = await authenticated_caller(request)
+    asked = await read_json(request, DeleteLockRequest, may_be_empty=True)
     facade = facade_of(request)
     repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
     removed = await locks.delete(
         facade.peers,
         repository_id,
         caller.user_id,
-        lock_id,
+        request.path_params["lock_id"],
         force=bool(asked.force),
         key=idempotency_key(request),
     )

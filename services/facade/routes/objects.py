@@ -1,29 +1,29 @@
 """The actions' URLs: GET, HEAD, PUT and POST {base}/objects/{oid} (protocol: "Basic transfer")."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Depends, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from services.common.errors import NotFound, Reason
 from services.facade import held, ranges
-from services.facade.action_tokens import Operation, Permit
+from services.facade.action_tokens import Operation
 from services.facade.download import read
 from services.facade.errors import Area
 from services.facade.facade import facade_of
 from services.facade.models import VerifyObjectRequest
 from services.facade.object_response import ObjectResponse, can_send_files
 from services.facade.openapi import bytes_answers, bytes_request, empty_answers, json_request
-from services.facade.request import in_area, permitted, read_json
+from services.facade.request import permitted, read_json
+from services.facade.routes.endpoint import endpoints_in
 from services.facade.upload import upload
 
-router = APIRouter(default_response_class=Response, dependencies=[Depends(in_area(Area.ACTIONS))], tags=["objects"])
+router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.ACTIONS), tags=["objects"])
 
 _PATH = "/{repository:base}/objects/{oid:oid}"
 
 
 @router.get(_PATH, operation_id="download", summary="Download an object", responses=bytes_answers())
-async def download(request: Request, permit: Annotated[Permit, Depends(permitted(Operation.DOWNLOAD))]) -> Response:
+async def download(request: Request) -> Response:
     """Send the object, or the part of it that Range names."""
+    permit = permitted(request, Operation.DOWNLOAD)
     facade = facade_of(request)
     headers = request.headers
     etag = f'"{permit.oid}"'
@@ -32,12 +32,12 @@ async def download(request: Request, permit: Annotated[Permit, Depends(permitted
         return Response(status_code=304, headers={"ETag": etag})
     asked = headers.getlist("range") if ranges.is_current(headers.get("if-range"), etag) else []
     part = ranges.requested(asked, permit.size)
-    whole = ranges.Slice(0, permit.size)
+    wanted = part or ranges.Slice(0, permit.size)
     sent = read(
         facade.peers,
         facade.shared_disk,
         permit,
-        part or whole,
+        wanted,
         by_kernel=can_send_files(request.scope),
         rpc_seconds=facade.settings.rpc_seconds,
     )
@@ -45,14 +45,16 @@ async def download(request: Request, permit: Annotated[Permit, Depends(permitted
         await anext(sent, b""),
         sent,
         status_code=206 if part else 200,
-        headers=ranges.headers(part or whole, permit.size, etag, partial=part is not None),
+        headers=ranges.headers(wanted, permit.size, etag, partial=part is not None),
+        count=wanted.end - wanted.start,
         idle_seconds=facade.settings.body_idle_seconds,
     )
 
 
 @router.head(_PATH, operation_id="head", summary="Ask for an object's headers", responses=bytes_answers(head=True))
-async def head(request: Request, permit: Annotated[Permit, Depends(permitted(Operation.DOWNLOAD))]) -> Response:
+async def head(request: Request) -> Response:
     """Answer as to GET of the whole object, without the object."""
+    permit = permitted(request, Operation.DOWNLOAD)
     await held.require(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
     whole = ranges.Slice(0, permit.size)
     return Response(headers=ranges.headers(whole, permit.size, f'"{permit.oid}"', partial=False))
@@ -65,8 +67,9 @@ async def head(request: Request, permit: Annotated[Permit, Depends(permitted(Ope
     responses=empty_answers(400, 403, 404, 408, 410, 429, 501, 507, 509),
     openapi_extra=bytes_request(),
 )
-async def put(request: Request, permit: Annotated[Permit, Depends(permitted(Operation.UPLOAD))]) -> Response:
+async def put(request: Request) -> Response:
     """Store the body as the object."""
+    permit = permitted(request, Operation.UPLOAD)
     facade = facade_of(request)
     await upload(
         facade.peers,
@@ -86,8 +89,9 @@ async def put(request: Request, permit: Annotated[Permit, Depends(permitted(Oper
     responses=empty_answers(400, 403, 404, 408, 410, 413, 415, 429, 501),
     openapi_extra=json_request(VerifyObjectRequest),
 )
-async def verify(request: Request, permit: Annotated[Permit, Depends(permitted(Operation.VERIFY))]) -> Response:
+async def verify(request: Request) -> Response:
     """Answer 200 where the object is held in this size, or is from now on, since the store confirms it."""
+    permit = permitted(request, Operation.VERIFY)
     asked = await read_json(request, VerifyObjectRequest)
     if (asked.oid, asked.size) != (permit.oid, permit.size):
         raise NotFound(Reason.OBJECT_NOT_FOUND, "oid: this is the address of another object")

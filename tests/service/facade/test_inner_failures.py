@@ -120,6 +120,7 @@ async def test_an_upload_tells_of_a_failure_of_storage(
     """Never with 422, which a client takes for success (client row 1), nor 401 (client row 5)."""
     inner, facade = scripted
     inner.fail("WriteObject", error)
+    inner.fail("WriteWholeObject", error)
     href, header = action_of(facade, Operation.UPLOAD)
     async with httpx.AsyncClient(trust_env=False) as http:
         response = await http.put(href, content=DATA, headers={**header, "Accept": WIDESPREAD.media_type})

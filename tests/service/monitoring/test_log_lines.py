@@ -67,7 +67,7 @@ async def test_an_upload_is_told_once_in_each_service_it_passed(services: Servic
         "service": "storage",
         "event": "call",
         "request_id": "told-upload",
-        "method": "/towpath.storage.v1.StorageService/WriteObject",
+        "method": "/towpath.storage.v1.StorageService/WriteWholeObject",
         "repository_id": 1,
         "oid": oid_of(data),
         "objects": 1,

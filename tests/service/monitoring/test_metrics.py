@@ -71,11 +71,11 @@ async def test_objects_move_the_series_by_what_was_done(services: Services) -> N
     assert storage.all_of("towpath_uploads_rejected_total") == {("HASH_MISMATCH",): 1}
     assert storage.all_of("towpath_grpc_requests_total") == {
         (f"{STORAGE}/BatchStatObjects", "OK"): 3,
-        (f"{STORAGE}/WriteObject", "OK"): 1,
-        (f"{STORAGE}/WriteObject", "INVALID_ARGUMENT"): 1,
+        (f"{STORAGE}/WriteWholeObject", "OK"): 1,
+        (f"{STORAGE}/WriteWholeObject", "INVALID_ARGUMENT"): 1,
         (f"{STORAGE}/ReadObject", "OK"): 1,
     }
-    assert storage.by("towpath_grpc_request_seconds_count", method=f"{STORAGE}/WriteObject") == 2
+    assert storage.by("towpath_grpc_request_seconds_count", method=f"{STORAGE}/WriteWholeObject") == 2
     assert storage.by("towpath_objects_missing_total") == 0
 
 

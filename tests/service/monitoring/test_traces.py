@@ -45,7 +45,7 @@ async def test_an_upload_is_one_trace(traced_services: Services, collector: Coll
         assert action is not None
         alice.http.headers["X-Request-Id"] = "traced-upload"
         assert (await alice.put(action, data, len(data))).status_code == 200
-    arrived = {"upload", "/towpath.storage.v1.StorageService/WriteObject"}
+    arrived = {"upload", "/towpath.storage.v1.StorageService/WriteWholeObject"}
     await collector.until(lambda: {span.name for span in collector.of_request("traced-upload")} >= arrived)
     spans = collector.of_request("traced-upload")
     (facade,) = _of(spans, "facade")
@@ -53,7 +53,7 @@ async def test_an_upload_is_one_trace(traced_services: Services, collector: Coll
     assert facade.attributes["towpath.repository"] == REPOSITORY
     assert facade.attributes["towpath.bytes_in"] == 5_000
     (write,) = [span for span in _of(spans, "storage") if span.parent_id == facade.span_id]
-    assert write.name == "/towpath.storage.v1.StorageService/WriteObject"
+    assert write.name == "/towpath.storage.v1.StorageService/WriteWholeObject"
     assert write.attributes["towpath.bytes_in"] == 5_000
     statements = [span for span in _of(spans, "storage") if span is not write]
     assert statements

@@ -5,6 +5,7 @@ import os
 from collections.abc import AsyncIterator
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -62,6 +63,45 @@ async def test_what_another_version_adds_to_a_message(storage: RunningStorage) -
     assert more.SerializeToString().endswith(unknown)
     await storage.stub.WriteObject(iter([header(), more]), timeout=20)
     assert await storage.read(1, OID) == DATA
+
+
+def whole(content: bytes, **other: str | int) -> pb.WriteWholeObjectRequest:
+    """Return the message of an object that is written in one, with other fields than its own where they are given."""
+    fields: dict[str, Any] = {"repository_id": 1, "oid": oid_of(content), "size": len(content), **other}
+    return pb.WriteWholeObjectRequest(data=content, **fields)
+
+
+@pytest.mark.parametrize("size", [0, 1, 65_536, CHUNK_BYTES])
+async def test_an_object_in_one_message(storage: RunningStorage, size: int) -> None:
+    """It is as good as one that came in a stream, and may be written again."""
+    content = os.urandom(size)
+    for _ in range(2):
+        answer = await storage.stub.WriteWholeObject(whole(content), timeout=20)
+        assert (answer.object.oid, answer.object.size) == (oid_of(content), size)
+    assert await storage.read(1, oid_of(content)) == content
+    assert storage.incoming() == []
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (whole(DATA, oid=oid_of(b"other")), "HASH_MISMATCH"),
+        (whole(DATA, size=len(DATA) + 1), "SIZE_MISMATCH"),
+        (whole(DATA, size=len(DATA) - 1), "SIZE_MISMATCH"),
+        (whole(bytes(CHUNK_BYTES + 1)), "MALFORMED_STREAM"),
+        (whole(DATA, oid=OID.upper()), "INVALID_OID"),
+        (whole(DATA, repository_id=0), "INVALID_FIELD"),
+        (whole(DATA, size=-1), "INVALID_FIELD"),
+    ],
+)
+async def test_what_is_refused_in_one_message(
+    storage: RunningStorage, message: pb.WriteWholeObjectRequest, reason: str
+) -> None:
+    """What is refused in a stream; nothing is left of it."""
+    before = storage.files()
+    error = await failure(storage.stub.WriteWholeObject(message, timeout=20))
+    assert (error.status.name, error.reason) == ("INVALID_ARGUMENT", reason)
+    await until(lambda: storage.files() == before)
 
 
 async def test_answer_describes_the_object(storage: RunningStorage) -> None:

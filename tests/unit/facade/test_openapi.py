@@ -1,6 +1,7 @@
 """The description of the interface is true of all endpoints."""
 
 import json
+import re
 from typing import Any
 
 import pytest
@@ -48,6 +49,15 @@ def test_every_reference_leads_somewhere(schema: dict[str, Any]) -> None:
     for part in text.split('"#/components/schemas/')[1:]:
         assert part.partition('"')[0] in schema["components"]["schemas"]
     assert "HTTPValidationError" not in text
+
+
+def test_every_part_of_a_path_is_described(schema: dict[str, Any]) -> None:
+    """Once, with what it is."""
+    for path, operations in schema["paths"].items():
+        for operation in operations.values():
+            described = [each for each in operation.get("parameters", []) if each["in"] == "path"]
+            assert sorted(each["name"] for each in described) == sorted(re.findall(r"{(\w+)}", path))
+            assert all(each["required"] and each["description"] for each in described)
 
 
 def test_both_dialects_are_described_everywhere(schema: dict[str, Any]) -> None:

@@ -670,6 +670,64 @@ class WriteObjectResponse(_message.Message):
 Global___WriteObjectResponse: _TypeAlias = WriteObjectResponse  # noqa: Y015
 
 @_typing.final
+class WriteWholeObjectRequest(_message.Message):
+    """WriteWholeObjectRequest carries an object."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    OID_FIELD_NUMBER: _builtins.int
+    SIZE_FIELD_NUMBER: _builtins.int
+    DATA_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository."""
+    oid: _builtins.str
+    """The object's id, which the SHA-256 of the bytes must equal."""
+    size: _builtins.int
+    """The size in bytes, which the count of the bytes must equal."""
+    data: _builtins.bytes
+    """The bytes, at most 1 MiB."""
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        oid: _builtins.str = ...,
+        size: _builtins.int = ...,
+        data: _builtins.bytes = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "oid", b"oid", "repository_id", b"repository_id", "size", b"size"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteWholeObjectRequest: _TypeAlias = WriteWholeObjectRequest  # noqa: Y015
+
+@_typing.final
+class WriteWholeObjectResponse(_message.Message):
+    """WriteWholeObjectResponse says that the object is held."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def object(self) -> Global___Object:
+        """The object."""
+
+    def __init__(
+        self,
+        *,
+        object: Global___Object | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteWholeObjectResponse: _TypeAlias = WriteWholeObjectResponse  # noqa: Y015
+
+@_typing.final
 class DeleteObjectRequest(_message.Message):
     """DeleteObjectRequest names the object to remove."""
 

@@ -71,6 +71,11 @@ class StorageServiceStub:
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteObjectRequest.SerializeToString,
                 response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteObjectResponse.FromString,
                 _registered_method=True)
+        self.WriteWholeObject = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/WriteWholeObject',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteWholeObjectRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteWholeObjectResponse.FromString,
+                _registered_method=True)
         self.DeleteObject = channel.unary_unary(
                 '/towpath.storage.v1.StorageService/DeleteObject',
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.DeleteObjectRequest.SerializeToString,
@@ -186,6 +191,16 @@ class StorageServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WriteWholeObject(self, request, context):
+        """WriteWholeObject does what WriteObject does for an object that fits in one message, which costs both ends
+        less than a stream. It may be repeated as it is.
+
+        Errors: those of WriteObject.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteObject(self, request, context):
         """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
         other repository holds the object. Deleting what is deleted already changes nothing.
@@ -261,6 +276,11 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     servicer.WriteObject,
                     request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteObjectRequest.FromString,
                     response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteObjectResponse.SerializeToString,
+            ),
+            'WriteWholeObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.WriteWholeObject,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteWholeObjectRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteWholeObjectResponse.SerializeToString,
             ),
             'DeleteObject': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteObject,
@@ -457,6 +477,33 @@ class StorageService:
             '/towpath.storage.v1.StorageService/WriteObject',
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteObjectRequest.SerializeToString,
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteWholeObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/WriteWholeObject',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteWholeObjectRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteWholeObjectResponse.FromString,
             options,
             channel_credentials,
             insecure,

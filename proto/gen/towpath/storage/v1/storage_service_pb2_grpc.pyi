@@ -94,6 +94,12 @@ class StorageServiceStub:
     (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the stream was silent
     for longer than the service allows). Nothing is kept then.
     """
+    WriteWholeObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.WriteWholeObjectRequest, _storage_service_pb2.WriteWholeObjectResponse]
+    """WriteWholeObject does what WriteObject does for an object that fits in one message, which costs both ends
+    less than a stream. It may be repeated as it is.
+
+    Errors: those of WriteObject.
+    """
     DeleteObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteObjectRequest, _storage_service_pb2.DeleteObjectResponse]
     """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
     other repository holds the object. Deleting what is deleted already changes nothing.
@@ -182,6 +188,12 @@ class StorageServiceAsyncStub(StorageServiceStub):
     (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
     (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the stream was silent
     for longer than the service allows). Nothing is kept then.
+    """
+    WriteWholeObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.WriteWholeObjectRequest, _storage_service_pb2.WriteWholeObjectResponse]  # type: ignore[assignment]
+    """WriteWholeObject does what WriteObject does for an object that fits in one message, which costs both ends
+    less than a stream. It may be repeated as it is.
+
+    Errors: those of WriteObject.
     """
     DeleteObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteObjectRequest, _storage_service_pb2.DeleteObjectResponse]  # type: ignore[assignment]
     """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
@@ -304,6 +316,18 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
         (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the stream was silent
         for longer than the service allows). Nothing is kept then.
+        """
+
+    @_abc_1.abstractmethod
+    def WriteWholeObject(
+        self,
+        request: _storage_service_pb2.WriteWholeObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.WriteWholeObjectResponse, _abc.Awaitable[_storage_service_pb2.WriteWholeObjectResponse]]:
+        """WriteWholeObject does what WriteObject does for an object that fits in one message, which costs both ends
+        less than a stream. It may be repeated as it is.
+
+        Errors: those of WriteObject.
         """
 
     @_abc_1.abstractmethod
