@@ -8,6 +8,7 @@ import argparse
 import json
 import os
 import shutil
+import signal
 import statistics
 import sys
 import tempfile
@@ -133,6 +134,8 @@ def main() -> None:
         "--minutes", type=float, default=_MINUTES, help="how long (default: %(default)g; less is not written down)"
     )
     minutes = parser.parse_args().minutes
+    # So that the server is stopped, and the folder removed, as at Ctrl-C.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
     with tempfile.TemporaryDirectory(prefix="towpath-benchmark-") as folder:
         told = _run(minutes, Path(folder).resolve())
     print(table(told))
