@@ -16,10 +16,10 @@ async def require(peers: Peers, repository_id: int, oid: str, size: int) -> None
         raise NotFound(Reason.OBJECT_NOT_FOUND, f"oid: no object {oid} of {size} bytes is held")
 
 
-async def confirm(peers: Peers, repository_id: int, oid: str, size: int) -> None:
+async def confirm(peers: Peers, repository_id: int, oid: str, size: int) -> bool:
     """Return if the object is held in this size, now that a client has brought it; raises as `require` does.
 
-    Bytes that a client brought to the store itself are held once the store has confirmed them.
+    Bytes that a client brought to the store itself are held once the store has confirmed them. Tell whether it did now.
     """
     try:
         await require(peers, repository_id, oid, size)
@@ -35,3 +35,5 @@ async def confirm(peers: Peers, repository_id: int, oid: str, size: int) -> None
                     Reason.OBJECT_REMOVED, removed_message(error.metadata.get("removal_reason", ""))
                 ) from error
             raise
+        return True
+    return False

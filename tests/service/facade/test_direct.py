@@ -93,10 +93,13 @@ async def test_verify_confirms_what_is_not_held(scripted: Running) -> None:
     inner.reply("ConfirmObject", pb.ConfirmObjectResponse(object=pb.Object(oid=OID, size=len(DATA))))
     asked = _asked(inner, "ConfirmObject")
     inner.reply("BatchStatObjects", _held(held=True))
-    assert (await _verify(facade)).status_code == 200
+    answer = await _verify(facade)
+    assert (answer.status_code, answer.headers.get("Connection")) == (200, None)
     assert asked == []
     inner.reply("BatchStatObjects", _held(held=False))
-    assert (await _verify(facade)).status_code == 200
+    answer = await _verify(facade)
+    # Clients that keep such connections ask a facade that is killed until they give up.
+    assert (answer.status_code, answer.headers.get("Connection")) == (200, "close")
     assert asked == [pb.ConfirmObjectRequest(repository_id=1, oid=OID, size=len(DATA))]
 
 
