@@ -67,7 +67,9 @@ class ActionTokens:
 
     def issue(self, permit: Permit, expires_at: int) -> str:
         """Return a token that is good until `expires_at` (Unix time)."""
-        signed = f"{_HEADER}.{_encoded(to_json(dict(zip(_CLAIMS, (*permit, expires_at), strict=True))))}"
+        # Of an enumeration, to_json finds out what it is each time.
+        claims = {**permit._asdict(), "operation": permit.operation.value, "exp": expires_at}
+        signed = f"{_HEADER}.{_encoded(to_json(claims))}"
         return f"{signed}.{_signature(self._key, signed)}"
 
     def check(self, headers: Sequence[str], *, operation: Operation, repository: str, oid: str) -> Permit:
