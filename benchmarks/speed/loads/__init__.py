@@ -12,7 +12,7 @@ LOCK_LEVELS = (3000, 10_000, 100_000)
 INDEX_LEVELS = (1000, 1_000_000)
 START = "start"
 _FEW_LOCKS = 100
-_FORGES = (TOWPATH, "lfs-test-server", "giftless")
+_FORGES = (TOWPATH, "lfs-test-server", "rudolfs", "giftless")
 _LOCKING = (TOWPATH, "lfs-test-server")
 
 Do = Callable[[Turn], None]

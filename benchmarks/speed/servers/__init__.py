@@ -7,6 +7,7 @@ from benchmarks.speed.servers.disk import Disk
 from benchmarks.speed.servers.giftless import Giftless
 from benchmarks.speed.servers.lfs_test_server import LfsTestServer
 from benchmarks.speed.servers.nginx import Nginx
+from benchmarks.speed.servers.rudolfs import Rudolfs
 from benchmarks.speed.servers.server import Missing, Server
 from benchmarks.speed.servers.towpath import Towpath
 
@@ -14,7 +15,7 @@ __all__ = ["PEERS", "RELAYED", "TOWPATH", "Missing", "Server", "servers"]
 
 TOWPATH = "towpath"
 RELAYED = "towpath-relayed"
-PEERS = ("lfs-test-server", "giftless", "nginx", "disk")
+PEERS = ("lfs-test-server", "rudolfs", "giftless", "nginx", "disk")
 
 _RELAYED_ENVIRONMENT: Mapping[str, str] = {"TOWPATH_SHARED_STORAGE_PATH": ""}
 """What makes the facade ask storage for bytes even where both are on one file system."""
@@ -26,6 +27,7 @@ def servers(programs: Path, names: tuple[str, ...]) -> list[Server]:
         Towpath(TOWPATH, {}),
         Towpath(RELAYED, _RELAYED_ENVIRONMENT),
         LfsTestServer(programs),
+        Rudolfs(programs),
         Giftless(programs),
         Nginx(),
         Disk(),
