@@ -40,8 +40,8 @@ from services.storage.names import oid_of
 FIRST_STORE_ID = 1
 """The store of `TOWPATH_STORAGE_URL`."""
 
-_CLAIM_SECONDS = 60
-"""How long a sweep has bytes to itself that it removes."""
+_CLAIM_SECONDS = 15
+"""How long a sweep has bytes to itself that it removes: so long they stay, too, where its process is killed amid it."""
 
 _LATE = datetime.timedelta(days=1)
 """How long after its end a request may last that a client began in time."""

@@ -12,7 +12,9 @@ async def end(writers: Iterable[asyncio.StreamWriter]) -> None:
     the socket is found open by whatever test runs when the garbage is collected.
     """
     for writer in writers:
-        writer.transport.abort()
+        # One that was closed, and has nothing left to send, closes by itself; CPython fails at aborting some of those.
+        if writer.transport.get_write_buffer_size() or not writer.is_closing():
+            writer.transport.abort()
     for writer in writers:
         with suppress(OSError):
             await writer.wait_closed()
