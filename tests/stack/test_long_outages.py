@@ -14,6 +14,9 @@ from tests.support.http import MEDIA_TYPE, basic
 # The longest that an answer may take; the connection itself is not waited for.
 ANSWER_SECONDS = 15
 
+# For so long a facade may still answer by what it remembers of whom the lock service let do what.
+REMEMBERED_SECONDS = 1
+
 
 @pytest.mark.parametrize("service", ["storage", "locks", "postgres", "facade"])
 def test_long_outage(
@@ -21,6 +24,7 @@ def test_long_outage(
 ) -> None:
     """While a service is gone a batch is answered 503 or 429 with Retry-After; when it is back, 200."""
     single.compose("stop", service)
+    time.sleep(REMEMBERED_SECONDS)
     try:
         told = _batch(origin, tokens, certificates)
         assert told.status_code in (429, 503)
