@@ -16,6 +16,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from services.cli.errors import CommandError
+from services.common.logs import get_logger
 
 SUPERUSER = "towpath"
 DATABASE = "towpath"
@@ -26,7 +27,16 @@ _INITDB_SECONDS = 60
 _STOP_SECONDS = 20
 _START_SECONDS = 60
 _START_INTERVAL_SECONDS = 0.02
+_PARTS_SECONDS = 30
+_PARTS_INTERVAL_SECONDS = 0.1
 _UNPRIVILEGED = "nobody"
+
+# What System V's shared memory is attached to how often (Linux alone tells).
+_SHARED_MEMORY = Path("/proc/sysvipc/shm")
+# Where in postmaster.pid, after its first line, the key and the id of the server's are.
+_SHARED_MEMORY_LINE = 5
+
+_log = get_logger(__name__)
 
 ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC"}
 """All that Postgres' programs are told by their environment: what an operator set for other clusters is not theirs."""
@@ -107,6 +117,34 @@ def _is_postgres(pid: int) -> bool:
     return Path(os.fsdecode(program)).name == "postgres"
 
 
+async def _wait_for_parts(told: Sequence[str]) -> None:
+    """Wait until the processes of a server have ended that was killed, of which postmaster.pid has told this.
+
+    One that waits for a slow disk outlives even SIGKILL by seconds, and until it has ended no server starts. After
+    `_PARTS_SECONDS` it is left to the next one to say so.
+    """
+    if len(told) <= _SHARED_MEMORY_LINE:
+        return
+    memory = told[_SHARED_MEMORY_LINE].split()
+    if not _is_attached(memory):
+        return
+    _log.warning("parts of the earlier postgres still run; waiting for their end", seconds=_PARTS_SECONDS)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(_PARTS_SECONDS):
+            while _is_attached(memory):  # noqa: ASYNC110 - nothing tells when another process ends
+                await asyncio.sleep(_PARTS_INTERVAL_SECONDS)
+
+
+def _is_attached(memory: Sequence[str]) -> bool:
+    """Tell whether some process has the shared memory of this key and id; False where the system does not tell."""
+    try:
+        heads, *rows = (line.split() for line in _SHARED_MEMORY.read_text().splitlines())
+    except (OSError, ValueError):
+        return False
+    found = (dict(zip(heads, row, strict=False)) for row in rows)
+    return any([one["key"], one["shmid"]] == memory and one["nattch"] != "0" for one in found)
+
+
 class EmbeddedPostgres:
     """One Postgres cluster in a folder, and the folder of its socket. It does not watch over the server's process."""
 
@@ -159,6 +197,7 @@ class EmbeddedPostgres:
             # Postgres would take another process that has got this id, which is common in containers, for the server;
             # its parent's it does not. The rest of the file is how it finds out whether a part of the old one lives on.
             pid_file.write_text(f"{os.getpid()}\n{rest}")
+            await _wait_for_parts(rest.split("\n"))
 
     async def _stop(self) -> None:
         await _run(

@@ -1,5 +1,6 @@
 """`towpath up`: how it is stopped, what it does when something dies, and what is left after a crash."""
 
+import asyncio
 import os
 import signal
 import socket
@@ -135,6 +136,26 @@ async def test_each_child_is_started_again(stack: Stack) -> None:
             assert f"{name} died and is started again" in stack.log()
         paths = {lock["path"] for lock in await client.all_locks()}
     assert paths == {f"{name}.bin" for name in SERVICES}
+
+
+async def test_a_part_of_postgres_outlives_it(stack: Stack) -> None:
+    """While a process of a Postgres that was killed still runs, the next one is waited with, and nothing given up."""
+    old = stack.service("postgres")
+    [part] = [child for child in old.children() if "checkpointer" in " ".join(child.cmdline())]
+    # As one that waits for a disk: it does not notice that the others are gone.
+    part.suspend()
+    try:
+        old.kill()
+        await until(lambda: "parts of the earlier postgres still run" in stack.log(), "the part is found")
+        # Longer than all the pauses between the starts after which it is given up.
+        await asyncio.sleep(6)
+        assert stack.services("postgres") in ([], [old])
+    finally:
+        part.resume()
+    await until(lambda: stack.services("postgres") not in ([], [old]), "postgres is started again")
+    assert stack.log().count("postgres died and is started again") == 1
+    async with alice(stack) as client:
+        assert (await client.lock("kept.bin")).status_code == 201
 
 
 async def test_tables_of_an_earlier_version(stack: Stack) -> None:
