@@ -235,6 +235,7 @@ async def test_removed_object_is_not_taken_back(storage: RunningStorage) -> None
     """A removed object is refused by its header, with the reason."""
     await storage.write(1, DATA)
     await storage.delete(1, OID, reason="a licence")
+    await until(lambda: storage.files() == [])
     assert await refused(storage, header(), then_silent=True) == "FAILED_PRECONDITION OBJECT_REMOVED"
     error = await failure(storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=20))
     assert error.metadata == {"removal_reason": "a licence"}
