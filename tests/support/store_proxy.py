@@ -58,6 +58,11 @@ class StoreProxy:
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         task = asyncio.current_task()
         assert task is not None
+        assert self._server is not None
+        if not self._server.is_serving():
+            # It came in the moment of `close`, which does not know of it.
+            writer.transport.abort()
+            return
         self._tasks.add(task)
         self._writers.add(writer)
         try:
