@@ -197,6 +197,9 @@ class EmbeddedPostgres:
             # Postgres would take another process that has got this id, which is common in containers, for the server;
             # its parent's it does not. The rest of the file is how it finds out whether a part of the old one lives on.
             pid_file.write_text(f"{os.getpid()}\n{rest}")
+            # That of its socket has the id too, and nothing else that counts. So does a process of a killed server,
+            # as long as nobody has asked how it ended; some a container's first process never does.
+            (self.sockets / f".s.PGSQL.{PORT}.lock").unlink(missing_ok=True)
             await _wait_for_parts(rest.split("\n"))
 
     async def _stop(self) -> None:

@@ -196,13 +196,20 @@ async def test_killed_altogether(stack: Stack) -> None:
     async with alice(stack) as client:
         assert (await client.upload(data)).status_code == 200
         assert (await client.lock("kept.bin")).status_code == 201
+    user = stack.service("postgres").uids().real
     stack.kill()
-    pid_file = stack.data / "postgres" / "postmaster.pid"
-    first, rest = pid_file.read_text().split("\n", 1)
-    assert first.isdigit()
-    # As in a container that starts anew: what was Postgres' id is now this test's.
-    pid_file.write_text(f"{os.getpid()}\n{rest}")
-    stack.start()
+    # As in a container that starts anew, or whose first process does not ask how others ended.
+    another = await asyncio.create_subprocess_exec("sleep", "120", user=user)
+    try:
+        for file in (stack.data / "postgres" / "postmaster.pid", stack.data / "run" / ".s.PGSQL.5432.lock"):
+            first, rest = file.read_text().split("\n", 1)
+            assert first.isdigit()
+            file.write_text(f"{another.pid}\n{rest}")
+        await asyncio.to_thread(stack.start)
+    finally:
+        another.kill()
+        await another.wait()
+    assert "postgres died" not in stack.log()
     async with alice(stack) as client:
         assert (await client.download(oid_of(data), len(data))).content == data
         assert [lock["path"] for lock in await client.all_locks()] == ["kept.bin"]
