@@ -3,19 +3,29 @@
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
-from contextlib import AbstractAsyncContextManager
-from typing import TypeVar
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
+import asyncpg
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
+from services.common import tracing
 from services.common.errors import Reason, Unavailable
 from services.common.logs import get_logger
 from services.database.metrics import RETRIES
 
 Result = TypeVar("Result")
+Row = Sequence[Any]
+
+
+class Statement(NamedTuple):
+    """A statement in the words of Postgres, and the values of its `$1`, `$2` and so on."""
+
+    sql: str
+    values: tuple[object, ...]
+
 
 OUTAGE_SECONDS = 10.0
 """How long a transaction is repeated while Postgres does not answer."""
@@ -53,40 +63,65 @@ class Database:
         effect: it must then find that out, or do no harm. What `work` raises rolls the transaction back. Raises
         `Unavailable` when Postgres has not answered for `OUTAGE_SECONDS`; without patience, after the first attempt.
         """
-        return await _repeated(self.engine.begin, work, patient=patient)
 
-    async def run_statement(
-        self, work: Callable[[AsyncConnection], Awaitable[Result]], *, patient: bool = True
-    ) -> Result:
-        """Run `work`, which is a single statement, as `run` does: it is a transaction by itself.
+        async def attempt(_number: int) -> Result:
+            async with self.engine.begin() as connection:
+                return await work(connection)
 
-        This spares two of three ways to Postgres and back.
+        return await _repeated(attempt, patient=patient)
+
+    async def fetch(self, statement: Statement, *, patient: bool = True) -> Sequence[Row]:
+        """Return the rows of a single statement, which is a transaction by itself; repeat it as `run` does.
+
+        For what every request asks: the driver is asked itself, as SQLAlchemy takes longer than all the rest.
         """
-        return await _repeated(self._one_by_one.connect, work, patient=patient)
+
+        async def attempt(number: int) -> Sequence[Row]:
+            if number == 1 and not tracing.is_on():
+                return await _ask_driver(self.engine, statement)
+            # By SQLAlchemy, whose pool learns thereby that its connections are lost, and which makes spans.
+            async with self._one_by_one.connect() as connection:
+                return await rows(connection, statement)
+
+        return await _repeated(attempt, patient=patient)
 
     async def close(self) -> None:
         """Close all connections."""
         await self.engine.dispose()
 
 
-async def _repeated(
-    connect: Callable[[], AbstractAsyncContextManager[AsyncConnection]],
-    work: Callable[[AsyncConnection], Awaitable[Result]],
-    *,
-    patient: bool,
-) -> Result:
-    began, pause, attempt = time.monotonic(), _FIRST_PAUSE_SECONDS, 1
+async def rows(connection: AsyncConnection, statement: Statement) -> Sequence[Row]:
+    """Return the rows of a statement in the transaction of the connection."""
+    return (await connection.exec_driver_sql(*statement)).all()
+
+
+async def _ask_driver(engine: AsyncEngine, statement: Statement) -> Sequence[Row]:
+    async with engine.connect() as connection:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        try:
+            found: Sequence[Row] = await driver.fetch(statement.sql, *statement.values)
+        except BaseException as error:
+            # The pool would not see what state it is in.
+            driver.terminate()
+            await connection.invalidate()
+            if isinstance(error, asyncpg.InterfaceError):
+                raise ConnectionError("the connection to the database was lost") from error
+            raise
+        return found
+
+
+async def _repeated(attempt: Callable[[int], Awaitable[Result]], *, patient: bool) -> Result:
+    began, pause, number = time.monotonic(), _FIRST_PAUSE_SECONDS, 1
     while True:
         try:
-            async with connect() as connection:
-                return await work(connection)
+            return await attempt(number)
         except Exception as error:  # is_transient tells which; the rest goes on its way
             if not is_transient(error):
                 raise
             if not patient or time.monotonic() - began >= OUTAGE_SECONDS:
                 raise Unavailable(Reason.UNAVAILABLE, "the database does not answer") from error
             RETRIES.inc()
-            _log.warning("transaction repeated", attempt=attempt, error=repr(error))
+            _log.warning("transaction repeated", attempt=number, error=repr(error))
         # Those that lost the same connection do not all come back in the same moment.
         await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
-        pause, attempt = min(2 * pause, _LONGEST_PAUSE_SECONDS), attempt + 1
+        pause, number = min(2 * pause, _LONGEST_PAUSE_SECONDS), number + 1

@@ -33,6 +33,7 @@ from sqlalchemy.orm import aliased
 from sqlalchemy.sql.dml import ReturningDelete
 from sqlmodel import col
 
+from services.database.transactions import Statement
 from services.storage import advisory
 from services.storage.models import Content, Discard, Object, OngoingUpload, StoreRecord
 from services.storage.names import oid_of
@@ -96,24 +97,22 @@ class Begun(NamedTuple):
 
 
 # Written out as those of `services.storage.index` are.
-_BEGIN = text("""
+_BEGIN = """
     WITH new AS (
         SELECT new.*, stores.id IS NOT NULL AS is_known, contents.name AS replaces, objects.removal_reason
-        FROM unnest(
-            CAST(:repository_ids AS bigint[]), CAST(:store_ids AS smallint[]), CAST(:oids AS text[]),
-            CAST(:names AS text[])
-        ) WITH ORDINALITY AS new (repository_id, store_id, oid, name, number)
+        FROM unnest($1::bigint[], $2::smallint[], $3::text[], $4::text[])
+            WITH ORDINALITY AS new (repository_id, store_id, oid, name, number)
         LEFT JOIN storage.stores ON stores.id = new.store_id
         LEFT JOIN storage.contents USING (store_id, oid)
         LEFT JOIN storage.objects
             ON objects.repository_id = new.repository_id AND objects.oid = new.oid AND objects.removed_at IS NOT NULL
     ), noted AS (
         INSERT INTO storage.uploads (store_id, name, writer)
-        SELECT store_id, name, :writer FROM new WHERE is_known AND removal_reason IS NULL
+        SELECT store_id, name, $5::bigint FROM new WHERE is_known AND removal_reason IS NULL
         ON CONFLICT DO NOTHING
     )
     SELECT is_known, replaces, removal_reason FROM new ORDER BY number
-""")
+"""
 _COMMIT = text("""
     WITH arrived AS (
         SELECT new.*, contents.name AS present, contents.writable_until AS present_writable_until,
@@ -154,11 +153,9 @@ def _in(seconds: float) -> ColumnElement[datetime.datetime]:
     return func.now() + datetime.timedelta(seconds=seconds)
 
 
-async def begin(connection: AsyncConnection, new: Sequence[New], *, writer: int) -> list[Begun]:
-    """Note, in a single statement, that bytes come to new names; return what was found for each."""
-    repository_ids, store_ids, oids, names = zip(*new, strict=True)
-    values = {"repository_ids": repository_ids, "store_ids": store_ids, "oids": oids, "names": names, "writer": writer}
-    return [Begun._make(row) for row in await connection.execute(_BEGIN, values)]
+def beginning(new: Sequence[New], *, writer: int) -> Statement:
+    """Return what notes that bytes come to new names; each row is a `Begun`, in order."""
+    return Statement(_BEGIN, (*zip(*new, strict=True), writer))
 
 
 async def hold_store(connection: AsyncConnection, store_id: int) -> None:

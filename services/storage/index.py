@@ -9,6 +9,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
+from services.database.transactions import Database, Statement
 from services.storage import advisory
 from services.storage.advisory import key
 from services.storage.contents import Placed
@@ -27,9 +28,12 @@ class Record(NamedTuple):
 
 
 class Located(NamedTuple):
-    """The record of an object, and where its bytes lie; nowhere for one that was removed."""
+    """What is there of an object, and where its bytes lie; nowhere for one that was removed."""
 
-    record: Record
+    oid: str
+    size: int
+    is_removed: bool
+    removal_reason: str | None
     placed: list[Placed]
     doubted: list[Placed]
     """Where they were found missing or damaged."""
@@ -61,13 +65,13 @@ _RECORD = (
 _RECORD_SQL = ", ".join(f"objects.{name}" for name in Record._fields)
 
 # What each request needs is written out: to put a statement together costs more than to carry it out.
-_LOCATE = text(f"""
-    SELECT asked.number, contents.store_id, contents.name, contents.is_doubted, {_RECORD_SQL}
-    FROM unnest(CAST(:numbers AS integer[]), CAST(:repository_ids AS bigint[]), CAST(:oids AS text[]))
-        AS asked (number, repository_id, oid)
+_LOCATE = """
+    SELECT asked.number, objects.oid, objects.size, objects.removed_at IS NOT NULL, objects.removal_reason,
+        contents.store_id, contents.name, contents.is_doubted
+    FROM unnest($1::integer[], $2::bigint[], $3::text[]) AS asked (number, repository_id, oid)
     JOIN storage.objects USING (repository_id, oid)
     LEFT JOIN storage.contents USING (oid)
-""")  # noqa: S608 - our own names
+"""
 _ADD = text(f"""
     INSERT INTO storage.objects (repository_id, oid, size)
     SELECT repository_id, oid, size
@@ -127,16 +131,20 @@ async def find(connection: AsyncConnection, repository_id: int, oid: str) -> Rec
     return _record((await connection.execute(statement)).one_or_none())
 
 
-async def locate(connection: AsyncConnection, asked: Sequence[Asked]) -> list[list[Located]]:
-    """Return for each of `asked` the records that exist, held or removed, and where their bytes lie."""
+async def locate(database: Database, asked: Sequence[Asked], *, patient: bool) -> list[list[Located]]:
+    """Return for each of `asked` which of the objects there are, held or removed, and where their bytes lie.
+
+    In a transaction of its own; see `Database.fetch`.
+    """
     wanted = [(number, one.repository_id, oid) for number, one in enumerate(asked) for oid in one.oids]
-    numbers, repository_ids, oids = zip(*wanted, strict=True) if wanted else ((), (), ())
+    values = zip(*wanted, strict=True) if wanted else ((), (), ())
     found: list[dict[str, Located]] = [{} for _ in asked]
-    values = {"numbers": numbers, "repository_ids": repository_ids, "oids": oids}
-    for number, store_id, name, is_doubted, *record in await connection.execute(_LOCATE, values):
-        located = found[number].get(record[0])
+    for number, oid, size, is_removed, reason, store_id, name, is_doubted in await database.fetch(
+        Statement(_LOCATE, tuple(values)), patient=patient
+    ):
+        located = found[number].get(oid)
         if located is None:
-            located = found[number][record[0]] = Located(Record(*record), [], [])
+            located = found[number][oid] = Located(oid, size, is_removed, reason, [], [])
         if name is not None:
             (located.doubted if is_doubted else located.placed).append(Placed(store_id, name))
     return [list(each.values()) for each in found]

@@ -22,10 +22,10 @@ async def locate_object(
     """Return where an object lies that will be read, and count what will be. Raises what LocateObject documents."""
     await store.traffic.require(repository_id)
     held = await held_object(store, repository_id, oid)
-    count = range_length(held.record.size, offset, length)
+    count = range_length(held.size, offset, length)
     found = (place.backend.path_below(name) for place, name in store.places.of(held.placed))
     paths = [path for path in found if path is not None]
     if paths:
         store.traffic.count(repository_id, bytes_out=count)
         note(bytes_out=count)
-    return LocatedObject(held.record.size, paths)
+    return LocatedObject(held.size, paths)

@@ -1,7 +1,6 @@
 """Objects looked up in the index: those asked for at once, in one statement."""
 
 from collections.abc import Collection, Sequence
-from functools import partial
 
 from services.common.grouped import Grouped
 from services.database.transactions import Database
@@ -20,7 +19,7 @@ class Lookups:
         self._grouped = Grouped(self._locate, most=_MOST, at_once=_AT_ONCE)
 
     async def locate(self, repository_id: int, oids: Collection[str]) -> list[Located]:
-        """Return the records that exist of these objects, held or removed, and where their bytes lie, as of now.
+        """Return which of these objects there are, held or removed, and where their bytes lie, as of now.
 
         Raises `Unavailable`.
         """
@@ -31,4 +30,4 @@ class Lookups:
         await self._grouped.close()
 
     async def _locate(self, group: Sequence[Asked]) -> list[list[Located]]:
-        return await self._database.run_statement(partial(index.locate, asked=group), patient=len(group) == 1)
+        return await index.locate(self._database, group, patient=len(group) == 1)

@@ -3,8 +3,6 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from services.storage import contents
 from services.storage.contents import New
 from services.storage.names import oid_of
@@ -19,15 +17,12 @@ async def noted(store: Store, place: Place, *names: str) -> AsyncIterator[None]:
 
     Raises `Unavailable` where the store was forgotten.
     """
-
-    async def work(connection: AsyncConnection) -> None:
-        new = [New(None, place.id, oid_of(name), name) for name in names]
-        if not all(begun.is_known for begun in await contents.begin(connection, new, writer=store.writer.id)):
-            raise store_gone()
-
+    new = [New(None, place.id, oid_of(name), name) for name in names]
     store.writer.names.update(names)
     try:
-        await store.database.run(work)
+        begun = await store.database.fetch(contents.beginning(new, writer=store.writer.id))
+        if not all(is_known for is_known, *_ in begun):
+            raise store_gone()
         yield
     finally:
         store.writer.names.difference_update(names)

@@ -11,7 +11,7 @@ from services.common.rpc.call_fields import note
 from services.storage.backend import BytesMissing, StoredBytes
 from services.storage.contents import Placed
 from services.storage.doubts import doubt
-from services.storage.index import Located, Record
+from services.storage.index import Located
 from services.storage.metrics import OBJECTS_MISSING
 from services.storage.refusals import object_not_found, object_removed
 from services.storage.store import Store
@@ -53,11 +53,11 @@ async def open_object(
     if not is_counted:
         await store.traffic.require(repository_id)
     try:
-        async with _open(store, repository_id, oid) as (record, stored):
-            count = range_length(record.size, offset, length)
+        async with _open(store, repository_id, oid) as (size, stored):
+            count = range_length(size, offset, length)
             traffic = None if is_counted else store.traffic
             async with aclosing(_counted(traffic, repository_id, stored, offset, count)) as chunks:
-                yield OpenObject(record.size, chunks)
+                yield OpenObject(size, chunks)
     except BytesMissing as error:
         # Unless the object has been removed in this moment, which this raises for.
         await held_object(store, repository_id, oid)
@@ -67,7 +67,7 @@ async def open_object(
 
 
 @asynccontextmanager
-async def _open(store: Store, repository_id: int, oid: str) -> AsyncIterator[tuple[Record, StoredBytes]]:
+async def _open(store: Store, repository_id: int, oid: str) -> AsyncIterator[tuple[int, StoredBytes]]:
     held = await held_object(store, repository_id, oid)
     async with AsyncExitStack() as stack:
         try:
@@ -78,7 +78,7 @@ async def _open(store: Store, repository_id: int, oid: str) -> AsyncIterator[tup
                 raise
             # Others have taken their place in this moment.
             stored = await _open_any(store, stack, now)
-        yield held.record, stored
+        yield held.size, stored
 
 
 async def _open_any(store: Store, stack: AsyncExitStack, held: Located) -> StoredBytes:
@@ -90,7 +90,7 @@ async def _open_any(store: Store, stack: AsyncExitStack, held: Located) -> Store
         try:
             async with asyncio.timeout(_PATIENCE_SECONDS if number < len(places) else None):
                 stored = await stack.enter_async_context(place.backend.open(name))
-            _require_size(stored, held.record.size)
+            _require_size(stored, held.size)
         except BytesMissing:
             missing.append(Placed(place.id, name))
         except (Unavailable, TimeoutError) as error:
@@ -108,7 +108,7 @@ def _require_size(stored: StoredBytes, size: int) -> None:
 
 
 async def held_object(store: Store, repository_id: int, oid: str) -> Located:
-    """Return the record of an object that is held, and where its bytes lie.
+    """Return what is there of an object that is held, and where its bytes lie.
 
     Raises `NotFound`, or `FailedPrecondition` (OBJECT_REMOVED, with the reason).
     """
@@ -116,8 +116,8 @@ async def held_object(store: Store, repository_id: int, oid: str) -> Located:
     if not found:
         raise object_not_found(oid)
     [located] = found
-    if located.record.removed_at is not None:
-        raise object_removed(oid, located.record.removal_reason or "")
+    if located.is_removed:
+        raise object_removed(oid, located.removal_reason or "")
     return located
 
 

@@ -73,8 +73,8 @@ class Registrar:
 
     async def _begin(self, group: Sequence[Sequence[New]]) -> list[list[Begun]]:
         new = [each for one in group for each in one]
-        work = partial(contents.begin, new=new, writer=self._writer)
-        begun = iter(await self._database.run_statement(work, patient=len(group) == 1))
+        statement = contents.beginning(new, writer=self._writer)
+        begun = map(Begun._make, await self._database.fetch(statement, patient=len(group) == 1))
         return [list(islice(begun, len(one))) for one in group]
 
     async def _register(self, group: Sequence[Verified]) -> Sequence[Registered | ServiceError | None]:

@@ -60,16 +60,16 @@ def missing_bytes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> i
 async def _find(store: Store, repository_id: int, oids: set[str]) -> dict[str, ObjectStat]:
     found = await store.lookups.locate(repository_id, oids)
     there, wrong = await _look(store, found)
-    if wrong or any(_is_held(located) and located.record.oid not in there for located in found):
+    if wrong or any(_is_lost(located, there) for located in found):
         # Some may have been removed or replaced between the two looks; what the index still says is not so.
         found = await store.lookups.locate(repository_id, oids)
         there, wrong = await _look(store, found)
         await doubt(store, wrong)
         for located in found:
-            if _is_held(located) and located.record.oid not in there:
+            if _is_lost(located, there):
                 OBJECTS_MISSING.inc()
-                _log.error("bytes of an object are lost", repository_id=repository_id, oid=located.record.oid)
-    return {located.record.oid: _answer(located, there) for located in found}
+                _log.error("bytes of an object are lost", repository_id=repository_id, oid=located.oid)
+    return {located.oid: _answer(located, there) for located in found}
 
 
 async def _look(store: Store, found: list[Located]) -> tuple[set[str], list[Placed]]:
@@ -77,34 +77,33 @@ async def _look(store: Store, found: list[Located]) -> tuple[set[str], list[Plac
 
     Those of remote backends are believed to be as the index says, and doubted ones nowhere.
     """
-    held = [located for located in found if _is_held(located)]
+    held = [located for located in found if not located.is_removed]
     there: set[str] = set()
     wrong: list[Placed] = []
     for place in store.places.all:
         names = {
-            name: located.record
+            name: located
             for located in held
-            if located.record.oid not in there
+            if located.oid not in there
             for store_id, name in located.placed
             if store_id == place.id
         }
         if place.backend.is_remote:
-            there.update(record.oid for record in names.values())
+            there.update(located.oid for located in names.values())
         elif names:
             sizes = await place.backend.sizes(names)
-            there.update(record.oid for name, record in names.items() if sizes.get(name) == record.size)
-            wrong += [Placed(place.id, name) for name, record in names.items() if sizes.get(name) != record.size]
+            there.update(located.oid for name, located in names.items() if sizes.get(name) == located.size)
+            wrong += [Placed(place.id, name) for name, located in names.items() if sizes.get(name) != located.size]
     return there, wrong
 
 
-def _is_held(located: Located) -> bool:
-    return located.record.removed_at is None
+def _is_lost(located: Located, there: set[str]) -> bool:
+    return not located.is_removed and located.oid not in there
 
 
 def _answer(located: Located, there: set[str]) -> ObjectStat:
-    record = located.record
-    if record.removed_at is not None:
-        return ObjectStat(Status.REMOVED, removal_reason=record.removal_reason or "")
-    if record.oid not in there:
+    if located.is_removed:
+        return ObjectStat(Status.REMOVED, removal_reason=located.removal_reason or "")
+    if located.oid not in there:
         return ObjectStat(Status.MISSING)
-    return ObjectStat(Status.PRESENT, size=record.size, placed=located.placed)
+    return ObjectStat(Status.PRESENT, size=located.size, placed=located.placed)

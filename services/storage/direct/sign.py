@@ -9,7 +9,6 @@ from services.common.logs import get_logger
 from services.storage import index
 from services.storage.contents import Placed
 from services.storage.direct import uploads
-from services.storage.index import Asked
 from services.storage.intent import Intent
 from services.storage.names import new_name
 from services.storage.refusals import repository_deleted, store_gone
@@ -35,7 +34,7 @@ async def sign_objects(
     held: dict[ObjectKey, Sequence[Placed]] = {}
     if intent is Intent.READ:
         found = await store.lookups.locate(repository_id, {key.oid for key in keys})
-        held = {ObjectKey(record.oid, record.size): placed for record, placed, _ in found if record.removed_at is None}
+        held = {ObjectKey(one.oid, one.size): one.placed for one in found if not one.is_removed}
     signed = await _sign(store, repository_id, set(keys), held, intent, seconds)
     return [signed.get(key) for key in keys]
 
@@ -103,22 +102,20 @@ async def _uploads(
 ) -> dict[ObjectKey, SignedUrl]:
     # Clients differ in how they send an empty body, and there is nothing to gain.
     names = {key: new_name(key.oid) for key in keys if 0 < key.size <= _LARGEST_PUT}
-    missing: dict[ObjectKey, str] = {}
-
-    async def work(connection: AsyncConnection) -> None:
-        nonlocal missing
-        if await index.is_deleted(connection, repository_id):
-            raise repository_deleted()
-        [found] = await index.locate(connection, [Asked(repository_id, [key.oid for key in names])])
-        # Held, or removed; one without bytes is held by the index alone, and may be written again.
-        known = {record.oid for record, *placed in found if any(placed) or record.removed_at is not None}
-        missing = {key: name for key, name in names.items() if key.oid not in known}
-        if not await uploads.begin(connection, repository_id, place.id, list(missing.values()), seconds=seconds):
-            raise store_gone()
-
     if not names:
         return {}
     await store.traffic.require(repository_id)
+    found = await store.lookups.locate(repository_id, [key.oid for key in names])
+    # Held, or removed; one without bytes is held by the index alone, and may be written again.
+    known = {one.oid for one in found if one.is_removed or one.placed or one.doubted}
+    missing = {key: name for key, name in names.items() if key.oid not in known}
+
+    async def work(connection: AsyncConnection) -> None:
+        if await index.is_deleted(connection, repository_id):
+            raise repository_deleted()
+        if not await uploads.begin(connection, repository_id, place.id, list(missing.values()), seconds=seconds):
+            raise store_gone()
+
     await store.database.run(work)
     urls = await signer.uploads([(name, key.size) for key, name in missing.items()], seconds)
     return dict(zip(missing, urls, strict=True))

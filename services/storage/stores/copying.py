@@ -31,7 +31,7 @@ async def bring(store: Store, held: Held, place: Place, *, first: int | None, pa
     `first` is the store that is read before others. Where one has lost the bytes, or damaged them, that is noted, and
     the next is read. Raises `ServiceError` and OSError where a store, or the database, does not do its part.
     """
-    names = await store.database.run_statement(lambda connection: contents.names_of(connection, held.oid))
+    names = await store.database.run(lambda connection: contents.names_of(connection, held.oid))
     replaces = names.pop(place.id, None)
     sources = store.places.of(Placed(*item) for item in names.items())
     for source, name in sorted(sources, key=lambda found: found[0].id != first):

@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.database.migrations import create_operator_engine
+from services.database.transactions import rows
 from services.storage import contents, index
 from services.storage.contents import FIRST_STORE_ID, New
 from services.storage.disk import DiskBackend
@@ -89,7 +90,7 @@ async def test_orphans_and_what_will_be_swept(installation: Installation, databa
             async with DiskBackend(storage.root).begin(name, 1) as begun:
                 await begun.write(b"x")
                 await begun.finish()
-        await contents.begin(connection, [New(None, FIRST_STORE_ID, oid_of(b"left"), left)], writer=1)
+        await rows(connection, contents.beginning([New(None, FIRST_STORE_ID, oid_of(b"left"), left)], writer=1))
         await connection.commit()
         found = (await installation.place.run("check", "--hash")).document
     await engine.dispose()
