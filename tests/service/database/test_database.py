@@ -4,6 +4,7 @@ import asyncio
 import tempfile
 from pathlib import Path
 
+import asyncpg
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import MetaData, text
@@ -13,7 +14,7 @@ from services.common.errors import Unavailable
 from services.database import transactions
 from services.database.engine import create_engine, parse_url
 from services.database.migrations import migrate
-from services.database.transactions import Database
+from services.database.transactions import Database, Statement
 from services.database.versions import Schema, is_at, newest_version
 from tests.support.postgres import TestPostgres
 
@@ -40,6 +41,10 @@ def upgrade():
     op.execute("CREATE TABLE more_goods (id bigint PRIMARY KEY)")
     op.execute("SELECT 1 / 0")
 '''
+
+
+def _pid(*, pause: float = 0) -> Statement:
+    return Statement("SELECT pg_backend_pid(), pg_sleep($1::double precision)", (pause,))
 
 
 @pytest.fixture
@@ -133,6 +138,38 @@ async def test_a_lost_connection_is_not_seen(postgres: TestPostgres, database_ur
     await database.close()
 
 
+async def test_a_single_statement_does_not_see_that_all_connections_are_lost(
+    postgres: TestPostgres, database_url: SecretStr, schema: Schema
+) -> None:
+    """It is asked again over a new one, whichever of the lost ones it met."""
+    await migrate(database_url, schema)
+    database = Database(create_engine(database_url, schema="barge", pool_size=3))
+    opened = await asyncio.gather(*(database.fetch(_pid(pause=0.2)) for _ in range(3)))
+    lost = {pid for ((pid, _),) in opened}
+    assert len(lost) == 3
+    await postgres.execute(f"SELECT {', '.join(f'pg_terminate_backend({pid})' for pid in lost)}")
+    answers = await asyncio.gather(*(database.fetch(_pid()) for _ in range(9)))
+    assert lost.isdisjoint(pid for ((pid, _),) in answers)
+    await database.close()
+
+
+async def test_a_single_statement_that_fails_leaves_its_place_to_the_next(
+    database_url: SecretStr, schema: Schema
+) -> None:
+    """Whether Postgres refuses it or nobody waits for it any more: there is one connection, and it is good again."""
+    await migrate(database_url, schema)
+    database = Database(create_engine(database_url, schema="barge", pool_size=1))
+    with pytest.raises(asyncpg.DivisionByZeroError):
+        await database.fetch(Statement("SELECT 1 / $1::integer", (0,)))
+    given_up = asyncio.create_task(database.fetch(_pid(pause=60)))
+    await asyncio.sleep(0.2)
+    given_up.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await given_up
+    assert len(await asyncio.wait_for(database.fetch(_pid()), 5)) == 1
+    await database.close()
+
+
 async def test_an_outage_ends_as_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A database that is not there is waited for, within the bound."""
     monkeypatch.setattr(transactions, "OUTAGE_SECONDS", 0.2)
@@ -144,6 +181,8 @@ async def test_an_outage_ends_as_unavailable(monkeypatch: pytest.MonkeyPatch, tm
 
     with pytest.raises(Unavailable, match="the database does not answer"):
         await database.run(work)
+    with pytest.raises(Unavailable, match="the database does not answer"):
+        await database.fetch(_pid())
     await database.close()
 
 
