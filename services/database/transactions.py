@@ -96,18 +96,21 @@ async def rows(connection: AsyncConnection, statement: Statement) -> Sequence[Ro
 
 
 async def _ask_driver(engine: AsyncEngine, statement: Statement) -> Sequence[Row]:
-    async with engine.connect() as connection:
-        driver: Any = (await connection.get_raw_connection()).driver_connection
-        try:
-            found: Sequence[Row] = await driver.fetch(statement.sql, *statement.values)
-        except BaseException as error:
-            # The pool would not see what state it is in.
-            driver.terminate()
-            await connection.invalidate()
-            if isinstance(error, asyncpg.InterfaceError):
-                raise ConnectionError("the connection to the database was lost") from error
-            raise
-        return found
+    try:
+        async with engine.connect() as connection:
+            driver: Any = (await connection.get_raw_connection()).driver_connection
+            try:
+                found: Sequence[Row] = await driver.fetch(statement.sql, *statement.values)
+            except BaseException:
+                # The pool would not see what state it is in.
+                driver.terminate()
+                await connection.invalidate()
+                raise
+            return found
+    except (asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
+        # What the driver says of a connection that is cut between two of its steps; were it anything else, the next
+        # attempt would say it again.
+        raise ConnectionError("the connection to the database was lost") from error
 
 
 async def _repeated(attempt: Callable[[int], Awaitable[Result]], *, patient: bool) -> Result:

@@ -153,6 +153,31 @@ async def test_a_single_statement_does_not_see_that_all_connections_are_lost(
     await database.close()
 
 
+async def test_no_statement_fails_while_connections_are_lost(
+    postgres: TestPostgres, database_url: SecretStr, schema: Schema
+) -> None:
+    """At whatever moment of a statement, or before it, its connection is cut."""
+    await migrate(database_url, schema)
+    database = Database(create_engine(database_url, schema="barge", pool_size=4))
+    is_over = asyncio.Event()
+
+    async def ask() -> int:
+        answered = 0
+        while not is_over.is_set():
+            assert [tuple(row) for row in await database.fetch(Statement("SELECT $1::integer", (7,)))] == [(7,)]
+            answered += 1
+        return answered
+
+    asking = [asyncio.create_task(ask()) for _ in range(8)]
+    for _ in range(20):
+        await postgres.execute(
+            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'towpath-barge'"
+        )
+    is_over.set()
+    assert all(await asyncio.gather(*asking))
+    await database.close()
+
+
 async def test_a_single_statement_that_fails_leaves_its_place_to_the_next(
     database_url: SecretStr, schema: Schema
 ) -> None:
