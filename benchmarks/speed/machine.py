@@ -26,7 +26,7 @@ def about(folder: Path) -> dict[str, Any]:
             "cores": os.cpu_count(),
             "processor": _processor(),
             "memory_gib": round(psutil.virtual_memory().total / 2**30),
-            "kernel": platform.release(),
+            "kernel": platform.release().partition("-")[0],
             "file_system": _file_system(folder),
         },
         "versions": {

@@ -93,13 +93,18 @@ def _about(results: Results) -> str:
     lines = [
         f"Measured on {about['date']} at commit `{about['commit']}`, on {machine['cores']} cores"
         f" ({machine['processor']}), {machine['memory_gib']} GiB of memory, Linux {machine['kernel']},"
-        f" {machine['file_system']}; clients and servers share them. Figures are medians of {about['rounds']} rounds;"
-        " in brackets, how many times as fast Towpath is: the median of the ratios of the rounds. A goal is such a"
-        " ratio too.",
+        f" {machine['file_system']}; clients and servers share them. {_rounds(about['rounds'])} In brackets,"
+        " how many times as fast Towpath is: the median of the ratios of the rounds. A goal is such a ratio too.",
         f"With {others}.",
     ]
     lines += [f"**{name} is not compared**: {reason}" for name, reason in results.missing.items()]
     return "\n\n".join(lines)
+
+
+def _rounds(number: int) -> str:
+    if number == 1:
+        return "Each figure is of one round: no median, so no more than a hint."
+    return f"Figures are medians of {number} rounds."
 
 
 def _table(results: Results, group: Group) -> str:

@@ -66,10 +66,12 @@ class Giftless(Server):
         data.mkdir(parents=True, exist_ok=True)
         [port] = free_ports(1)
         origin = f"http://127.0.0.1:{port}"
+        # By its default an action ends after a minute, in which it does not send what is asked for here.
+        authority = {"private_key": secrets.token_urlsafe(32), "default_lifetime": _REQUEST_SECONDS}
         configuration = {
             "LEGACY_ENDPOINTS": False,
             "AUTH_PROVIDERS": ["giftless.auth.allow_anon:read_write"],
-            "PRE_AUTHORIZED_ACTION_PROVIDER": {"options": {"private_key": secrets.token_urlsafe(32)}},
+            "PRE_AUTHORIZED_ACTION_PROVIDER": {"options": authority},
             "TRANSFER_ADAPTERS": {"basic": {"options": {"storage_options": {"path": str(data / "objects")}}}},
         }
         command: list[str | Path] = [
