@@ -67,10 +67,11 @@ def _grid(
     root: ET.Element, low: float, high: float, height: float, across: Callable[[float], float], unit: str
 ) -> None:
     for power in range(round(math.log2(low)), round(math.log2(high)) + 1):
-        value = 2.0**power
-        x, colour = across(value), "#444" if value == 1 else "#ddd"
+        x, colour = across(2.0**power), "#ddd" if power else "#444"
+        # As a fraction, since 0.015625 is wider than its place.
+        told = str(2**power) if power >= 0 else f"1/{2**-power}"
         line = {"x1": x, "x2": x, "y1": _TOP - 6, "y2": height - 6}
-        _text(root, x, _TOP - 9, f"{value:g}{unit}", anchor="middle")
+        _text(root, x, _TOP - 9, f"{told}{unit}", anchor="middle")
         ET.SubElement(root, "line", {name: f"{each:.1f}" for name, each in line.items()}, stroke=colour)
 
 
