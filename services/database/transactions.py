@@ -44,8 +44,13 @@ def is_transient(error: BaseException) -> bool:
         return True
     if isinstance(error, DBAPIError):
         sqlstate = getattr(error.orig, "sqlstate", None) or ""
-        return error.connection_invalidated or sqlstate.startswith(_TRANSIENT_SQLSTATES)
-    # What asyncpg raises while it connects is not wrapped.
+        cause = error.orig.__cause__ if error.orig else None
+        is_cut = error.connection_invalidated or isinstance(cause, asyncpg.InternalClientError)
+        return is_cut or sqlstate.startswith(_TRANSIENT_SQLSTATES)
+    # What asyncpg raises while it connects, or is asked itself, is not wrapped. Of a connection that is cut between two
+    # of its steps it says either of these; what it says of a value is a ValueError as well.
+    if isinstance(error, asyncpg.InternalClientError | asyncpg.InterfaceError):
+        return not isinstance(error, ValueError)
     return str(getattr(error, "sqlstate", None) or "").startswith(_TRANSIENT_SQLSTATES)
 
 
@@ -96,21 +101,16 @@ async def rows(connection: AsyncConnection, statement: Statement) -> Sequence[Ro
 
 
 async def _ask_driver(engine: AsyncEngine, statement: Statement) -> Sequence[Row]:
-    try:
-        async with engine.connect() as connection:
-            driver: Any = (await connection.get_raw_connection()).driver_connection
-            try:
-                found: Sequence[Row] = await driver.fetch(statement.sql, *statement.values)
-            except BaseException:
-                # The pool would not see what state it is in.
-                driver.terminate()
-                await connection.invalidate()
-                raise
-            return found
-    except (asyncpg.InterfaceError, asyncpg.InternalClientError) as error:
-        # What the driver says of a connection that is cut between two of its steps; were it anything else, the next
-        # attempt would say it again.
-        raise ConnectionError("the connection to the database was lost") from error
+    async with engine.connect() as connection:
+        driver: Any = (await connection.get_raw_connection()).driver_connection
+        try:
+            found: Sequence[Row] = await driver.fetch(statement.sql, *statement.values)
+        except BaseException:
+            # The pool would not see what state it is in.
+            driver.terminate()
+            await connection.invalidate()
+            raise
+        return found
 
 
 async def _repeated(attempt: Callable[[int], Awaitable[Result]], *, patient: bool) -> Result:

@@ -2,6 +2,7 @@
 
 import asyncio
 import tempfile
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import asyncpg
@@ -153,8 +154,21 @@ async def test_a_single_statement_does_not_see_that_all_connections_are_lost(
     await database.close()
 
 
+async def _seven_by_driver(database: Database) -> int:
+    [[seven]] = await database.fetch(Statement("SELECT $1::integer", (7,)))
+    return int(seven)
+
+
+async def _seven_in_a_transaction(database: Database) -> int:
+    async def work(connection: AsyncConnection) -> int:
+        return int(await connection.scalar(text("SELECT 7")) or 0)
+
+    return await database.run(work)
+
+
+@pytest.mark.parametrize("seven", [_seven_by_driver, _seven_in_a_transaction])
 async def test_no_statement_fails_while_connections_are_lost(
-    postgres: TestPostgres, database_url: SecretStr, schema: Schema
+    postgres: TestPostgres, database_url: SecretStr, schema: Schema, seven: Callable[[Database], Awaitable[int]]
 ) -> None:
     """At whatever moment of a statement, or before it, its connection is cut."""
     await migrate(database_url, schema)
@@ -164,7 +178,7 @@ async def test_no_statement_fails_while_connections_are_lost(
     async def ask() -> int:
         answered = 0
         while not is_over.is_set():
-            assert [tuple(row) for row in await database.fetch(Statement("SELECT $1::integer", (7,)))] == [(7,)]
+            assert await seven(database) == 7
             answered += 1
         return answered
 
