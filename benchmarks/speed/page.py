@@ -63,8 +63,8 @@ def _soak() -> Iterable[str]:
         told = json.loads(soak.SOAK.read_text())
         yield "## An hour of load"
         yield (
-            f"Memory in MiB, as above, while loads of each kind were put on Towpath in turn, {told['loops']} times,"
-            f" with new objects and locks each time, at commit `{told['about']['commit']}`"
+            "Memory in MiB, as above, medians of each part of the time, while loads of each kind were put on Towpath in"
+            f" turn, {told['loops']} times, with new objects and locks each time, at commit `{told['about']['commit']}`"
             " (`python -m benchmarks.speed.soak`)."
         )
         yield soak.table(told)

@@ -50,10 +50,19 @@ def memory(pid: int) -> dict[str, float]:
 
     What processes share is counted once: each page in equal parts by those that map it.
     """
-    together: Counter[str] = Counter()
+    together: dict[str, float] = {}
+    for role, mebibytes in memory_by_role(pid).items():
+        part = POSTGRES if role == POSTGRES else "own"
+        together[part] = together.get(part, 0.0) + mebibytes
+    return together
+
+
+def memory_by_role(pid: int) -> dict[str, float]:
+    """Return the mebibytes of each part of a server, by what `family` says that it is; see `memory`."""
+    roles: Counter[str] = Counter()
     for process, role in family(pid).items():
-        together[POSTGRES if role == POSTGRES else "own"] += _pss(process)
-    return {part: kibibytes / _KIBIBYTES_IN_MEBIBYTE for part, kibibytes in together.items()}
+        roles[role] += _pss(process)
+    return {role: kibibytes / _KIBIBYTES_IN_MEBIBYTE for role, kibibytes in roles.items()}
 
 
 def _pss(pid: int) -> int:

@@ -32,17 +32,22 @@ SOAK = Path(__file__).parents[1] / "speed-soak.json"
 _MINUTES = 60.0
 _PARTS = 6
 _SAMPLE_SECONDS = 1.0
+_ROLES = ("services.facade", "services.storage", "services.locks", processes.POSTGRES)
 _LOCKS_A_LOOP = 10_000
 # All that a loop uploads is new and stays, so it is little of each size.
 _SCALE = replace(FULL, seconds=5, medium=4 * 2**20, held=1000, puts=500)
 
 
 class Sample(NamedTuple):
-    """The MiB of Towpath's processes, and of its Postgres, some seconds after the start."""
+    """The MiB of each part of Towpath, such as `services.facade` or `postgres`, some seconds after the start."""
 
     seconds: float
-    own: float
-    postgres: float
+    roles: Mapping[str, float]
+
+    @property
+    def own(self) -> float:
+        """The MiB of all but Postgres."""
+        return sum(mebibytes for role, mebibytes in self.roles.items() if role != processes.POSTGRES)
 
 
 @contextmanager
@@ -53,8 +58,7 @@ def _sampled(pid: int) -> Iterator[list[Sample]]:
 
     def watch() -> None:
         while not over.wait(_SAMPLE_SECONDS):
-            told = processes.memory(pid)
-            samples.append(Sample(time.monotonic() - began, told.get("own", 0.0), told.get(processes.POSTGRES, 0.0)))
+            samples.append(Sample(time.monotonic() - began, processes.memory_by_role(pid)))
 
     thread = Thread(target=watch)
     thread.start()
@@ -78,8 +82,8 @@ def _loop(held: Turn, new: Turn, number: int) -> None:
         wrk.numbered(held.site, request, seconds=held.scale.seconds, first=number * _LOCKS_A_LOOP)
 
 
-def parts(samples: Sequence[Sample], *, number: int = _PARTS) -> list[dict[str, float]]:
-    """Return for each part of the time, all equally long, the median of the memory of each kind, and its most."""
+def parts(samples: Sequence[Sample], *, number: int = _PARTS) -> list[dict[str, Any]]:
+    """Return for each part of the time, all equally long, the medians of the memory, and the most of Towpath's own."""
     end = samples[-1].seconds
     told = []
     for part in range(number):
@@ -89,7 +93,7 @@ def parts(samples: Sequence[Sample], *, number: int = _PARTS) -> list[dict[str, 
                 "minutes": end * (part + 1) / number / 60,
                 "own": statistics.median(each.own for each in some),
                 "own_most": max(each.own for each in some),
-                "postgres": statistics.median(each.postgres for each in some),
+                "roles": {role: statistics.median(each.roles.get(role, 0.0) for each in some) for role in _ROLES},
             }
         )
     return told
@@ -97,9 +101,10 @@ def parts(samples: Sequence[Sample], *, number: int = _PARTS) -> list[dict[str, 
 
 def table(told: Mapping[str, Any]) -> str:
     """Return a table of what `main` wrote, in Markdown."""
-    lines = ["| until minute | Towpath, median | most | Postgres, median |", "|---:|---:|---:|---:|"]
+    names = [role.removeprefix("services.") for role in _ROLES]
+    lines = [f"| until minute | all of Towpath | most | {' | '.join(names)} |", "|---:" * (3 + len(names)) + "|"]
     for part in told["parts"]:
-        figures = (part["minutes"], part["own"], part["own_most"], part["postgres"])
+        figures = (part["minutes"], part["own"], part["own_most"], *(part["roles"][role] for role in _ROLES))
         lines.append(f"| {' | '.join(f'{figure:.0f}' for figure in figures)} |")
     first, last = told["parts"][1]["own"], told["parts"][-1]["own"]
     return "\n".join([*lines, "", f"The last part beside the second: {last / first:.2f}×."])
@@ -123,7 +128,7 @@ def _run(minutes: float, folder: Path) -> dict[str, Any]:
                 _loop(held, turn("new"), number)
                 shutil.rmtree(folder / "new")
                 number += 1
-                sys.stderr.write(f"loop {number}: {samples[-1]}\n")
+                sys.stderr.write(f"loop {number}: {samples[-1].seconds:.0f} s, {samples[-1].own:.0f} MiB\n")
     return {"about": machine.about(folder), "loops": number, "parts": parts(samples)}
 
 

@@ -156,7 +156,10 @@ def test_what_does_not_exist_is_refused(arguments: list[str], capsys: pytest.Cap
 
 def test_an_hour_is_told_in_equal_parts() -> None:
     """A peak is in one part only, and the first part, in which all is still filling, is compared with nothing."""
-    samples = [soak.Sample(float(second), 100.0 + (second == 1000), 50.0) for second in range(1, 3601)]
+    samples = [
+        soak.Sample(float(second), {"services.facade": 100.0 + (second == 1000), "postgres": 50.0})
+        for second in range(1, 3601)
+    ]
     told = soak.parts(samples)
     assert [part["minutes"] for part in told] == [10, 20, 30, 40, 50, 60]
     assert [part["own_most"] for part in told] == [100, 101, 100, 100, 100, 100]
