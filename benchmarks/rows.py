@@ -137,11 +137,7 @@ async def _wal_of_changes(
 
     async def lock(number: int) -> None:
         path = f"content/new/part_{number}/{secrets.token_hex(12)}.tif"
-        made, _ = await locks.run(
-            lambda connection: create_lock(
-                connection, repository_id=1, user_id=1, path=path, idempotency_key=secrets.token_hex(16)
-            )
-        )
+        made, _ = await create_lock(locks, repository_id=1, user_id=1, path=path, idempotency_key=secrets.token_hex(16))
         ids.append(made.id)
 
     async def unlock(_number: int) -> None:

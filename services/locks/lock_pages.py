@@ -3,8 +3,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from sqlalchemy.ext.asyncio import AsyncConnection
-
 from services.database.transactions import Database
 from services.locks.cursors import parse_cursor
 from services.locks.lock_table import StandingLock, list_locks
@@ -38,11 +36,7 @@ class LockPages:
         """Return a page; `path` and `lock_id` select one lock. Raises `InvalidArgument` (INVALID_CURSOR)."""
         after = parse_cursor(cursor)
         size = self._settings.page_size(limit)
-
-        async def work(connection: AsyncConnection) -> tuple[Sequence[StandingLock], bool]:
-            return await list_locks(
-                connection, repository_id=repository_id, after=after, limit=size, path=path, lock_id=lock_id
-            )
-
-        locks, more = await self._database.run(work)
+        locks, more = await list_locks(
+            self._database, repository_id=repository_id, after=after, limit=size, path=path, lock_id=lock_id
+        )
         return LockPage(locks, str(locks[-1].id) if more else "")

@@ -30,18 +30,13 @@ class LockServicer(LockServiceServicer):
     async def CreateLock(self, request: pb.CreateLockRequest, _context: object) -> pb.CreateLockResponse:
         """Lock a path, or say who holds it."""
         check_path(request.path, most_bytes=self._most_path_bytes)
-        key = _key(request.idempotency_key)
-
-        async def work(connection: AsyncConnection) -> tuple[StandingLock, bool]:
-            return await create_lock(
-                connection,
-                repository_id=request.repository_id,
-                user_id=request.user_id,
-                path=request.path,
-                idempotency_key=key,
-            )
-
-        lock, made = await self._database.run(work)
+        lock, made = await create_lock(
+            self._database,
+            repository_id=request.repository_id,
+            user_id=request.user_id,
+            path=request.path,
+            idempotency_key=_key(request.idempotency_key),
+        )
         message = lock_message(lock)
         (LOCKS_CREATED if made else LOCK_CONFLICTS).inc()
         if not made:

@@ -6,21 +6,45 @@ That only one of many creators gets a path is the table's unique constraint, and
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
-from sqlalchemy import Select, exists, func, select, union_all
-from sqlalchemy.dialects.postgresql import insert
+from asyncpg import IntegrityConstraintViolationError
+from sqlalchemy import exists, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import Aborted, NotFound, Reason
+from services.database.transactions import Database, Statement
 from services.locks.access import Role
 from services.locks.constraints import violated
 from services.locks.models import Grant, Lock, Repository, User
 from services.locks.paths import path_hash
 
 _ATTEMPTS = 10
+
+# What each request needs is written out: to put a statement together costs more than to carry it out.
+_STANDING = "locks.id, locks.path, locks.locked_at, locks.owner_id, users.name"
+_CREATE = f"""
+    WITH made AS (
+        INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)
+        VALUES ($1, $2, $3, $4, date_trunc('second', now()), $5)
+        ON CONFLICT (repository_id, path_hash) DO NOTHING
+        RETURNING id, path, locked_at, owner_id, idempotency_key
+    )
+    SELECT made.id, made.path, made.locked_at, made.owner_id, users.name, made.idempotency_key
+    FROM made JOIN locks.users ON users.id = made.owner_id
+    UNION ALL
+    SELECT {_STANDING}, locks.idempotency_key
+    FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
+    WHERE locks.repository_id = $1 AND locks.path_hash = $3
+        -- The one that stood when the statement began may have made way while the insert waited for it.
+        AND NOT EXISTS (SELECT FROM made)
+"""  # noqa: S608 - our own names
+_LIST = f"""
+    SELECT {_STANDING} FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
+    WHERE locks.repository_id = $1{{}}
+    ORDER BY locks.id LIMIT $2
+"""  # noqa: S608 - our own names
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,73 +68,36 @@ class Removal:
     user_is_admin: bool
 
 
-def _standing() -> Select[*tuple[Any, ...]]:
-    return select(
-        col(Lock.id), col(Lock.path), col(Lock.locked_at), col(Lock.owner_id), col(User.name).label("owner_name")
-    ).join_from(Lock, User, col(Lock.owner_id) == col(User.id))
-
-
-def _insert_or_find(repository_id: int, user_id: int, path: str, key: str) -> Select[*tuple[Any, ...]]:
-    """Return one statement that makes the lock, or finds the one that stands in its way.
+def creation(*, repository_id: int, user_id: int, path: str, idempotency_key: str) -> Statement:
+    """Return the statement that makes the lock, or finds the one that stands in its way; each row ends with its key.
 
     It finds nothing where that one was committed after the statement began: the next statement sees it.
     """
-    digest = path_hash(path)
-    made = (
-        insert(Lock)
-        .values(
-            repository_id=repository_id,
-            path=path,
-            path_hash=digest,
-            owner_id=user_id,
-            locked_at=func.date_trunc("second", func.now()),
-            idempotency_key=key,
-        )
-        .on_conflict_do_nothing(index_elements=["repository_id", "path_hash"])
-        .returning(col(Lock.id), col(Lock.path), col(Lock.locked_at), col(Lock.owner_id), col(Lock.idempotency_key))
-        .cte("made")
-    )
-    inserted = select(
-        made.c.id,
-        made.c.path,
-        made.c.locked_at,
-        made.c.owner_id,
-        col(User.name).label("owner_name"),
-        made.c.idempotency_key,
-    ).join_from(made, User, made.c.owner_id == col(User.id))
-    in_the_way = (
-        _standing()
-        .add_columns(col(Lock.idempotency_key))
-        .where(col(Lock.repository_id) == repository_id, col(Lock.path_hash) == digest)
-        # The one that stood when the statement began may have made way while the insert waited for it.
-        .where(~exists(select(made.c.id)))
-    )
-    either = union_all(inserted, in_the_way).subquery()
-    return select(either)
+    return Statement(_CREATE, (repository_id, path, path_hash(path), user_id, idempotency_key))
 
 
 async def create_lock(
-    connection: AsyncConnection, *, repository_id: int, user_id: int, path: str, idempotency_key: str
+    database: Database, *, repository_id: int, user_id: int, path: str, idempotency_key: str
 ) -> tuple[StandingLock, bool]:
     """Lock a path; return the lock that now stands, and whether it is the one asked for.
 
     It is so where this call, or an earlier one of the same user and key, made it. Raises `NotFound`
     (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), and `Aborted` where the path was locked and unlocked too often meanwhile.
     """
-    statement = _insert_or_find(repository_id, user_id, path, idempotency_key)
+    statement = creation(repository_id=repository_id, user_id=user_id, path=path, idempotency_key=idempotency_key)
     for _ in range(_ATTEMPTS):
         try:
-            row = (await connection.execute(statement)).one_or_none()
-        except IntegrityError as error:
+            found = await database.fetch(statement)
+        except (IntegrityError, IntegrityConstraintViolationError) as error:
             raise _unknown_party(error) from error
-        if row is not None:
-            *lock, key = row
+        if found:
+            [[*lock, key]] = found
             standing = StandingLock(*lock)
             return standing, key == idempotency_key and standing.owner_id == user_id
     raise Aborted(Reason.UNAVAILABLE, "the lock of this path changes too fast; try again")
 
 
-def _unknown_party(error: IntegrityError) -> Exception:
+def _unknown_party(error: IntegrityError | IntegrityConstraintViolationError) -> Exception:
     match violated(error):
         case "fk_locks_owner_id":
             return NotFound(Reason.USER_NOT_FOUND, "user_id: there is no such user")
@@ -119,8 +106,25 @@ def _unknown_party(error: IntegrityError) -> Exception:
     return error
 
 
+def listing(
+    *, repository_id: int, after: int | None, limit: int, path: str | None = None, lock_id: int | None = None
+) -> Statement:
+    """Return the statement that finds at most `limit` locks; see `list_locks`."""
+    conditions, values = "", list[object]([repository_id, limit])
+    selected = (
+        ("locks.id >", after),
+        ("locks.path_hash =", None if path is None else path_hash(path)),
+        ("locks.id =", lock_id),
+    )
+    for condition, value in selected:
+        if value is not None:
+            values.append(value)
+            conditions += f" AND {condition} ${len(values)}"
+    return Statement(_LIST.format(conditions), tuple(values))
+
+
 async def list_locks(
-    connection: AsyncConnection,
+    database: Database,
     *,
     repository_id: int,
     after: int | None,
@@ -132,15 +136,9 @@ async def list_locks(
 
     `after` is the id of the last lock of the previous page. `path` and `lock_id` select one lock.
     """
-    statement = _standing().where(col(Lock.repository_id) == repository_id)
-    if after is not None:
-        statement = statement.where(col(Lock.id) > after)
-    if path is not None:
-        statement = statement.where(col(Lock.path_hash) == path_hash(path))
-    if lock_id is not None:
-        statement = statement.where(col(Lock.id) == lock_id)
     # One more than asked for tells whether there are more.
-    rows = (await connection.execute(statement.order_by(col(Lock.id)).limit(limit + 1))).all()
+    statement = listing(repository_id=repository_id, after=after, limit=limit + 1, path=path, lock_id=lock_id)
+    rows = await database.fetch(statement)
     return [StandingLock(*row) for row in rows[:limit]], len(rows) > limit
 
 
@@ -153,9 +151,10 @@ async def hold_lock(connection: AsyncConnection, *, repository_id: int, lock_id:
     user_is_admin = exists().where(
         col(Grant.repository_id) == repository_id, col(Grant.user_id) == user_id, col(Grant.role) == Role.ADMIN.value
     )
+    standing = (col(Lock.id), col(Lock.path), col(Lock.locked_at), col(Lock.owner_id), col(User.name))
     statement = (
-        _standing()
-        .add_columns(col(Repository.forced_unlock), user_name, user_is_admin)
+        select(*standing, col(Repository.forced_unlock), user_name, user_is_admin)
+        .join_from(Lock, User, col(Lock.owner_id) == col(User.id))
         .join(Repository, col(Repository.id) == col(Lock.repository_id))
         .where(col(Lock.repository_id) == repository_id, col(Lock.id) == lock_id)
         .with_for_update(of=Lock)

@@ -1,14 +1,16 @@
 """ListLocks and VerifyLocks (protocol: "List locks", "List locks for verification")."""
 
 import asyncio
+from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
-from sqlalchemy import event
+from sqlalchemy.ext.asyncio import AsyncEngine
 from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, NotFound, Reason
 from services.database.engine import create_engine
+from services.database.transactions import Database, Row, Statement
 from services.locks import lock_table
 from tests.service.locks.conftest import Team, fill
 from tests.support.locks import RunningLocks, refused
@@ -129,20 +131,28 @@ async def test_verification_in_pages(service: RunningLocks, team: Team) -> None:
     assert (ours, theirs, pages) == (locks[::2], locks[1::2], 3)
 
 
+class CountingDatabase(Database):
+    """A database that remembers what it was asked."""
+
+    def __init__(self, engine: AsyncEngine) -> None:
+        super().__init__(engine)
+        self.statements: list[Statement] = []
+
+    async def fetch(self, statement: Statement, *, patient: bool = True) -> Sequence[Row]:
+        """Remember the statement, and run it."""
+        self.statements.append(statement)
+        return await super().fetch(statement, patient=patient)
+
+
 async def test_one_statement_a_page(service: RunningLocks, team: Team) -> None:
     """Trap 23: the owners' names come with the locks, not by a query for each."""
     await _fill(service, team, 10)
-    engine = create_engine(service.database_url, schema="locks", pool_size=1)
-    statements: list[str] = []
-    async with engine.begin() as connection:
-        event.listen(
-            engine.sync_engine, "before_cursor_execute", lambda *arguments: statements.append(str(arguments[2]))
-        )
-        locks, _ = await lock_table.list_locks(connection, repository_id=team.repository_id, after=None, limit=1000)
-    await engine.dispose()
+    database = CountingDatabase(create_engine(service.database_url, schema="locks", pool_size=1))
+    locks, _ = await lock_table.list_locks(database, repository_id=team.repository_id, after=None, limit=1000)
+    await database.close()
     assert len({lock.owner_name for lock in locks}) == 2
-    assert len(statements) == 1
-    assert "OFFSET" not in statements[0]
+    assert len(database.statements) == 1
+    assert "OFFSET" not in database.statements[0].sql
 
 
 async def test_10_000_locks_while_others_come_and_go(service: RunningLocks, team: Team) -> None:

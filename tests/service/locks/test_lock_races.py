@@ -9,6 +9,7 @@ from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import AlreadyExists, NotFound, Reason, ServiceError
 from services.database.engine import create_engine
+from services.database.transactions import rows
 from services.locks import lock_table
 from tests.service.locks.conftest import Team, fill
 from tests.support.locks import RunningLocks
@@ -90,16 +91,18 @@ async def test_the_work_does_not_grow_with_the_locks(service: RunningLocks, team
     engine = create_engine(service.database_url, schema="locks", pool_size=1)
     async with engine.begin() as connection:
         for path, made in (("new.dat", True), ("many/777", False)):
-            answer = await lock_table.create_lock(
-                connection, repository_id=team.repository_id, user_id=team.bob, path=path, idempotency_key="k"
+            statement = lock_table.creation(
+                repository_id=team.repository_id, user_id=team.bob, path=path, idempotency_key="k"
             )
-            assert answer[1] is made
+            [[*_, key]] = await rows(connection, statement)
+            assert (key == "k") is made
         assert await _rows_read(connection) < 50
     async with engine.begin() as connection:
-        locks, more = await lock_table.list_locks(connection, repository_id=team.repository_id, after=None, limit=100)
-        last = locks[-1].id
-        await lock_table.list_locks(connection, repository_id=team.repository_id, after=last, limit=100)
-        await lock_table.list_locks(connection, repository_id=team.repository_id, after=None, limit=1, path="many/9")
-        assert more
+        found = await rows(connection, lock_table.listing(repository_id=team.repository_id, after=None, limit=100))
+        assert len(found) == 100
+        last = found[-1][0]
+        await rows(connection, lock_table.listing(repository_id=team.repository_id, after=last, limit=100))
+        one = lock_table.listing(repository_id=team.repository_id, after=None, limit=1, path="many/9")
+        assert [row[1] for row in await rows(connection, one)] == ["many/9"]
         assert await _rows_read(connection) < 500
     await engine.dispose()
