@@ -32,9 +32,10 @@ class _Asked(Generic[Request, Answer]):
 class Grouped(Generic[Request, Answer]):
     """Answers requests in groups, whose members share what a group costs. Its owner closes it.
 
-    Nobody waits for company: a request that finds less than `at_once` groups under way is asked at once, with those
-    that came in the same moment; what comes while so many are under way makes up the next group, of `most` at most. So
-    a request is never answered with what was found before it came, and groups grow only as fast as answers are slow.
+    Nobody waits for company where nothing is under way: a request is asked at once, with those that came in the same
+    moment. What comes meanwhile makes up the next group, of `most` at most, as soon as less than `at_once` groups are
+    under way, and, where so many are not, as the latest is under way for `held_seconds`. So a request is never answered
+    with what was found before it came, groups grow only as fast as answers are slow, and one that is stuck is passed.
     """
 
     def __init__(
@@ -43,6 +44,7 @@ class Grouped(Generic[Request, Answer]):
         *,
         most: int,
         at_once: int,
+        held_seconds: float = 0.0,
     ) -> None:
         """`answer` returns an answer to each request, in order; one that is an exception is raised to who asked.
 
@@ -51,16 +53,18 @@ class Grouped(Generic[Request, Answer]):
         self._answer = answer
         self._most = most
         self._at_once = at_once
+        self._held_seconds = held_seconds
         self._waiting: deque[_Asked[Request, Answer]] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
         self._starts = False
+        self._held: asyncio.TimerHandle | None = None
 
     async def ask(self, request: Request) -> Answer:
         """Return the answer, or raise it. A group that has begun goes on, whoever of it gives up waiting."""
         loop = asyncio.get_running_loop()
         asked: _Asked[Request, Answer] = _Asked(request, loop.create_future())
         self._waiting.append(asked)
-        if not self._starts and len(self._under_way) < self._at_once:
+        if not self._starts and self._may_start():
             self._starts = True
             loop.call_soon(self._start)
         return await asked.answer
@@ -71,14 +75,31 @@ class Grouped(Generic[Request, Answer]):
             asked.answer.cancel()
         self._waiting.clear()
         await end(*self._under_way)
+        self._let_go()
+
+    def _may_start(self) -> bool:
+        return len(self._under_way) < self._at_once and not (self._under_way and self._held)
 
     def _start(self) -> None:
         self._starts = False
-        while len(self._under_way) < self._at_once and (group := self._next()):
+        while self._may_start() and (group := self._next()):
             # In the context of one of them: what is traced of the group is traced there.
             task = asyncio.create_task(self._run(group), context=group[0].context)
             self._under_way.add(task)
             task.add_done_callback(self._ended)
+            if self._held_seconds:
+                self._let_go()
+                self._held = asyncio.get_running_loop().call_later(self._held_seconds, self._pass)
+
+    def _pass(self) -> None:
+        """Let others go beside the group that is under way for so long."""
+        self._let_go()
+        self._start()
+
+    def _let_go(self) -> None:
+        if self._held is not None:
+            self._held.cancel()
+            self._held = None
 
     def _next(self) -> list[_Asked[Request, Answer]]:
         group: list[_Asked[Request, Answer]] = []

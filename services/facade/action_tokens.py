@@ -7,6 +7,7 @@ one HMAC each: see docs/decisions/0021.
 import base64
 import hmac
 import time
+from binascii import b2a_base64
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import lru_cache
@@ -20,10 +21,11 @@ from services.facade import credentials
 from services.facade.reasons import HttpReason
 
 _MOST_TOKENS = 8
+_URL_SAFE = bytes.maketrans(b"+/", b"-_")
 
 
 def _encoded(data: bytes) -> str:
-    return base64.urlsafe_b64encode(data).rstrip(b"=").decode()
+    return b2a_base64(data, newline=False).translate(_URL_SAFE, b"=").decode()
 
 
 # All tokens begin with it; one that says anything else, such as another algorithm, is none.

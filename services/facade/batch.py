@@ -112,10 +112,11 @@ async def stat(
     With `seconds`, those whose bytes a transfer moves have an address of the store for so long, where it signs them.
     Raises what StorageService.BatchStatObjects says.
     """
-    keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid, size=size) for oid, size in objects]
-    request = pb.BatchStatObjectsRequest(repository_id=repository_id, objects=keys, intent=intent, expires_in=seconds)
+    request = pb.BatchStatObjectsRequest(repository_id=repository_id, intent=intent, expires_in=seconds)
+    for oid, size in objects:
+        request.objects.add(oid=oid, size=size)
     found = (await peers.storage.call(peers.storage_stub.BatchStatObjects, request)).objects
-    if len(found) != len(objects) or any(each.status == pb.OBJECT_STATUS_UNSPECIFIED for each in found):
+    if len(found) != len(objects) or not all(each.status for each in found):
         raise invalid_reply("BatchStatObjects", "the reply lacks an object")
     return found
 
@@ -134,7 +135,7 @@ def check_entry(entry: ObjectEntry, request: BatchRequest, limits: Limits) -> Ob
         return {"code": 409, "message": f"hash_algo: expected {HASH_ALGORITHM}"}
     if not is_oid(entry.oid):
         return {"code": 422, "message": "oid: expected 64 lower-case hexadecimal digits"}
-    if not _is_integer(entry.size) or not 0 <= entry.size <= _LARGEST_SIZE:
+    if type(entry.size) is not int or not 0 <= entry.size <= _LARGEST_SIZE:
         return {"code": 422, "message": "size: expected a whole number of bytes, at least 0"}
     if request.operation == "upload" and entry.size > limits.object_bytes:
         return {"code": 422, "message": f"size: expected at most {limits.object_bytes} bytes"}
@@ -143,19 +144,20 @@ def check_entry(entry: ObjectEntry, request: BatchRequest, limits: Limits) -> Ob
 
 def answer_entry(entry: ObjectEntry, found: ObjectStat, permit: Permit, maker: ActionMaker) -> ObjectAnswer:
     """Return the answer for an entry that is valid, by what is held of it."""
-    if found.status == pb.OBJECT_STATUS_REMOVED:
+    status = found.status
+    if status == pb.OBJECT_STATUS_REMOVED:
         return _refuse(entry, {"code": 410, "message": removed_message(found.removal_reason)})
-    if found.status == pb.OBJECT_STATUS_PRESENT and found.size != entry.size:
+    held = status == pb.OBJECT_STATUS_PRESENT
+    if held and found.size != entry.size:
         return _refuse(entry, {"code": 422, "message": f"size: the object has {found.size} bytes"})
-    held = found.status == pb.OBJECT_STATUS_PRESENT
     signed = found.signed if found.HasField("signed") else None
-    answer = ObjectAnswer(oid=entry.oid, size=entry.size, authenticated=True)
+    answer: ObjectAnswer = {"oid": entry.oid, "size": entry.size, "authenticated": True}
     if permit.operation is Operation.DOWNLOAD:
         if not held:
             return _refuse(entry, {"code": 404, "message": "the object does not exist"})
         answer["actions"] = {"download": maker.transfer(permit, signed)}
     elif not held:
-        verify = permit._replace(operation=Operation.VERIFY)
+        verify = Permit(Operation.VERIFY, *permit[1:])
         answer["actions"] = {"upload": maker.transfer(permit, signed), "verify": maker.make(verify)}
     return answer
 
@@ -165,15 +167,11 @@ def removed_message(reason: str) -> str:
     return f"the object was removed: {reason}" if reason else "the object was removed"
 
 
-def _is_integer(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
 def _refuse(entry: ObjectEntry, error: ObjectError) -> ObjectAnswer:
     """Return the answer with an error; it echoes what the entry has of the right type."""
     return {
         "oid": entry.oid if isinstance(entry.oid, str) else "",
-        "size": entry.size if _is_integer(entry.size) else 0,
+        "size": entry.size if type(entry.size) is int else 0,
         "error": error,
     }
 

@@ -1,8 +1,13 @@
 """What the fields of requests must look like."""
 
+from collections.abc import Iterable
+
+from towpath.storage.v1 import storage_service_pb2 as pb
+
 from services.common.errors import InvalidArgument, Reason
 from services.common.oid import is_oid
 from services.storage.intent import Intent
+from services.storage.stat import ObjectKey
 
 REASON_CHARACTERS = 1000
 PAGE_DEFAULT = 100
@@ -28,6 +33,19 @@ def not_negative(name: str, value: int) -> int:
     if value < 0:
         raise InvalidArgument(Reason.INVALID_FIELD, f"{name}: expected at least 0, got {value}")
     return value
+
+
+def object_keys(
+    keys: Iterable[pb.BatchStatObjectsRequest.ObjectKey | pb.SignObjectUrlsRequest.ObjectKey],
+) -> list[ObjectKey]:
+    """Return objects with their sizes. Raises as `oid` and `not_negative` do."""
+    found = [ObjectKey(key.oid, key.size) for key in keys]
+    for each in found:
+        # Whatever is right, as nearly all is, is seen here: a batch has hundreds.
+        if each.size < 0 or not is_oid(each.oid):
+            oid(each.oid)
+            not_negative("size", each.size)
+    return found
 
 
 def positive(name: str, value: int) -> int:

@@ -40,14 +40,13 @@ def object_message(record: Record) -> pb.Object:
     return message
 
 
-def stat_message(stat: ObjectStat, signed: SignedUrl | None) -> pb.BatchStatObjectsResponse.ObjectStat:
-    """Return the message of the answer for one object, with its address at the store if it has one."""
-    return pb.BatchStatObjectsResponse.ObjectStat(
-        status=_STATUSES[stat.status],
-        size=stat.size,
-        removal_reason=stat.removal_reason,
-        signed=None if signed is None else signed_message(signed),
-    )
+def add_stat(response: pb.BatchStatObjectsResponse, stat: ObjectStat, signed: SignedUrl | None) -> None:
+    """Add the answer for one object, with its address at the store if it has one."""
+    message = response.objects.add(status=_STATUSES[stat.status], size=stat.size)
+    if stat.removal_reason:
+        message.removal_reason = stat.removal_reason
+    if signed is not None:
+        message.signed.CopyFrom(signed_message(signed))
 
 
 def signed_message(signed: SignedUrl | None) -> pb.SignObjectUrlsResponse.SignedUrl:

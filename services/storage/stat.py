@@ -39,10 +39,13 @@ class ObjectStat(NamedTuple):
     placed: Sequence[Placed] = ()
 
 
+_MISSING = ObjectStat(Status.MISSING)
+
+
 async def stat_objects(store: Store, repository_id: int, keys: Sequence[ObjectKey], intent: Intent) -> list[ObjectStat]:
     """Return one answer for each key, in order. Raises what BatchStatObjects documents."""
     found = await _find(store, repository_id, {key.oid for key in keys})
-    answers = [found.get(key.oid, ObjectStat(Status.MISSING)) for key in keys]
+    answers = [found.get(key.oid, _MISSING) for key in keys]
     if intent is Intent.READ and any(answer.status is Status.PRESENT for answer in answers):
         await store.traffic.require(repository_id)
     if intent is Intent.WRITE and (size := missing_bytes(keys, answers)) is not None:
@@ -60,7 +63,7 @@ def missing_bytes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> i
 async def _find(store: Store, repository_id: int, oids: set[str]) -> dict[str, ObjectStat]:
     found = await store.lookups.locate(repository_id, oids)
     there, wrong = await _look(store, found)
-    if wrong or any(_is_lost(located, there) for located in found):
+    if wrong or len(there) < sum(not located.is_removed for located in found):
         # Some may have been removed or replaced between the two looks; what the index still says is not so.
         found = await store.lookups.locate(repository_id, oids)
         there, wrong = await _look(store, found)
@@ -92,8 +95,11 @@ async def _look(store: Store, found: list[Located]) -> tuple[set[str], list[Plac
             there.update(located.oid for located in names.values())
         elif names:
             sizes = await place.backend.sizes(names)
-            there.update(located.oid for name, located in names.items() if sizes.get(name) == located.size)
-            wrong += [Placed(place.id, name) for name, located in names.items() if sizes.get(name) != located.size]
+            for name, located in names.items():
+                if sizes.get(name) == located.size:
+                    there.add(located.oid)
+                else:
+                    wrong.append(Placed(place.id, name))
     return there, wrong
 
 
@@ -106,4 +112,4 @@ def _answer(located: Located, there: set[str]) -> ObjectStat:
         return ObjectStat(Status.REMOVED, removal_reason=located.removal_reason or "")
     if located.oid not in there:
         return ObjectStat(Status.MISSING)
-    return ObjectStat(Status.PRESENT, size=located.size, placed=located.placed)
+    return ObjectStat(Status.PRESENT, located.size, "", located.placed)

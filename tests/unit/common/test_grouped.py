@@ -55,6 +55,39 @@ async def test_what_comes_meanwhile_is_the_next_group() -> None:
     assert doubler.groups == [[1], [2], [3, 4, 5], [6]]
 
 
+async def test_a_group_that_is_stuck_is_passed() -> None:
+    """While one is under way others wait, but no longer than was said; then as many go on as may."""
+    doubler = Doubler()
+    grouped = Doubling(doubler.double, most=10, at_once=2, held_seconds=0.05)
+    asking = [asyncio.create_task(grouped.ask(1))]
+    await _settled()
+    asking += [asyncio.create_task(grouped.ask(number)) for number in (2, 3)]
+    await _settled()
+    assert doubler.groups == [[1]]
+    await asyncio.sleep(0.1)
+    assert doubler.groups == [[1], [2, 3]]
+    asking.append(asyncio.create_task(grouped.ask(4)))
+    await asyncio.sleep(0.1)
+    assert doubler.groups == [[1], [2, 3]]
+    doubler.free.set()
+    assert await asyncio.gather(*asking) == [2, 4, 6, 8]
+    assert doubler.groups == [[1], [2, 3], [4]]
+
+
+async def test_what_is_held_goes_on_as_soon_as_it_can() -> None:
+    """The end of the group that was under way is enough."""
+    doubler = Doubler()
+    grouped = Doubling(doubler.double, most=10, at_once=2, held_seconds=60)
+    asking = [asyncio.create_task(grouped.ask(1))]
+    await _settled()
+    asking += [asyncio.create_task(grouped.ask(number)) for number in (2, 3)]
+    await _settled()
+    doubler.free.set()
+    assert await asyncio.wait_for(asyncio.gather(*asking), 5) == [2, 4, 6]
+    assert doubler.groups == [[1], [2, 3]]
+    await grouped.close()
+
+
 async def test_a_refusal_is_its_own() -> None:
     """An answer that is an exception is raised to who asked, and to nobody else."""
     doubler = Doubler()
