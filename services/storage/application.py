@@ -33,6 +33,7 @@ from services.storage.stores.servicer import SERVICE_NAME as STORE_SERVICE_NAME
 from services.storage.stores.servicer import StoreService
 from services.storage.sweep import Sweeper
 from services.storage.traffic import TrafficMeter
+from services.storage.write_whole import WholeObjects
 from services.storage.writer import Writer
 
 _LAST_FLUSH_SECONDS = 2.0
@@ -84,7 +85,8 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
                 group.create_task(keep_refreshed(partial(refresh_sizes, store)))
             group.create_task(Prober(store, settings.storage_transfer).run())
 
-    add_storage_service(store, server.grpc)
+    whole_objects = WholeObjects(store)
+    add_storage_service(store, whole_objects, server.grpc)
     add_StoreServiceServicer_to_server(StoreService(store, settings.storage_url), server.grpc)
     runs = (traffic.run(), room.run(), store.writer.run(), places.run(), Sweeper(store).run(), Copier(store).run())
     background = [asyncio.create_task(run) for run in runs]
@@ -95,6 +97,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
             await serve_when_ready(server, database, SCHEMA, stop_serving, check=check, first=first)
     finally:
         await end(stopper, *background)
+        await whole_objects.close()
         await registrar.close()
         await lookups.close()
         await _flush(traffic)

@@ -4,7 +4,7 @@ Bytes are put in place under a name that is used once (`services.storage.names`)
 holds an object's bytes is the index's affair, and so is the truth of the bytes (size, hash).
 """
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager
 from typing import Protocol
 
@@ -61,6 +61,13 @@ class Backend(Protocol):
 
     def begin(self, name: str, size: int) -> AbstractAsyncContextManager[Upload]:
         """Begin an upload of `size` bytes to a name that was never used before."""
+
+    async def put(self, contents: Mapping[str, Chunk]) -> None:
+        """Put bytes in place under names that were never used before; all are durable when this returns.
+
+        For few of them, and small ones: they are held in memory. Raises what `Upload` raises; then nobody knows which
+        are there, and they go by `discard`.
+        """
 
     def open(self, name: str) -> AbstractAsyncContextManager[StoredBytes]:
         """Open what is in place under a name for reading. Raises `BytesMissing`."""

@@ -4,8 +4,10 @@ from collections.abc import Sequence
 
 from services.storage.incoming import Incoming
 from services.storage.index import Record
+from services.storage.refusals import upload_given_up
 from services.storage.registrar import Verified
 from services.storage.store import Store
+from services.storage.upload_stream import UploadHeader
 
 
 async def commit(store: Store, repository_id: int, oid: str, size: int, arrived: Sequence[Incoming]) -> Record | None:
@@ -22,3 +24,14 @@ async def commit(store: Store, repository_id: int, oid: str, size: int, arrived:
     if any(name != one.name or one.replaces is not None for name, one in zip(registered.names, arrived, strict=True)):
         store.sweep_wanted.set()
     return registered.record
+
+
+async def keep(store: Store, header: UploadHeader, arrived: Sequence[Incoming]) -> Record:
+    """Do what `commit` does for an upload of this process; raise `Unavailable` where it was given up."""
+    record = await commit(store, header.repository_id, header.oid, header.size, arrived)
+    if record is None:
+        # Who gave it up may have removed what was there before these bytes were.
+        for one in arrived:
+            await one.place.backend.discard(one.name)
+        raise upload_given_up()
+    return record

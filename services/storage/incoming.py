@@ -1,7 +1,7 @@
 """Bytes on their way to the primary, and to its copies as far as they keep up."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
@@ -35,14 +35,41 @@ class Incoming:
         return Arrived(self.place.id, oid, self.name, self.replaces, self.place.replaced_seconds)
 
 
-class _Mirror:
-    """The bytes on their way to a copy. Whatever goes wrong there, or is slow, ends this and nothing else."""
+class _Aside:
+    """What is done for a copy beside the primary. Whatever goes wrong there, or is slow, ends this and nothing else."""
+
+    def __init__(self, place: Place, work: Coroutine[object, object, None], places: Places) -> None:
+        self._place = place
+        self._places = places
+        self._task = asyncio.create_task(work)
+
+    async def finish(self) -> bool:
+        """Tell whether the bytes are in place."""
+        await asyncio.wait({self._task}, timeout=_END_SECONDS)
+        if not self._task.done():
+            self._leave_behind("it is too slow")
+        return self._task.done() and not self._task.cancelled() and self._task.exception() is None
+
+    async def end(self) -> None:
+        """End what still goes on."""
+        self._task.cancel()
+        await asyncio.wait({self._task}, timeout=_END_SECONDS)
+        if self._task.done() and not self._task.cancelled() and (error := self._task.exception()) is not None:
+            self._leave_behind(repr(error))
+
+    def _leave_behind(self, why: str) -> None:
+        self._task.cancel()
+        self._places.pause(self._place)
+        _log.warning("a copy is left behind", store=self._place.name, why=why)
+
+
+class _Mirror(_Aside):
+    """The bytes on their way to a copy."""
 
     def __init__(self, incoming: Incoming, size: int, places: Places) -> None:
         self.incoming = incoming
-        self._places = places
         self._chunks: asyncio.Queue[Chunk | None] = asyncio.Queue(_LATE_CHUNKS)
-        self._task = asyncio.create_task(self._run(size))
+        super().__init__(incoming.place, self._run(size), places)
 
     async def _run(self, size: int) -> None:
         try:
@@ -68,22 +95,7 @@ class _Mirror:
     async def finish(self) -> bool:
         """Tell whether the bytes are in place."""
         await self.add(None)
-        await asyncio.wait({self._task}, timeout=_END_SECONDS)
-        if not self._task.done():
-            self._leave_behind("it is too slow")
-        return self._task.done() and not self._task.cancelled() and self._task.exception() is None
-
-    async def end(self) -> None:
-        """End what still goes on."""
-        self._task.cancel()
-        await asyncio.wait({self._task}, timeout=_END_SECONDS)
-        if self._task.done() and not self._task.cancelled() and (error := self._task.exception()) is not None:
-            self._leave_behind(repr(error))
-
-    def _leave_behind(self, why: str) -> None:
-        self._task.cancel()
-        self._places.pause(self.incoming.place)
-        _log.warning("a copy is left behind", store=self.incoming.place.name, why=why)
+        return await super().finish()
 
 
 class Uploads:
@@ -121,3 +133,19 @@ async def begun(incoming: Sequence[Incoming], size: int, places: Places) -> Asyn
         finally:
             # Of those that have finished this changes nothing.
             await asyncio.gather(*(mirror.end() for mirror in mirrors))
+
+
+async def put(contents: Mapping[Place, Mapping[str, Chunk]], places: Places) -> set[Place]:
+    """Put whole objects in place, in each store under their names there; the first store is the primary.
+
+    Return which stores have them: the primary, and those copies that have kept up. Raises what `Backend.put` of the
+    primary raises.
+    """
+    (primary, named), *others = contents.items()
+    copies = {place: _Aside(place, place.backend.put(named), places) for place, named in others}
+    try:
+        await primary.backend.put(named)
+        return {primary, *[place for place, copy in copies.items() if await copy.finish()]}
+    finally:
+        # Of those that have finished this changes nothing.
+        await asyncio.gather(*(copy.end() for copy in copies.values()))

@@ -1,8 +1,11 @@
 """What the storage service tells Prometheus beside its calls."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from prometheus_client import Counter
 
-from services.common.errors import Reason
+from services.common.errors import Reason, ServiceError
 from services.common.metrics import Snapshot
 
 OBJECTS_MISSING = Counter(
@@ -34,6 +37,20 @@ def count_rejected(reason: str) -> None:
     """Count an upload that was refused or failed; `reason` is one of `Reason`."""
     _UPLOADS_REJECTED.inc()
     _REJECTED.labels(reason).inc()
+
+
+@contextmanager
+def decided() -> Iterator[None]:
+    """Count an upload by how the block ends; one that its sender gives up counts neither as stored nor as rejected."""
+    try:
+        yield
+    except ServiceError as error:
+        count_rejected(error.reason)
+        raise
+    except Exception:
+        count_rejected(Reason.INTERNAL)
+        raise
+    UPLOADS_STORED.inc()
 
 
 def count_copied(store: str, size: int) -> None:

@@ -1,19 +1,65 @@
-"""Uploads that the service makes of its own accord."""
+"""Bytes noted in the index before they come: what is under their names afterwards, and not committed, is swept."""
 
-from collections.abc import AsyncIterator
+import asyncio
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from services.common.errors import ServiceError
+from services.common.undivided import undivided
 from services.storage import contents
 from services.storage.contents import New
-from services.storage.names import oid_of
-from services.storage.refusals import store_gone
+from services.storage.incoming import Incoming
+from services.storage.names import new_name, oid_of
+from services.storage.refusals import object_removed, store_gone
 from services.storage.store import Store
 from services.storage.stores.places import Place
+from services.storage.upload_stream import UploadHeader
+
+
+@asynccontextmanager
+async def noted_uploads(
+    store: Store, headers: Sequence[UploadHeader]
+) -> AsyncIterator[list[list[Incoming] | ServiceError]]:
+    """Note that bytes of uploads come to new names, in the primary and its copies; yield where each one's come to.
+
+    For one that is refused it is the error: `FailedPrecondition` (OBJECT_REMOVED) or `Unavailable`.
+    """
+    places = (store.places.primary, *store.places.mirrors())
+    names = [{place: new_name(header.oid) for place in places} for header in headers]
+    all_names = {name for each in names for name in each.values()}
+    store.writer.names.update(all_names)
+    try:
+        # What is swept at the end has to be noted by then, or never.
+        yield await undivided(asyncio.gather(*(_begin(store, *each) for each in zip(headers, names, strict=True))))
+    except BaseException:
+        store.sweep_wanted.set()
+        raise
+    finally:
+        store.writer.names.difference_update(all_names)
+
+
+async def _begin(store: Store, header: UploadHeader, names: dict[Place, str]) -> list[Incoming] | ServiceError:
+    new = [New(header.repository_id, place.id, header.oid, name) for place, name in names.items()]
+    try:
+        first, *_ = begun = await store.registrar.begin(new)
+    except ServiceError as error:
+        # It may have been noted all the same.
+        store.sweep_wanted.set()
+        return error
+    if first.removal_reason is not None:
+        return object_removed(header.oid, first.removal_reason)
+    if not first.is_known:
+        return store_gone()
+    return [
+        Incoming(place, name, one.replaces)
+        for (place, name), one in zip(names.items(), begun, strict=True)
+        if one.is_known
+    ]
 
 
 @asynccontextmanager
 async def noted(store: Store, place: Place, *names: str) -> AsyncIterator[None]:
-    """Let names be those of uploads of this process; what is under them afterwards, and not committed, is swept.
+    """Note that bytes which the service brings of its own accord come to these names in a store.
 
     Raises `Unavailable` where the store was forgotten.
     """

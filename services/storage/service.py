@@ -8,19 +8,20 @@ import grpc
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer, add_StorageServiceServicer_to_server
 
-from services.storage import fields
+from services.storage import fields, metrics
 from services.storage.direct.confirm import confirm_object
 from services.storage.direct.sign import sign_found, sign_objects
 from services.storage.listing import list_objects
 from services.storage.locate import locate_object
-from services.storage.messages import intent_of, object_message, signed_message, stat_message
+from services.storage.messages import add_stat, intent_of, object_message, signed_message
 from services.storage.read import open_object
 from services.storage.removal import delete_object, delete_repository, restore_object
-from services.storage.stat import ObjectKey, stat_objects
+from services.storage.stat import stat_objects
 from services.storage.store import Store
-from services.storage.upload_stream import DATA, UploadMessage, UploadStream, WriteRequest
+from services.storage.upload_stream import DATA, UploadStream, WriteRequest, bounded, header_of
 from services.storage.usage import usage_of
 from services.storage.write import write_object
+from services.storage.write_whole import WholeObjects
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
 
@@ -30,14 +31,15 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class StorageService(StorageServiceServicer):
     """See `towpath.storage.v1.StorageService`."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, whole_objects: WholeObjects) -> None:
         self._store = store
+        self._whole_objects = whole_objects
 
     async def BatchStatObjects(
         self, request: pb.BatchStatObjectsRequest, _context: _Context
     ) -> pb.BatchStatObjectsResponse:
         """Tell of each object whether the repository holds it."""
-        keys = [ObjectKey(fields.oid(key.oid), fields.not_negative("size", key.size)) for key in request.objects]
+        keys = fields.object_keys(request.objects)
         repository_id = fields.repository_id(request.repository_id)
         intent = intent_of(request.intent)
         seconds = fields.not_negative("expires_in", request.expires_in)
@@ -47,13 +49,14 @@ class StorageService(StorageServiceServicer):
             if seconds
             else repeat(None)
         )
-        return pb.BatchStatObjectsResponse(
-            objects=map(stat_message, stats, signed), is_signed=self._store.places.primary.direct.cover(intent)
-        )
+        response = pb.BatchStatObjectsResponse(is_signed=self._store.places.primary.direct.cover(intent))
+        for stat, address in zip(stats, signed, strict=False):
+            add_stat(response, stat, address)
+        return response
 
     async def SignObjectUrls(self, request: pb.SignObjectUrlsRequest, _context: _Context) -> pb.SignObjectUrlsResponse:
         """Return addresses of the store."""
-        keys = [ObjectKey(fields.oid(key.oid), fields.not_negative("size", key.size)) for key in request.objects]
+        keys = fields.object_keys(request.objects)
         signed = await sign_objects(
             self._store,
             fields.repository_id(request.repository_id),
@@ -111,7 +114,8 @@ class StorageService(StorageServiceServicer):
         self, request: pb.WriteWholeObjectRequest, _context: _Context
     ) -> pb.WriteWholeObjectResponse:
         """Take an object in one message."""
-        record = await write_object(self._store, UploadMessage(request))
+        with metrics.decided():
+            record = await self._whole_objects.write(header_of(request), bounded(request.data))
         return pb.WriteWholeObjectResponse(object=object_message(record))
 
     async def DeleteObject(self, request: pb.DeleteObjectRequest, _context: _Context) -> pb.DeleteObjectResponse:
@@ -165,9 +169,9 @@ class StorageService(StorageServiceServicer):
         )
 
 
-def add_storage_service(store: Store, server: grpc.aio.Server) -> None:
+def add_storage_service(store: Store, whole_objects: WholeObjects, server: grpc.aio.Server) -> None:
     """Register the service with a server that is not started yet."""
-    service = StorageService(store)
+    service = StorageService(store, whole_objects)
     add_StorageServiceServicer_to_server(service, server)
     # In place of the generated one, which copies all bytes of an upload three times.
     write = grpc.stream_unary_rpc_method_handler(

@@ -1,9 +1,8 @@
-"""What an upload is read from: a stream of messages, a header and then data, never silent for long; or one message."""
+"""What an upload is read from: a stream of messages, a header and then data, never silent for long."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
 from dataclasses import dataclass
-from typing import Protocol
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
@@ -28,32 +27,6 @@ class UploadHeader:
     size: int
 
 
-class UploadSource(Protocol):
-    """An upload on its way in."""
-
-    async def header(self) -> UploadHeader:
-        """Read what it announces. Raises `InvalidArgument` where that is malformed."""
-
-    def chunks(self) -> AsyncGenerator[Chunk]:
-        """Read the bytes. Raises `InvalidArgument` where they come in another way than was agreed."""
-
-
-class UploadMessage:
-    """An upload that came whole."""
-
-    def __init__(self, message: pb.WriteWholeObjectRequest) -> None:
-        self._message = message
-
-    async def header(self) -> UploadHeader:
-        """Read the fields."""
-        return _checked(self._message)
-
-    async def chunks(self) -> AsyncGenerator[Chunk]:
-        """Read the bytes, in one piece. Raises `InvalidArgument` where they are too many."""
-        if self._message.data:
-            yield _bounded(self._message.data)
-
-
 class UploadStream:
     """Reads the messages. A silence of `idle_seconds` raises `DeadlineExceeded`."""
 
@@ -66,12 +39,12 @@ class UploadStream:
         message = await self._next()
         if not isinstance(message, pb.WriteObjectRequest) or message.WhichOneof("content") != "header":
             raise InvalidArgument(Reason.MALFORMED_STREAM, "the first message: expected a header")
-        return _checked(message.header)
+        return header_of(message.header)
 
     async def chunks(self) -> AsyncGenerator[Chunk]:
         """Read the other messages. Raises `InvalidArgument` where one is not data, or too long."""
         while (message := await self._next()) is not None:
-            yield _bounded(message if isinstance(message, memoryview) else _data_of(message))
+            yield bounded(message if isinstance(message, memoryview) else _data_of(message))
 
     async def _next(self) -> WriteRequest | None:
         try:
@@ -87,7 +60,8 @@ def _data_of(message: pb.WriteObjectRequest) -> bytes:
     return message.data
 
 
-def _checked(header: pb.WriteObjectRequest.Header | pb.WriteWholeObjectRequest) -> UploadHeader:
+def header_of(header: pb.WriteObjectRequest.Header | pb.WriteWholeObjectRequest) -> UploadHeader:
+    """Return what an upload announces. Raises `InvalidArgument` for a field that is malformed."""
     return UploadHeader(
         repository_id=fields.repository_id(header.repository_id),
         oid=fields.oid(header.oid),
@@ -95,7 +69,8 @@ def _checked(header: pb.WriteObjectRequest.Header | pb.WriteWholeObjectRequest) 
     )
 
 
-def _bounded(data: Chunk) -> Chunk:
+def bounded(data: Chunk) -> Chunk:
+    """Return the bytes of a message. Raises `InvalidArgument` where they are too many."""
     if len(data) > CHUNK_BYTES:
         raise InvalidArgument(Reason.MALFORMED_STREAM, f"data: expected at most {CHUNK_BYTES} bytes, got {len(data)}")
     return data

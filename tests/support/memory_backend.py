@@ -1,6 +1,6 @@
 """A backend that holds bytes in memory: it shows that the service needs no disk, and lets tests look inside."""
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
@@ -70,6 +70,13 @@ class MemoryBackend:
             yield upload
         finally:
             self.uploads.remove(upload)
+
+    async def put(self, contents: Mapping[str, Chunk]) -> None:
+        """Put one after the other."""
+        for name, data in contents.items():
+            async with self.begin(name, len(data)) as upload:
+                await upload.write(data)
+                await upload.finish()
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[MemoryBytes]:

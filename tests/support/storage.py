@@ -87,9 +87,13 @@ class StorageClient:
         self.channel = connect(self.address)
         self.stub: StorageServiceAsyncStub = StorageServiceStub(self.channel)
 
-    async def write(self, repository_id: int, data: bytes) -> str:
-        """Write an object and return its oid."""
+    async def write(self, repository_id: int, data: bytes, *, streamed: bool = False) -> str:
+        """Write an object and return its oid; in one message where it fits in one, unless it shall be streamed."""
         oid = oid_of(data)
+        if len(data) <= CHUNK_BYTES and not streamed:
+            message = pb.WriteWholeObjectRequest(repository_id=repository_id, oid=oid, size=len(data), data=data)
+            await self.stub.WriteWholeObject(message, timeout=60)
+            return oid
         await self.stub.WriteObject(upload(repository_id, oid, len(data), chunks_of(data)), timeout=60)
         return oid
 

@@ -47,6 +47,11 @@ class NewFile:
             if end == _BLOCK_BYTES:
                 self._write_block(self._block)
 
+    def start_sync(self) -> None:
+        """Let the kernel begin to write what it has of the bytes: of several files each waits less for its own then."""
+        if hasattr(os, "posix_fadvise"):
+            os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
+
     def sync(self) -> None:
         """Return when all bytes are durable; no others come."""
         if self._block is not None and self._filled:

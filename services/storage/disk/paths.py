@@ -18,7 +18,8 @@ def path_below(name: str) -> str:
 
     Raises ValueError for anything but a name: nothing else becomes part of a path.
     """
-    return "/".join(("objects", *place_of(name)))
+    first, second, name = place_of(name)
+    return f"objects/{first}/{second}/{name}"
 
 
 def path_of(root: Path, name: str) -> Path:

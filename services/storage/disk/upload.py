@@ -1,8 +1,8 @@
 """An upload to the disk."""
 
 import errno
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import ParamSpec, TypeVar
 
@@ -40,15 +40,16 @@ class DiskUpload:
     """One upload; see `services.storage.backend.Upload`. `close` ends it in any case.
 
     Bytes that come in one piece are held until `finish`, which then does all there is to do in one thread: for small
-    objects the ways there and back cost more than the work. For others the first piece makes the file.
+    objects the ways there and back cost more than the work. Their file is made where it stays. For others the first
+    piece makes the file, in the folder of what is on its way.
     """
 
-    def __init__(self, root: Path, folders: Folders, name: str, size: int) -> None:
+    def __init__(self, root: Path, folders: Folders, name: str, size: int, *, held: Chunk = b"") -> None:
         self._folders = folders
         self._path = incoming_path(root, name)
         self._final = path_of(root, name)
         self._size = size
-        self._held: Chunk = b""
+        self._held = held
         self._file: NewFile | None = None
         self._is_durable = False
 
@@ -61,12 +62,12 @@ class DiskUpload:
 
     async def finish(self) -> None:
         """Put the file in place, durably. Raises FileExistsError as `write` does."""
-        await _in_thread(self._finish)
+        await put_in_place([self], self._folders)
 
     async def close(self) -> None:
         """End the upload: its file goes, unless it is in place."""
         if self._file is not None:
-            await in_thread(self._close)
+            await in_thread(self.end)
 
     def _opened(self) -> NewFile:
         if self._file is None:
@@ -80,24 +81,31 @@ class DiskUpload:
             self._held = b""
         file.write(chunk)
 
-    def _finish(self) -> None:
-        try:
+    def place(self) -> None:
+        """Give the file its name, and let its bytes go to the disk."""
+        self._folders.make(self._final.parent)
+        if self._file is None:
+            self._path = self._final
             self._write(b"")
-            self._put_in_place()
-        finally:
-            self._close()
+        else:
+            self._path = self._path.rename(self._final)
+        self._opened().start_sync()
 
-    def _put_in_place(self) -> None:
-        folder = self._final.parent
-        self._folders.make(folder)
-        # Nobody looks under the name before this has returned. So it is given before the bytes are synced, and a file
-        # system with a journal writes it together with them.
-        self._path = self._path.rename(self._final)
+    def sync(self) -> None:
+        """Return when the bytes are durable."""
         self._opened().sync()
-        self._folders.sync(folder)
+
+    @property
+    def folder(self) -> Path:
+        """Where the file lies when it has its name."""
+        return self._final.parent
+
+    def stay(self) -> None:
+        """Let the file stay at the end."""
         self._is_durable = True
 
-    def _close(self) -> None:
+    def end(self) -> None:
+        """Close the file; it goes, unless it is durable."""
         if self._file is None:
             return
         try:
@@ -106,3 +114,26 @@ class DiskUpload:
         finally:
             self._file.close()
             self._file = None
+
+
+async def put_in_place(uploads: Sequence[DiskUpload], folders: Folders) -> None:
+    """Put the files of uploads in place in one thread, durably, and end the uploads.
+
+    Raises FileExistsError as `DiskUpload.write` does, and `ResourceExhausted` (STORAGE_FULL); none is durable then.
+    """
+    await _in_thread(_put_in_place, uploads, folders)
+
+
+def _put_in_place(uploads: Sequence[DiskUpload], folders: Folders) -> None:
+    with ExitStack() as ending:
+        for upload in uploads:
+            ending.callback(upload.end)
+        # Nobody looks under the names before this has returned. So they are given before the bytes are synced, and a
+        # file system with a journal writes them together with all of those.
+        for upload in uploads:
+            upload.place()
+        for upload in uploads:
+            upload.sync()
+        folders.sync(*(upload.folder for upload in uploads))
+        for upload in uploads:
+            upload.stay()

@@ -7,13 +7,13 @@ No object is changed after it was put, and no key is used for a second one.
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager
 
 import obstore
 
 from services.common.undivided import undivided
-from services.storage.backend import StoredBytes, Upload
+from services.storage.backend import Chunk, StoredBytes, Upload
 from services.storage.object_store.bucket import Bucket
 from services.storage.object_store.deadlines import ANSWER_SECONDS, CHECK_SECONDS
 from services.storage.object_store.errors import asked
@@ -47,6 +47,18 @@ class ObjectStoreBackend:
             yield upload
         finally:
             await undivided(upload.close())
+
+    async def put(self, contents: Mapping[str, Chunk]) -> None:
+        """Put all at once."""
+
+        async def put(name: str, data: Chunk) -> None:
+            async with self.begin(name, len(data)) as upload:
+                await upload.write(data)
+                await upload.finish()
+
+        ended = await asyncio.gather(*(put(*item) for item in contents.items()), return_exceptions=True)
+        for error in filter(None, ended):
+            raise error
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[StoredBytes]:

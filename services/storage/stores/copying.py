@@ -65,7 +65,7 @@ async def _copy(
 
 async def _add(tally: Tally, upload: Upload, chunk: bytes) -> None:
     tally.count(chunk)
-    await asyncio.gather(asyncio.to_thread(tally.hash, chunk), upload.write(chunk))
+    await asyncio.gather(tally.hash(chunk), upload.write(chunk))
 
 
 async def _finish(store: Store, held: Held, upload: Upload, place: Place, name: str, replaces: str | None) -> None:

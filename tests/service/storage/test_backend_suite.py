@@ -77,6 +77,15 @@ async def test_bytes_come_back(backend: Backend, size: int) -> None:
     assert await backend.sizes([name]) == {name: size}
 
 
+async def test_many_are_put_at_once(backend: Backend) -> None:
+    """Whole bytes of any size are there when it returns, the empty ones too."""
+    contents = {new_name(oid_of(data)): data for data in (b"", b"x", os.urandom(CHUNK_BYTES), os.urandom(70_000))}
+    await backend.put(contents)
+    assert await backend.sizes(contents) == {name: len(data) for name, data in contents.items()}
+    for name, data in contents.items():
+        assert await get(backend, name) == data
+
+
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 async def test_any_range_comes_back(backend: Backend, data: st.DataObject) -> None:

@@ -55,14 +55,15 @@ async def test_killed_amid_an_upload(process: StorageProcess, client: StorageCli
     await until(lambda: client.files() == [])
 
 
+@pytest.mark.parametrize("streamed", [False, True], ids=["whole", "streamed"])
 async def test_killed_between_the_bytes_and_the_commit(
-    process: StorageProcess, client: StorageClient, sql: Sql
+    process: StorageProcess, client: StorageClient, sql: Sql, streamed: bool
 ) -> None:
     """Bytes in place whose record was never committed are swept at the next start."""
     await sql(SLOW_COMMIT.format(seconds=60))
     await process.start()
     oid = oid_of(b"data")
-    call = asyncio.ensure_future(client.write(1, b"data"))
+    call = asyncio.ensure_future(client.write(1, b"data", streamed=streamed))
     await until(lambda: client.path(oid).exists())
     await process.stop()
     await fails(call)

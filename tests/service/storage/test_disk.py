@@ -82,7 +82,6 @@ async def test_bytes_and_their_name_are_durable_at_the_end(
     await put(backend, b"data")
     first, second = OID[:2], OID[2:4]
     assert steps == [
-        f"rename to {OID}",
         f"sync {OID}",
         f"sync {second}",
         f"sync {first}",
@@ -90,8 +89,17 @@ async def test_bytes_and_their_name_are_durable_at_the_end(
         "sync bytes",
     ]
     steps.clear()
-    await put(backend, b"data")
+    async with backend.begin(new_name(OID), 4) as upload:
+        await upload.write(b"da")
+        await upload.write(b"ta")
+        await upload.finish()
     assert steps == [f"rename to {OID}", f"sync {OID}", f"sync {second}"]
+    steps.clear()
+    # Of many, no folder is synced twice.
+    names = [f"{oid}.{number:016x}" for number in range(2) for oid in (OID, f"{first}{OID[::-1][2:]}")]
+    await backend.put(dict.fromkeys(names, b"data"))
+    assert steps[:4] == [f"sync {name.partition('.')[0]}" for name in names]
+    assert steps[4:] == [f"sync {second}", f"sync {OID[::-1][2:4]}", f"sync {first}"]
 
 
 async def test_trap_3_left_over_files(backend: DiskBackend) -> None:
@@ -105,14 +113,17 @@ async def test_trap_3_left_over_files(backend: DiskBackend) -> None:
 
 
 async def test_a_name_is_used_once(backend: DiskBackend) -> None:
-    """Two uploads to one name at once are refused: they would mix."""
+    """Two uploads to one name are refused, in pieces at once or whole: they would mix."""
     name = new_name(OID)
     async with backend.begin(name, 4) as upload:
         await upload.write(b"da")
-        with pytest.raises(FileExistsError):
-            await put(backend, b"data", name=name)
+        async with backend.begin(name, 4) as another:
+            with pytest.raises(FileExistsError):
+                await another.write(b"fa")
         await upload.write(b"ta")
         await upload.finish()
+    with pytest.raises(FileExistsError):
+        await put(backend, b"fata", name=name)
     assert await get(backend, name) == b"data"
 
 

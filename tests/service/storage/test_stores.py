@@ -169,22 +169,21 @@ async def test_a_damaged_source_is_passed_over(storage: RunningStorage, stores: 
     await until(lambda: oid_of(stores.path("first", oid).read_bytes()) == oid)
 
 
-async def test_a_copy_that_fails_fails_no_upload(storage: RunningStorage, stores: Stores) -> None:
+@pytest.mark.parametrize("size", [2000, 2 * MEBIBYTE])
+async def test_a_copy_that_fails_fails_no_upload(storage: RunningStorage, stores: Stores, size: int) -> None:
     """It is left behind, says why, and is filled when it can be again."""
     await stores.add("second")
     await stores.copy("first", "second")
-    incoming = stores.root("second") / "incoming"
-    await asyncio.to_thread(incoming.rename, stores.root("second") / "away")
-    await asyncio.to_thread(incoming.write_bytes, b"")
-    oids = [await storage.write(1, os.urandom(2000)) for _ in range(3)]
+    in_the_way = stores.root("second") / "objects"
+    await asyncio.to_thread(in_the_way.write_bytes, b"")
+    oids = [await storage.write(1, os.urandom(size)) for _ in range(3)]
     assert set(await storage.statuses(1, *oids)) == {PRESENT}
 
     async def has_problem() -> bool:
         return bool((await stores.get("second")).copy.problem)
 
     await wait_until(has_problem, seconds=20)
-    await asyncio.to_thread(incoming.unlink)
-    await asyncio.to_thread((stores.root("second") / "away").rename, incoming)
+    await asyncio.to_thread(in_the_way.unlink)
     await stores.wait_filled("second")
 
     async def has_none() -> bool:

@@ -1,0 +1,149 @@
+"""WriteWholeObject: objects that come at once share their ways, and each is answered for itself."""
+
+import asyncio
+import os
+from collections import Counter
+from pathlib import Path
+
+import grpc
+import pytest
+from pydantic import SecretStr
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import Reason, ServiceError, from_rpc_error
+from tests.service.storage.conftest import Sql
+from tests.service.storage.test_crash import SESSIONS
+from tests.support.memory_backend import MemoryBackend
+from tests.support.storage import RunningStorage, oid_of, running_storage, until
+
+PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
+
+
+async def told(storage: RunningStorage, repository_id: int, data: bytes, *, oid: str | None = None) -> str:
+    """Write an object, and return why it was refused; an empty string where it was not."""
+    message = pb.WriteWholeObjectRequest(
+        repository_id=repository_id, oid=oid_of(data) if oid is None else oid, size=len(data), data=data
+    )
+    try:
+        await storage.stub.WriteWholeObject(message, timeout=30)
+    except grpc.aio.AioRpcError as error:
+        refused: ServiceError = from_rpc_error(error)
+        return refused.reason
+    return ""
+
+
+async def test_what_comes_at_once_is_written_in_groups(storage: RunningStorage, sql: Sql) -> None:
+    """Of 100 objects of one moment each is held, by far fewer transactions."""
+    data = [os.urandom(1000 + number) for number in range(100)]
+    assert set(await asyncio.gather(*(told(storage, 1 + number % 3, each) for number, each in enumerate(data)))) == {""}
+    for number, each in enumerate(data):
+        assert await storage.read(1 + number % 3, oid_of(each)) == each
+    held, transactions = map(
+        int, (await sql("SELECT count(*), count(DISTINCT xmin::text) FROM storage.objects")).split("|")
+    )
+    assert held == 100
+    assert transactions <= 20
+    assert storage.incoming() == []
+    assert await sql("SELECT count(*) FROM storage.uploads") == "0"
+
+
+async def test_what_is_refused_of_a_group(storage: RunningStorage) -> None:
+    """Wrong bytes, what was removed, and what is of a deleted repository; those that came with them are held."""
+    removed = await storage.write(1, b"removed")
+    await storage.delete(1, removed)
+    await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=9), timeout=20)
+    good = [b"good %d" % number for number in range(20)]
+    *held, wrong, gone, closed = await asyncio.gather(
+        *(told(storage, 1, each) for each in good),
+        told(storage, 1, b"wrong", oid=oid_of(b"other")),
+        told(storage, 1, b"removed"),
+        told(storage, 9, b"late"),
+    )
+    assert set(held) == {""}
+    assert (wrong, gone, closed) == (Reason.HASH_MISMATCH, Reason.OBJECT_REMOVED, Reason.REPOSITORY_NOT_FOUND)
+    assert set(await storage.statuses(1, *map(oid_of, good))) == {PRESENT}
+    await until(lambda: len(storage.files()) == len(good))
+
+
+async def test_one_object_many_times_at_once(storage: RunningStorage) -> None:
+    """It is held by all, and has one file."""
+    data = os.urandom(5000)
+    assert set(await asyncio.gather(*(told(storage, 1 + number % 3, data) for number in range(30)))) == {""}
+    await until(lambda: len(storage.files()) == 1)
+    assert [await storage.read(repository, oid_of(data)) for repository in (1, 2, 3)] == [data] * 3
+
+
+async def test_room_for_some_of_a_group(database_url: SecretStr, tmp_path: Path) -> None:
+    """What fits is held, though not all does; the rest is refused and leaves nothing."""
+    backend = MemoryBackend(capacity=5_500)
+    async with running_storage(database_url, tmp_path, backend=backend) as storage:
+        data = [os.urandom(1000) for _ in range(12)]
+        answers = await asyncio.gather(*(told(storage, 1, each) for each in data))
+        assert Counter(answers).keys() == {"", Reason.STORAGE_FULL}
+        statuses = await storage.statuses(1, *map(oid_of, data))
+        assert [status == PRESENT for status in statuses] == [answer == "" for answer in answers]
+        await until(lambda: len(backend.contents) == answers.count(""))
+
+
+async def test_a_disk_that_fails_amid_a_group(storage: RunningStorage) -> None:
+    """What cannot be written fails, and is told; what came with it is held."""
+    bad = os.urandom(1000)
+    oid = oid_of(bad)
+    folder = storage.root / "objects" / oid[:2]
+    await asyncio.to_thread(folder.parent.mkdir, exist_ok=True)
+    await asyncio.to_thread(folder.write_bytes, b"in the way")
+    good = [data for number in range(40) if not oid_of(data := b"good %d" % number).startswith(oid[:2])]
+    first, *others = await asyncio.gather(told(storage, 1, bad), *(told(storage, 1, each) for each in good))
+    assert first == Reason.INTERNAL
+    assert set(others) == {""}
+    assert await storage.statuses(1, oid) == [MISSING]
+    await until(lambda: len(storage.files()) == 1 + len(good))
+
+
+async def test_who_gives_up_changes_nothing_for_others(storage: RunningStorage) -> None:
+    """Calls that are cancelled meanwhile end; the others are answered, and what is held is whole."""
+    data = [os.urandom(20_000) for _ in range(40)]
+    calls = [asyncio.create_task(told(storage, 1, each)) for each in data]
+    await asyncio.sleep(0.01)
+    for call in calls[::3]:
+        call.cancel()
+    ended = await asyncio.gather(*calls, return_exceptions=True)
+    assert all(answer == "" for answer in ended if not isinstance(answer, BaseException))
+    kept = [each for each, answer in zip(data, ended, strict=True) if answer == ""]
+    assert len(kept) >= len(data) - len(calls[::3])
+    for each in kept:
+        assert await storage.read(1, oid_of(each)) == each
+    await until(lambda: storage.incoming() == [])
+
+
+async def test_a_database_that_is_cut_off_meanwhile(storage: RunningStorage, sql: Sql) -> None:
+    """Connections that are cut again and again fail nothing, and leave each object one file."""
+    data = [os.urandom(3000) for _ in range(60)]
+    calls = [asyncio.create_task(told(storage, 1, each)) for each in data]
+    for _ in range(5):
+        await asyncio.sleep(0.02)
+        await sql(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
+    assert set(await asyncio.gather(*calls)) == {""}
+    assert set(await storage.statuses(1, *map(oid_of, data))) == {PRESENT}
+    await until(lambda: len(storage.files()) == len(data), seconds=30)
+
+
+@pytest.mark.parametrize("count", [1, 12])
+async def test_two_services_write_the_same_at_once(database_url: SecretStr, tmp_path: Path, count: int) -> None:
+    """Groups of two processes, with the same objects in other orders, do not wait for each other."""
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "bytes").symlink_to(tmp_path / "bytes")
+    async with (
+        running_storage(database_url, tmp_path) as one,
+        running_storage(database_url, other) as two,
+    ):
+        for _ in range(5):
+            data = [os.urandom(2000) for _ in range(count)]
+            answers = await asyncio.gather(
+                *(told(one, 1, each) for each in data), *(told(two, 2, each) for each in reversed(data))
+            )
+            assert set(answers) == {""}
+            for each in data:
+                assert await one.read(2, oid_of(each)) == await two.read(1, oid_of(each)) == each
+        await until(lambda: len(one.files()) == 5 * count)
