@@ -83,17 +83,18 @@ def actions(site: Site, operation: str, objects: Sequence[Blob]) -> list[Request
     with connections() as client:
         for first in range(0, len(objects), _PORTION):
             answer = send(client, batch(site, operation, objects[first : first + _PORTION])).json()
-            found += [_action(entry, operation) for entry in answer["objects"]]
+            found += [_action(site, entry, operation) for entry in answer["objects"]]
     assert len(found) == len(objects)
     return found
 
 
-def _action(entry: Mapping[str, object], operation: str) -> Request:
+def _action(site: Site, entry: Mapping[str, object], operation: str) -> Request:
     told = entry.get("actions")
     assert isinstance(told, dict) and operation in told, f"no {operation} in {entry}"  # noqa: PT018 - one condition
     action = told[operation]
     method = "GET" if operation == "download" else "PUT"
-    headers = dict(action.get("header") or {})
+    # A server that leaves it to the client to show who it is does not say that the action is authenticated.
+    headers = {**({} if entry.get("authenticated") else site.headers), **(action.get("header") or {})}
     if method == "PUT":
         headers["Content-Type"] = "application/octet-stream"
     return Request(method, action["href"], headers)
