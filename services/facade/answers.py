@@ -10,9 +10,12 @@ from services.facade.dialect import Dialect
 from services.facade.models import Body
 
 
-def answer(body: Body | Mapping[str, object], dialect: Dialect, *, status: int = 200) -> Response:
-    """Return the answer with this body; what is None in a model is left out."""
-    content = body.model_dump_json(exclude_none=True) if isinstance(body, Body) else to_json(body)
+def answer(body: Body | Mapping[str, object] | bytes, dialect: Dialect, *, status: int = 200) -> Response:
+    """Return the answer with this body, which may be JSON already; what is None in a model is left out."""
+    if isinstance(body, Body):
+        content: str | bytes = body.model_dump_json(exclude_none=True)
+    else:
+        content = body if isinstance(body, bytes) else to_json(body)
     return Response(content, status_code=status, headers={"Content-Type": dialect.media_type})
 
 

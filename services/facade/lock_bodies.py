@@ -1,14 +1,20 @@
-"""A lock as the protocol shows it (protocol: "Lock object").
+"""A lock, and pages of them, as the protocol shows them (protocol: "Lock object").
 
-The bodies with locks are plain dicts of the form that `models` describes: a page of a thousand is made often.
+The bodies with locks are plain dicts of the form that `models` describes: a page of a thousand is made often. A page is
+made of a reply of the LockService, and not made again from one that is the same, as most are.
 """
 
+from functools import lru_cache
 from typing import TypedDict
 
+from pydantic_core import to_json
 from towpath.locks.v1 import lock_service_pb2
 
 from services.facade.answers import timestamp
 from services.facade.reasons import invalid_reply
+
+_REMEMBERED = 32
+_MOST_BYTES = 64 * 1024
 
 
 class LockOwner(TypedDict):
@@ -35,3 +41,31 @@ def lock_body(lock: lock_service_pb2.Lock) -> Lock:
     if not (lock_id and path and owner and lock.HasField("locked_at")):
         raise invalid_reply("LockService", "a lock lacks its id, path, time or owner")
     return {"id": lock_id, "path": path, "locked_at": timestamp(lock.locked_at.seconds), "owner": {"name": owner}}
+
+
+def list_json(reply: bytes) -> bytes:
+    """Return the JSON of a `models.LockPage` from a ListLocksResponse. Raises as `lock_body` does."""
+    return (_list_json if len(reply) <= _MOST_BYTES else _list_json.__wrapped__)(reply)
+
+
+def verification_json(reply: bytes) -> bytes:
+    """Return the JSON of a `models.LockVerification` from a VerifyLocksResponse. Raises as `lock_body` does."""
+    return (_verification_json if len(reply) <= _MOST_BYTES else _verification_json.__wrapped__)(reply)
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _list_json(reply: bytes) -> bytes:
+    page = lock_service_pb2.ListLocksResponse.FromString(reply)
+    return to_json({"locks": [lock_body(lock) for lock in page.locks], **_next(page.next_cursor)})
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _verification_json(reply: bytes) -> bytes:
+    page = lock_service_pb2.VerifyLocksResponse.FromString(reply)
+    sides = {"ours": page.ours, "theirs": page.theirs}
+    bodies = {side: [lock_body(lock) for lock in locks] for side, locks in sides.items()}
+    return to_json({**bodies, **_next(page.next_cursor)})
+
+
+def _next(cursor: str) -> dict[str, str]:
+    return {"next_cursor": cursor} if cursor else {}

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import AlreadyExists, InvalidArgument, Reason
-from services.facade.lock_bodies import lock_body
+from services.facade.lock_bodies import list_json, lock_body, verification_json
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
 
@@ -49,8 +49,8 @@ async def create(peers: Peers, repository_id: int, user_id: int, path: str, *, k
 
 async def list_page(
     peers: Peers, repository_id: int, *, path: str, lock_id: str, cursor: str, limit: int | None
-) -> Body:
-    """Return a page of locks (`LockPage`); what is empty or None is not asked for.
+) -> bytes:
+    """Return a page of locks, in JSON (`LockPage`); what is empty or None is not asked for.
 
     Raises `InvalidArgument` (INVALID_CURSOR).
     """
@@ -61,25 +61,18 @@ async def list_page(
         cursor=cursor,
         limit=coerce_limit(limit),
     )
-    reply = await peers.locks.call(peers.lock_stub.ListLocks, request)
-    return {"locks": [lock_body(lock) for lock in reply.locks], **_next(reply.next_cursor)}
+    return list_json(await peers.locks.call(peers.list_locks, request))
 
 
-async def verify(peers: Peers, repository_id: int, user_id: int, *, cursor: str, limit: int | None) -> Body:
-    """Return a page of locks, split by owner (`LockVerification`). Raises `InvalidArgument` (INVALID_CURSOR)."""
+async def verify(peers: Peers, repository_id: int, user_id: int, *, cursor: str, limit: int | None) -> bytes:
+    """Return a page of locks, split by owner, in JSON (`LockVerification`).
+
+    Raises `InvalidArgument` (INVALID_CURSOR).
+    """
     request = pb.VerifyLocksRequest(
         repository_id=repository_id, user_id=user_id, cursor=cursor, limit=coerce_limit(limit)
     )
-    reply = await peers.locks.call(peers.lock_stub.VerifyLocks, request)
-    return {
-        "ours": [lock_body(lock) for lock in reply.ours],
-        "theirs": [lock_body(lock) for lock in reply.theirs],
-        **_next(reply.next_cursor),
-    }
-
-
-def _next(cursor: str) -> dict[str, str]:
-    return {"next_cursor": cursor} if cursor else {}
+    return verification_json(await peers.locks.call(peers.verify_locks, request))
 
 
 async def delete(peers: Peers, repository_id: int, user_id: int, lock_id: str, *, force: bool, key: str) -> Body:

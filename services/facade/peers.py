@@ -7,6 +7,7 @@ from typing import Self
 
 import grpc
 from towpath.access.v1 import access_service_pb2_grpc
+from towpath.locks.v1 import lock_service_pb2 as locks_pb
 from towpath.locks.v1 import lock_service_pb2_grpc
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1 import storage_service_pb2_grpc
@@ -50,6 +51,16 @@ class Peers:
             f"/{STORAGE_SERVICE}/WriteObject", response_deserializer=pb.WriteObjectResponse.FromString
         )
         self.lock_stub = lock_service_pb2_grpc.LockServiceStub(self.locks.channel)
+        self.list_locks: grpc.aio.UnaryUnaryMultiCallable[locks_pb.ListLocksRequest, bytes]
+        """`ListLocks`, whose response its caller reads."""
+        self.list_locks = self.locks.channel.unary_unary(
+            f"/{LOCK_SERVICE}/ListLocks", request_serializer=locks_pb.ListLocksRequest.SerializeToString
+        )
+        self.verify_locks: grpc.aio.UnaryUnaryMultiCallable[locks_pb.VerifyLocksRequest, bytes]
+        """`VerifyLocks`, whose response its caller reads."""
+        self.verify_locks = self.locks.channel.unary_unary(
+            f"/{LOCK_SERVICE}/VerifyLocks", request_serializer=locks_pb.VerifyLocksRequest.SerializeToString
+        )
         self.access_stub = access_service_pb2_grpc.AccessServiceStub(self.locks.channel)
 
     @classmethod

@@ -1,7 +1,6 @@
 """A page of a repository's standing locks, as callers ask for it: with a cursor and a limit."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from services.database.transactions import Database
 from services.locks.cursors import parse_cursor
@@ -9,11 +8,10 @@ from services.locks.lock_table import StandingLock, list_locks
 from services.locks.settings import LocksSettings
 
 
-@dataclass(frozen=True, slots=True)
-class LockPage:
+class LockPage(NamedTuple):
     """Locks in the order of their creation, and the cursor of the next page; empty on the last one."""
 
-    locks: Sequence[StandingLock]
+    locks: tuple[StandingLock, ...]
     next_cursor: str
 
 

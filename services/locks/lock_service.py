@@ -15,6 +15,7 @@ from services.locks.lock_table import StandingLock, create_lock
 from services.locks.messages import lock_message
 from services.locks.metrics import LOCK_CONFLICTS, LOCKS_CREATED, count_released
 from services.locks.names import check_idempotency_key
+from services.locks.page_messages import list_response, verify_response
 from services.locks.paths import check_path
 from services.locks.settings import LocksSettings
 
@@ -50,16 +51,12 @@ class LockServicer(LockServiceServicer):
         page = await self._pages.read(
             request.repository_id, cursor=request.cursor, limit=request.limit, path=path, lock_id=lock_id
         )
-        return pb.ListLocksResponse(locks=map(lock_message, page.locks), next_cursor=page.next_cursor)
+        return list_response(page)
 
     async def VerifyLocks(self, request: pb.VerifyLocksRequest, _context: object) -> pb.VerifyLocksResponse:
         """Return a page of locks, split by owner."""
         page = await self._pages.read(request.repository_id, cursor=request.cursor, limit=request.limit)
-        response = pb.VerifyLocksResponse(next_cursor=page.next_cursor)
-        for lock in page.locks:
-            side = response.ours if lock.owner_id == request.user_id else response.theirs
-            side.append(lock_message(lock))
-        return response
+        return verify_response(page, request.user_id)
 
     async def DeleteLock(self, request: pb.DeleteLockRequest, _context: object) -> pb.DeleteLockResponse:
         """Remove a lock and return it."""

@@ -3,9 +3,9 @@
 That only one of many creators gets a path is the table's unique constraint, and nothing else.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import NamedTuple
 
 from asyncpg import IntegrityConstraintViolationError
 from sqlalchemy import exists, select
@@ -47,8 +47,7 @@ _LIST = f"""
 """  # noqa: S608 - our own names
 
 
-@dataclass(frozen=True, slots=True)
-class StandingLock:
+class StandingLock(NamedTuple):
     """A lock and its owner's name. `locked_at` is in whole seconds."""
 
     id: int
@@ -131,7 +130,7 @@ async def list_locks(
     limit: int,
     path: str | None = None,
     lock_id: int | None = None,
-) -> tuple[Sequence[StandingLock], bool]:
+) -> tuple[tuple[StandingLock, ...], bool]:
     """Return at most `limit` locks of a repository by id, and whether more follow.
 
     `after` is the id of the last lock of the previous page. `path` and `lock_id` select one lock.
@@ -139,7 +138,7 @@ async def list_locks(
     # One more than asked for tells whether there are more.
     statement = listing(repository_id=repository_id, after=after, limit=limit + 1, path=path, lock_id=lock_id)
     rows = await database.fetch(statement)
-    return [StandingLock(*row) for row in rows[:limit]], len(rows) > limit
+    return tuple(map(StandingLock._make, rows[:limit])), len(rows) > limit
 
 
 async def hold_lock(connection: AsyncConnection, *, repository_id: int, lock_id: int, user_id: int) -> Removal | None:
