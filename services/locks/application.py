@@ -17,6 +17,7 @@ from services.locks.access_changes import AccessChanges
 from services.locks.access_service import AccessServicer
 from services.locks.admin.handlers import Resources
 from services.locks.admin.servicer import AdminServicer
+from services.locks.lock_pages import LockPages
 from services.locks.lock_service import LockServicer
 from services.locks.metrics import refresh_repositories
 from services.locks.models import SCHEMA
@@ -50,9 +51,10 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
     database = Database(engine)
     changes = AccessChanges(settings.database)
     storage = StoragePeer(settings.storage_address, secret=settings.service_secret, tls=tls)
-    lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings), server.grpc)
+    pages = LockPages(database, settings)
+    lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings, pages), server.grpc)
     access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(database, changes), server.grpc)
-    admin = AdminServicer(Resources(database, settings, storage))
+    admin = AdminServicer(Resources(database, settings, storage, pages))
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)
 
     async def check() -> None:
@@ -70,4 +72,5 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
             await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first)
     finally:
         await end(listening)
+        await pages.close()
         await storage.close()

@@ -1,11 +1,18 @@
-"""A page of a repository's standing locks, as callers ask for it: with a cursor and a limit."""
+"""Pages of a repository's standing locks, as callers ask for them: with a cursor and a limit."""
 
+import asyncio
+from collections.abc import Sequence
 from typing import NamedTuple
 
+from services.common.grouped import Grouped
 from services.database.transactions import Database
 from services.locks.cursors import parse_cursor
 from services.locks.lock_table import StandingLock, list_locks
 from services.locks.settings import LocksSettings
+
+_MOST = 32
+_AT_ONCE = 4
+_HELD_SECONDS = 0.02
 
 
 class LockPage(NamedTuple):
@@ -15,12 +22,24 @@ class LockPage(NamedTuple):
     next_cursor: str
 
 
+class _Asked(NamedTuple):
+    repository_id: int
+    after: int | None
+    size: int
+    path: str | None
+    lock_id: int | None
+
+
 class LockPages:
-    """Reads pages of locks."""
+    """Reads pages of locks; who asks for the same page while another is read shares what is read next.
+
+    Its owner closes it.
+    """
 
     def __init__(self, database: Database, settings: LocksSettings) -> None:
         self._database = database
         self._settings = settings
+        self._grouped = Grouped(self._read_all, most=_MOST, at_once=_AT_ONCE, held_seconds=_HELD_SECONDS)
 
     async def read(
         self,
@@ -31,10 +50,30 @@ class LockPages:
         path: str | None = None,
         lock_id: int | None = None,
     ) -> LockPage:
-        """Return a page; `path` and `lock_id` select one lock. Raises `InvalidArgument` (INVALID_CURSOR)."""
-        after = parse_cursor(cursor)
-        size = self._settings.page_size(limit)
+        """Return a page, as of now; `path` and `lock_id` select one lock. Raises `InvalidArgument` (INVALID_CURSOR)."""
+        asked = _Asked(repository_id, parse_cursor(cursor), self._settings.page_size(limit), path, lock_id)
+        # One lock is seldom what others ask for as well.
+        is_one = path is not None or lock_id is not None
+        return await (self._read(asked, patient=True) if is_one else self._grouped.ask(asked))
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        await self._grouped.close()
+
+    async def _read_all(self, group: Sequence[_Asked]) -> Sequence[LockPage]:
+        asked = dict.fromkeys(group)
+        pages = await asyncio.gather(*(self._read(each, patient=len(group) == 1) for each in asked))
+        found = dict(zip(asked, pages, strict=True))
+        return [found[each] for each in group]
+
+    async def _read(self, asked: _Asked, *, patient: bool) -> LockPage:
         locks, more = await list_locks(
-            self._database, repository_id=repository_id, after=after, limit=size, path=path, lock_id=lock_id
+            self._database,
+            repository_id=asked.repository_id,
+            after=asked.after,
+            limit=asked.size,
+            path=asked.path,
+            lock_id=asked.lock_id,
+            patient=patient,
         )
         return LockPage(locks, str(locks[-1].id) if more else "")

@@ -23,10 +23,10 @@ from services.locks.settings import LocksSettings
 class LockServicer(LockServiceServicer):
     """Answers the calls of LockService."""
 
-    def __init__(self, database: Database, settings: LocksSettings) -> None:
+    def __init__(self, database: Database, settings: LocksSettings, pages: LockPages) -> None:
         self._database = database
         self._most_path_bytes = settings.lock_path_bytes
-        self._pages = LockPages(database, settings)
+        self._pages = pages
 
     async def CreateLock(self, request: pb.CreateLockRequest, _context: object) -> pb.CreateLockResponse:
         """Lock a path, or say who holds it."""

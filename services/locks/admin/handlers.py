@@ -34,6 +34,7 @@ class Resources:
     database: Database
     settings: LocksSettings
     storage: StoragePeer
+    lock_pages: LockPages
 
 
 class Handlers(AdminServiceServicer):
@@ -43,7 +44,7 @@ class Handlers(AdminServiceServicer):
         self.database = resources.database
         self.settings = resources.settings
         self.storage = resources.storage
-        self.lock_pages = LockPages(resources.database, resources.settings)
+        self.lock_pages = resources.lock_pages
 
     async def administrator(self, context: _Context) -> User:
         """Return the administrator who makes the call.
