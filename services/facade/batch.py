@@ -17,9 +17,7 @@ from services.facade.action_tokens import Operation, Permit
 from services.facade.actions import Action, ActionMaker
 from services.facade.models import BatchRequest, ObjectEntry
 from services.facade.peers import Peers
-from services.facade.reasons import invalid_reply
-
-ObjectStat = pb.BatchStatObjectsResponse.ObjectStat
+from services.facade.stored_objects import ObjectStat
 
 TRANSFER = "basic"
 HASH_ALGORITHM = "sha256"
@@ -68,7 +66,7 @@ async def negotiate(
 ) -> dict[str, object]:
     """Return the body that `models.BatchAnswer` describes; what is wrong with one object is told in its entry.
 
-    Raises `ServiceError` for what is wrong with the request: see `check_request`, `Access.check`, `stat`,
+    Raises `ServiceError` for what is wrong with the request: see `check_request`, `Access.check`, `StoredObjects.stat`,
     and `InvalidArgument` where no object of an upload is valid.
     """
     check_request(request, limits)
@@ -77,7 +75,7 @@ async def negotiate(
     faults = [check_entry(entry, request, limits) for entry in request.objects]
     asked = [(entry.oid, entry.size) for entry, fault in zip(request.objects, faults, strict=True) if fault is None]
     intent = _INTENTS[request.operation]
-    found = iter(await stat(peers, repository_id, asked, intent, seconds=maker.seconds) if asked else ())
+    found = iter(await peers.objects.stat(repository_id, asked, intent, seconds=maker.seconds) if asked else ())
 
     def answer() -> list[ObjectAnswer]:
         operation = Operation(request.operation)
@@ -97,28 +95,6 @@ async def negotiate(
     if request.operation == "upload":
         _check_any_valid(answers)
     return {"transfer": TRANSFER, "objects": answers, "hash_algo": HASH_ALGORITHM}
-
-
-async def stat(
-    peers: Peers,
-    repository_id: int,
-    objects: Sequence[tuple[str, int]],
-    intent: pb.Intent.ValueType,
-    *,
-    seconds: int = 0,
-) -> Sequence[ObjectStat]:
-    """Return what is held of `objects` (oid and size in bytes each), in their order.
-
-    With `seconds`, those whose bytes a transfer moves have an address of the store for so long, where it signs them.
-    Raises what StorageService.BatchStatObjects says.
-    """
-    request = pb.BatchStatObjectsRequest(repository_id=repository_id, intent=intent, expires_in=seconds)
-    for oid, size in objects:
-        request.objects.add(oid=oid, size=size)
-    found = (await peers.storage.call(peers.storage_stub.BatchStatObjects, request)).objects
-    if len(found) != len(objects) or not all(each.status for each in found):
-        raise invalid_reply("BatchStatObjects", "the reply lacks an object")
-    return found
 
 
 def check_request(request: BatchRequest, limits: Limits) -> None:

@@ -3,13 +3,13 @@
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import FailedPrecondition, NotFound, Reason, ServiceError
-from services.facade.batch import removed_message, stat
+from services.facade.batch import removed_message
 from services.facade.peers import Peers
 
 
 async def require(peers: Peers, repository_id: int, oid: str, size: int) -> None:
     """Raise `NotFound`, or `FailedPrecondition` (OBJECT_REMOVED), unless the object is held in this size."""
-    (found,) = await stat(peers, repository_id, [(oid, size)], pb.INTENT_UNSPECIFIED)
+    found = await peers.objects.stat_one(repository_id, oid, size)
     if found.status == pb.OBJECT_STATUS_REMOVED:
         raise FailedPrecondition(Reason.OBJECT_REMOVED, removed_message(found.removal_reason))
     if found.status != pb.OBJECT_STATUS_PRESENT or found.size != size:

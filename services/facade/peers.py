@@ -14,6 +14,7 @@ from towpath.storage.v1 import storage_service_pb2_grpc
 
 from services.common.rpc.client import Health, Peer
 from services.facade.settings import FacadeSettings
+from services.facade.stored_objects import StoredObjects
 
 STORAGE_SERVICE = "towpath.storage.v1.StorageService"
 LOCK_SERVICE = "towpath.locks.v1.LockService"
@@ -21,7 +22,7 @@ ACCESS_SERVICE = "towpath.access.v1.AccessService"
 
 # Those whose second call does no more than the first; streams are repeated by `upload` and `download`.
 _REPEATABLE = {
-    STORAGE_SERVICE: ["BatchStatObjects", "ConfirmObject", "LocateObject"],
+    STORAGE_SERVICE: ["BatchStatObjects", "ConfirmObject", "LocateObject", "LocateObjects"],
     LOCK_SERVICE: ["CreateLock", "ListLocks", "VerifyLocks", "DeleteLock"],
     ACCESS_SERVICE: ["Authenticate", "CheckAccess", "WatchAccess"],
 }
@@ -45,6 +46,7 @@ class Peers:
         self.storage = connect(settings.storage_address)
         self.locks = connect(settings.locks_address)
         self.storage_stub = storage_service_pb2_grpc.StorageServiceStub(self.storage.channel)
+        self.objects = StoredObjects(self.storage)
         self.write_object: grpc.aio.StreamUnaryMultiCallable[bytes, pb.WriteObjectResponse]
         """`WriteObject`, whose requests its caller serializes."""
         self.write_object = self.storage.channel.stream_unary(
@@ -71,6 +73,7 @@ class Peers:
         try:
             yield peers
         finally:
+            await peers.objects.close()
             await peers.storage.close()
             await peers.locks.close()
 

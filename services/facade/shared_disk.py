@@ -146,7 +146,7 @@ class SharedDisk:
             repository_id=permit.repository_id, oid=permit.oid, offset=part.start, length=part.end - part.start
         )
         try:
-            located = await self._peers.storage.call(self._peers.storage_stub.LocateObject, request)
+            located = await self._peers.objects.locate(request)
         except ServiceError as error:
             if error.reason != Reason.UNIMPLEMENTED:
                 raise

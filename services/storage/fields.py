@@ -7,6 +7,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.errors import InvalidArgument, Reason
 from services.common.oid import is_oid
 from services.storage.intent import Intent
+from services.storage.locate import Part
 from services.storage.stat import ObjectKey
 
 REASON_CHARACTERS = 1000
@@ -46,6 +47,16 @@ def object_keys(
             oid(each.oid)
             not_negative("size", each.size)
     return found
+
+
+def part(request: pb.LocateObjectRequest) -> Part:
+    """Return what will be read of an object. Raises as `repository_id`, `oid` and `not_negative` do."""
+    return Part(
+        repository_id(request.repository_id),
+        oid(request.oid),
+        not_negative("offset", request.offset),
+        not_negative("length", request.length) if request.HasField("length") else None,
+    )
 
 
 def positive(name: str, value: int) -> int:

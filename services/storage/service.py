@@ -12,7 +12,7 @@ from services.storage import fields, metrics
 from services.storage.direct.confirm import confirm_object
 from services.storage.direct.sign import sign_found, sign_objects
 from services.storage.listing import list_objects
-from services.storage.locate import locate_object
+from services.storage.locate import locate_object, locate_objects
 from services.storage.messages import add_stat, intent_of, object_message, signed_message
 from services.storage.read import open_object
 from services.storage.removal import delete_object, delete_repository, restore_object
@@ -94,14 +94,15 @@ class StorageService(StorageServiceServicer):
 
     async def LocateObject(self, request: pb.LocateObjectRequest, _context: _Context) -> pb.LocateObjectResponse:
         """Tell where on a disk an object lies."""
-        located = await locate_object(
-            self._store,
-            fields.repository_id(request.repository_id),
-            fields.oid(request.oid),
-            offset=fields.not_negative("offset", request.offset),
-            length=fields.not_negative("length", request.length) if request.HasField("length") else None,
-        )
+        located = await locate_object(self._store, fields.part(request))
         return pb.LocateObjectResponse(size=located.size, paths=located.paths)
+
+    async def LocateObjects(self, request: pb.LocateObjectsRequest, _context: _Context) -> pb.LocateObjectsResponse:
+        """Tell where on a disk objects lie."""
+        located = await locate_objects(self._store, [fields.part(each) for each in request.objects])
+        return pb.LocateObjectsResponse(
+            objects=[pb.LocateObjectResponse(size=each.size, paths=each.paths) for each in located]
+        )
 
     async def WriteObject(
         self, request_iterator: AsyncIterator[WriteRequest], _context: _Context

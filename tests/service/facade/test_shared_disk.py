@@ -125,6 +125,20 @@ async def test_an_object_comes_from_the_disk(shared: Shared, size: int) -> None:
     await wait_until(lambda: not shared.open_files(data))
 
 
+async def test_many_at_once_come_from_the_disk(shared: Shared) -> None:
+    """Each its own bytes, and one that was removed is told to be so, whoever asks beside."""
+    datas = [content(f"many {number}", 1000 + number) for number in range(24)]
+    actions = [await shared.action(data) for data in datas]
+    relayed = _relayed()
+    await shared.place.inner.storage.delete(shared.place.repository_id, oid_of(datas[5]), reason="leaked")
+    async with httpx.AsyncClient(trust_env=False) as http:
+        answers = await asyncio.gather(*(http.get(action.href, headers=action.header) for action in actions))
+    assert [answer.status_code for answer in answers] == [200] * 5 + [410] + [200] * 18
+    assert [answer.content for answer in answers[:5] + answers[6:]] == datas[:5] + datas[6:]
+    await _wait_counted(shared.place, sum(map(len, datas[:5] + datas[6:])))
+    assert _relayed() == relayed
+
+
 async def test_ranges_come_from_the_disk(shared: Shared) -> None:
     """Those bytes and no others; no more than those count as read."""
     data = content("shared ranges", 3_000_000)

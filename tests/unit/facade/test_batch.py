@@ -12,9 +12,10 @@ from services.common.errors import InvalidArgument, ResourceExhausted
 from services.facade import models
 from services.facade.action_tokens import ActionTokens, Operation, Permit
 from services.facade.actions import ActionMaker
-from services.facade.batch import Limits, ObjectAnswer, ObjectStat, answer_entry, check_entry, check_request
+from services.facade.batch import Limits, ObjectAnswer, answer_entry, check_entry, check_request
 from services.facade.body import shaped
 from services.facade.models import BatchRequest, ObjectEntry
+from services.facade.stored_objects import ObjectStat
 
 LIMITS = Limits(objects=3, object_bytes=1_000)
 OID = "a" * 64

@@ -66,6 +66,11 @@ class StorageServiceStub:
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectRequest.SerializeToString,
                 response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectResponse.FromString,
                 _registered_method=True)
+        self.LocateObjects = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/LocateObjects',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsResponse.FromString,
+                _registered_method=True)
         self.WriteObject = channel.stream_unary(
                 '/towpath.storage.v1.StorageService/WriteObject',
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteObjectRequest.SerializeToString,
@@ -178,6 +183,15 @@ class StorageServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LocateObjects(self, request, context):
+        """LocateObjects does for each of several what LocateObject does, in the order asked, for less than as many calls
+        cost. An entry for which LocateObject would fail, or has no place to tell, is empty and does not count; ask
+        LocateObject why.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WriteObject(self, request_iterator, context):
         """WriteObject takes a header and then the bytes; the object is visible, and durable, when and only
         when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
@@ -271,6 +285,11 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     servicer.LocateObject,
                     request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectRequest.FromString,
                     response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectResponse.SerializeToString,
+            ),
+            'LocateObjects': grpc.unary_unary_rpc_method_handler(
+                    servicer.LocateObjects,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsResponse.SerializeToString,
             ),
             'WriteObject': grpc.stream_unary_rpc_method_handler(
                     servicer.WriteObject,
@@ -450,6 +469,33 @@ class StorageService:
             '/towpath.storage.v1.StorageService/LocateObject',
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectRequest.SerializeToString,
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LocateObjects(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/LocateObjects',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -85,6 +85,11 @@ class StorageServiceStub:
     repeat counts again. Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the
     reason), OUT_OF_RANGE (OFFSET_OUT_OF_RANGE, as of ReadObject), RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
     """
+    LocateObjects: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.LocateObjectsRequest, _storage_service_pb2.LocateObjectsResponse]
+    """LocateObjects does for each of several what LocateObject does, in the order asked, for less than as many calls
+    cost. An entry for which LocateObject would fail, or has no place to tell, is empty and does not count; ask
+    LocateObject why.
+    """
     WriteObject: _grpc.StreamUnaryMultiCallable[_storage_service_pb2.WriteObjectRequest, _storage_service_pb2.WriteObjectResponse]
     """WriteObject takes a header and then the bytes; the object is visible, and durable, when and only
     when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
@@ -179,6 +184,11 @@ class StorageServiceAsyncStub(StorageServiceStub):
     The bytes that the caller asks for count as read with this call, where there is a place to read them. A
     repeat counts again. Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the
     reason), OUT_OF_RANGE (OFFSET_OUT_OF_RANGE, as of ReadObject), RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+    """
+    LocateObjects: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.LocateObjectsRequest, _storage_service_pb2.LocateObjectsResponse]  # type: ignore[assignment]
+    """LocateObjects does for each of several what LocateObject does, in the order asked, for less than as many calls
+    cost. An entry for which LocateObject would fail, or has no place to tell, is empty and does not count; ask
+    LocateObject why.
     """
     WriteObject: _aio.StreamUnaryMultiCallable[_storage_service_pb2.WriteObjectRequest, _storage_service_pb2.WriteObjectResponse]  # type: ignore[assignment]
     """WriteObject takes a header and then the bytes; the object is visible, and durable, when and only
@@ -301,6 +311,17 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         The bytes that the caller asks for count as read with this call, where there is a place to read them. A
         repeat counts again. Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the
         reason), OUT_OF_RANGE (OFFSET_OUT_OF_RANGE, as of ReadObject), RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+        """
+
+    @_abc_1.abstractmethod
+    def LocateObjects(
+        self,
+        request: _storage_service_pb2.LocateObjectsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.LocateObjectsResponse, _abc.Awaitable[_storage_service_pb2.LocateObjectsResponse]]:
+        """LocateObjects does for each of several what LocateObject does, in the order asked, for less than as many calls
+        cost. An entry for which LocateObject would fail, or has no place to tell, is empty and does not count; ask
+        LocateObject why.
         """
 
     @_abc_1.abstractmethod

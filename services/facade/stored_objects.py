@@ -1,0 +1,117 @@
+"""What storage says of objects: of those of a batch, and of single ones, where those asked for at once share a call."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from towpath.storage.v1 import storage_service_pb2 as pb
+from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceStub
+
+from services.common.errors import Reason, ServiceError
+from services.common.grouped import Grouped
+from services.common.rpc.client import Peer
+from services.facade.reasons import invalid_reply
+
+ObjectStat = pb.BatchStatObjectsResponse.ObjectStat
+
+_MOST = 32
+# One after the other while they take little: so they are few. While storage is away, many wait for it.
+_AT_ONCE = 16
+_HELD_SECONDS = 0.02
+
+
+class _Wanted(NamedTuple):
+    repository_id: int
+    oid: str
+    size: int
+
+
+class StoredObjects:
+    """Asks storage. Its owner closes it.
+
+    What is asked for one object goes with what others ask in that moment, in the call of one of them: in storage's log
+    that is one line, with one request id.
+    """
+
+    def __init__(self, storage: Peer) -> None:
+        self._storage = storage
+        self._stub = StorageServiceStub(storage.channel)
+        self._stats = Grouped(self._stat_all, most=_MOST, at_once=_AT_ONCE, held_seconds=_HELD_SECONDS)
+        self._places = Grouped(self._locate_all, most=_MOST, at_once=_AT_ONCE, held_seconds=_HELD_SECONDS)
+
+    async def stat(
+        self, repository_id: int, objects: Sequence[tuple[str, int]], intent: pb.Intent.ValueType, *, seconds: int = 0
+    ) -> Sequence[ObjectStat]:
+        """Return what is held of `objects` (oid and size in bytes each), in their order.
+
+        With `seconds`, those whose bytes a transfer moves have an address of the store for so long, where it signs
+        them. Raises what StorageService.BatchStatObjects says.
+        """
+        request = pb.BatchStatObjectsRequest(repository_id=repository_id, intent=intent, expires_in=seconds)
+        for oid, size in objects:
+            request.objects.add(oid=oid, size=size)
+        found = (await self._storage.call(self._stub.BatchStatObjects, request)).objects
+        if len(found) != len(objects) or not all(each.status for each in found):
+            raise invalid_reply("BatchStatObjects", "the reply lacks an object")
+        return found
+
+    async def stat_one(self, repository_id: int, oid: str, size: int) -> ObjectStat:
+        """Return what is held of an object. Raises what StorageService.BatchStatObjects says."""
+        return await self._stats.ask(_Wanted(repository_id, oid, size))
+
+    async def locate(self, asked: pb.LocateObjectRequest) -> pb.LocateObjectResponse:
+        """Return where on a disk an object lies. Raises what StorageService.LocateObject says."""
+        return await self._places.ask(asked)
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        await self._stats.close()
+        await self._places.close()
+
+    async def _stat_all(self, group: Sequence[_Wanted]) -> Sequence[ObjectStat | ServiceError]:
+        of_repositories: dict[int, list[_Wanted]] = {}
+        for wanted in dict.fromkeys(group):
+            of_repositories.setdefault(wanted.repository_id, []).append(wanted)
+        found: dict[_Wanted, ObjectStat | ServiceError] = {}
+
+        async def stat_some(repository_id: int, some: Sequence[_Wanted]) -> None:
+            try:
+                objects = [(wanted.oid, wanted.size) for wanted in some]
+                stats = await self.stat(repository_id, objects, pb.INTENT_UNSPECIFIED)
+            except ServiceError as error:
+                # It holds for all of them; to ask again for each would take the same time again.
+                found.update(dict.fromkeys(some, error))
+            else:
+                found.update(zip(some, stats, strict=True))
+
+        await asyncio.gather(*(stat_some(*each) for each in of_repositories.items()))
+        return [found[wanted] for wanted in group]
+
+    async def _locate_all(
+        self, group: Sequence[pb.LocateObjectRequest]
+    ) -> Sequence[pb.LocateObjectResponse | ServiceError]:
+        if len(group) == 1:
+            return [await self._locate_one(group[0])]
+        try:
+            reply = await self._storage.call(self._stub.LocateObjects, pb.LocateObjectsRequest(objects=group))
+        except ServiceError as error:
+            if error.reason != Reason.UNIMPLEMENTED:
+                return [error] * len(group)
+            located: Sequence[pb.LocateObjectResponse] = [pb.LocateObjectResponse()] * len(group)
+        else:
+            located = reply.objects
+        if len(located) != len(group):
+            raise invalid_reply("LocateObjects", "the reply lacks an object")
+
+        async def told(
+            asked: pb.LocateObjectRequest, found: pb.LocateObjectResponse
+        ) -> pb.LocateObjectResponse | ServiceError:
+            return found if found.paths else await self._locate_one(asked)
+
+        return await asyncio.gather(*map(told, group, located))
+
+    async def _locate_one(self, asked: pb.LocateObjectRequest) -> pb.LocateObjectResponse | ServiceError:
+        try:
+            return await self._storage.call(self._stub.LocateObject, asked)
+        except ServiceError as error:
+            return error

@@ -1,0 +1,147 @@
+"""What is asked of storage for single objects at once, and shares a call; storage does what a test says."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import NotFound, Reason, ServiceError, Unavailable
+from services.common.rpc.client import Peer
+from services.facade.stored_objects import ObjectStat, StoredObjects
+from tests.service.facade.inner_failures import Scripted, running_scripted
+
+_OIDS = [f"{number:064x}" for number in range(20)]
+_LOST = _OIDS[7]
+
+
+class Inner:
+    """Storage, as a test has it, and what it was asked."""
+
+    def __init__(self, scripted: Scripted, objects: StoredObjects) -> None:
+        self.scripted = scripted
+        self.objects = objects
+        self.calls: list[Any] = []
+        scripted.answers.update(
+            LocateObject=self._locate_one, LocateObjects=self._locate_all, BatchStatObjects=self._stat
+        )
+
+    async def locate(self, *oids: str) -> list[pb.LocateObjectResponse | BaseException]:
+        """Ask for all of them at once."""
+        asked = [pb.LocateObjectRequest(repository_id=1, oid=oid) for oid in oids]
+        return await asyncio.gather(*map(self.objects.locate, asked), return_exceptions=True)
+
+    async def _locate_one(self, request: pb.LocateObjectRequest) -> pb.LocateObjectResponse:
+        self.calls.append(request)
+        if request.oid == _LOST:
+            raise NotFound(Reason.OBJECT_NOT_FOUND, "it is lost")
+        return pb.LocateObjectResponse(size=int(request.oid, 16), paths=[request.oid])
+
+    async def _locate_all(self, request: pb.LocateObjectsRequest) -> pb.LocateObjectsResponse:
+        self.calls.append(request)
+        answers = [
+            pb.LocateObjectResponse() if each.oid == _LOST else pb.LocateObjectResponse(size=1, paths=[each.oid])
+            for each in request.objects
+        ]
+        return pb.LocateObjectsResponse(objects=answers)
+
+    async def _stat(self, request: pb.BatchStatObjectsRequest) -> pb.BatchStatObjectsResponse:
+        self.calls.append(request)
+        objects = [
+            pb.BatchStatObjectsResponse.ObjectStat(
+                status=pb.OBJECT_STATUS_PRESENT, size=1000 * request.repository_id + each.size
+            )
+            for each in request.objects
+        ]
+        return pb.BatchStatObjectsResponse(objects=objects)
+
+
+@asynccontextmanager
+async def _asking(folder: Path) -> AsyncIterator[Inner]:
+    async with running_scripted(folder) as (scripted, address):
+        peer = Peer(address, deadline=5)
+        objects = StoredObjects(peer)
+        yield Inner(scripted, objects)
+        await objects.close()
+        await peer.close()
+
+
+def _paths(found: list[pb.LocateObjectResponse | BaseException]) -> list[list[str]]:
+    return [list(each.paths) for each in found if isinstance(each, pb.LocateObjectResponse)]
+
+
+async def test_places_asked_for_at_once_share_a_call(tmp_path: Path) -> None:
+    """Each is told its own; who asks alone asks alone."""
+    async with _asking(tmp_path) as inner:
+        others = [oid for oid in _OIDS if oid != _LOST]
+        assert _paths(await inner.locate(*others, others[0])) == [[oid] for oid in [*others, others[0]]]
+        assert [type(call) for call in inner.calls] == [pb.LocateObjectsRequest]
+        assert _paths(await inner.locate(others[0])) == [[others[0]]]
+        assert isinstance(inner.calls[-1], pb.LocateObjectRequest)
+
+
+async def test_one_that_cannot_be_located_is_told_why(tmp_path: Path) -> None:
+    """It alone; the others are not asked for again."""
+    async with _asking(tmp_path) as inner:
+        found = await inner.locate(*_OIDS)
+        errors = {oid: each for oid, each in zip(_OIDS, found, strict=True) if isinstance(each, BaseException)}
+        assert {oid: type(error) for oid, error in errors.items()} == {_LOST: NotFound}
+        assert [type(call) for call in inner.calls] == [pb.LocateObjectsRequest, pb.LocateObjectRequest]
+
+
+async def test_an_older_storage_is_asked_one_by_one(tmp_path: Path) -> None:
+    """It does not know the call for several."""
+    async with _asking(tmp_path) as inner:
+        del inner.scripted.answers["LocateObjects"]
+        assert len(_paths(await inner.locate(*_OIDS))) == len(_OIDS) - 1
+        assert {type(call) for call in inner.calls} == {pb.LocateObjectRequest}
+
+
+async def test_a_reply_that_lacks_an_object_is_not_believed(tmp_path: Path) -> None:
+    """Nobody gets the place of another object: each is asked for alone."""
+    async with _asking(tmp_path) as inner:
+        inner.scripted.reply("LocateObjects", pb.LocateObjectsResponse(objects=[pb.LocateObjectResponse(paths=["x"])]))
+        oids = _OIDS[:5]
+        assert _paths(await inner.locate(*oids)) == [[oid] for oid in oids]
+
+
+async def test_what_fails_for_all_is_asked_once(tmp_path: Path) -> None:
+    """To ask for each alone would take as long again."""
+    async with _asking(tmp_path) as inner:
+        for call in ("LocateObjects", "BatchStatObjects"):
+            inner.scripted.fail(call, Unavailable(Reason.UNAVAILABLE, "the database does not answer"))
+        wanted = [inner.objects.stat_one(1, oid, 1) for oid in _OIDS]
+        for found in (await inner.locate(*_OIDS), await asyncio.gather(*wanted, return_exceptions=True)):
+            assert {type(each) for each in found} == {Unavailable}
+        assert inner.calls == []
+
+
+async def test_objects_looked_at_at_once_share_a_call(tmp_path: Path) -> None:
+    """Those of each repository, each object once; each is told of its own."""
+    async with _asking(tmp_path) as inner:
+        wanted = [(repository, oid, size) for repository in (1, 2) for size, oid in enumerate(_OIDS[:8])] * 2
+        found = await asyncio.gather(*(inner.objects.stat_one(*each) for each in wanted))
+        assert [each.size for each in found] == [1000 * repository + size for repository, _, size in wanted]
+        asked = {call.repository_id: [each.oid for each in call.objects] for call in inner.calls}
+        assert asked == {1: _OIDS[:8], 2: _OIDS[:8]}
+        assert len(inner.calls) == 2
+
+
+async def test_one_repository_that_fails_does_not_hurt_the_other(tmp_path: Path) -> None:
+    """Its objects alone are told the error."""
+    async with _asking(tmp_path) as inner:
+        working = inner.scripted.answers["BatchStatObjects"]
+
+        async def answer(request: pb.BatchStatObjectsRequest) -> pb.BatchStatObjectsResponse:
+            if request.repository_id == 2:
+                raise Unavailable(Reason.UNAVAILABLE, "the database does not answer")
+            reply: pb.BatchStatObjectsResponse = await working(request)
+            return reply
+
+        inner.scripted.answers["BatchStatObjects"] = answer
+        wanted = [inner.objects.stat_one(repository, oid, 1) for repository in (1, 2) for oid in _OIDS[:4]]
+        found = await asyncio.gather(*wanted, return_exceptions=True)
+        assert all(isinstance(each, ObjectStat) for each in found[:4])
+        assert all(isinstance(each, ServiceError) for each in found[4:])
