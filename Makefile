@@ -81,10 +81,12 @@ $(VENV)/bench: $(VENV)/dev pyproject.toml
 	$(BIN)/pip install --quiet --group bench
 	@touch $@
 
-# The tests run the real client, which they cannot do without, and real proxies; any package manager is asked for them.
+# The tests run the real client, which they cannot do without, real proxies, and the tool of the benchmarks; any package
+# manager is asked for them.
 programs:
 	@sh tests/support/install.sh git git-lfs
 	@sh tests/support/install.sh nginx caddy || echo "the tests with a proxy that is missing are skipped" >&2
+	@sh tests/support/install.sh wrk || echo "the tests of the benchmarks with wrk are skipped" >&2
 
 # The alerts and the dashboard are tried on a real one; where it cannot be had, those tests are skipped.
 prometheus: $(VENV)/python
