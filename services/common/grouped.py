@@ -42,12 +42,13 @@ class Grouped(Generic[Request, Answer]):
         self,
         answer: Callable[[Sequence[Request]], Awaitable[Sequence[Answer | Exception]]],
         *,
-        most: int,
-        at_once: int,
-        held_seconds: float = 0.0,
+        most: int = 32,
+        at_once: int = 4,
+        held_seconds: float = 0.02,
     ) -> None:
-        """`answer` returns an answer to each request, in order; one that is an exception is raised to who asked.
+        """Without other bounds, groups go one after the other while they take little, so they are few.
 
+        `answer` returns an answer to each request, in order; one that is an exception is raised to who asked.
         Where it raises for a group, it is asked for each member alone: one that fails is no other's failure.
         """
         self._answer = answer

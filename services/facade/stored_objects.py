@@ -14,10 +14,8 @@ from services.facade.reasons import invalid_reply
 
 ObjectStat = pb.BatchStatObjectsResponse.ObjectStat
 
-_MOST = 32
-# One after the other while they take little: so they are few. While storage is away, many wait for it.
+# While storage is away, many wait for it.
 _AT_ONCE = 16
-_HELD_SECONDS = 0.02
 
 
 class _Wanted(NamedTuple):
@@ -36,8 +34,8 @@ class StoredObjects:
     def __init__(self, storage: Peer) -> None:
         self._storage = storage
         self._stub = StorageServiceStub(storage.channel)
-        self._stats = Grouped(self._stat_all, most=_MOST, at_once=_AT_ONCE, held_seconds=_HELD_SECONDS)
-        self._places = Grouped(self._locate_all, most=_MOST, at_once=_AT_ONCE, held_seconds=_HELD_SECONDS)
+        self._stats = Grouped(self._stat_all, at_once=_AT_ONCE)
+        self._places = Grouped(self._locate_all, at_once=_AT_ONCE)
 
     async def stat(
         self, repository_id: int, objects: Sequence[tuple[str, int]], intent: pb.Intent.ValueType, *, seconds: int = 0

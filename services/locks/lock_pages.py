@@ -10,10 +10,6 @@ from services.locks.cursors import parse_cursor
 from services.locks.lock_table import StandingLock, list_locks
 from services.locks.settings import LocksSettings
 
-_MOST = 32
-_AT_ONCE = 4
-_HELD_SECONDS = 0.02
-
 
 class LockPage(NamedTuple):
     """Locks in the order of their creation, and the cursor of the next page; empty on the last one."""
@@ -39,7 +35,7 @@ class LockPages:
     def __init__(self, database: Database, settings: LocksSettings) -> None:
         self._database = database
         self._settings = settings
-        self._grouped = Grouped(self._read_all, most=_MOST, at_once=_AT_ONCE, held_seconds=_HELD_SECONDS)
+        self._grouped = Grouped(self._read_all)
 
     async def read(
         self,

@@ -7,18 +7,13 @@ from services.database.transactions import Database
 from services.storage import index
 from services.storage.index import Asked, Located
 
-_MOST = 32
-# One after the other while they take little: so they are few. One that takes long is not waited for.
-_AT_ONCE = 4
-_HELD_SECONDS = 0.02
-
 
 class Lookups:
     """Looks objects up. Its owner closes it."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._grouped = Grouped(self._locate, most=_MOST, at_once=_AT_ONCE, held_seconds=_HELD_SECONDS)
+        self._grouped = Grouped(self._locate)
 
     async def locate(self, repository_id: int, oids: Collection[str]) -> list[Located]:
         """Return which of these objects there are, held or removed, and where their bytes lie, as of now.

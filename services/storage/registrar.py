@@ -49,8 +49,8 @@ class Registrar:
         """`writer` is that of this process."""
         self._database = database
         self._writer = writer
-        self._beginning = Grouped(self._begin, most=_MOST, at_once=_AT_ONCE)
-        self._ending = Grouped(self._register, most=_MOST, at_once=_AT_ONCE)
+        self._beginning = Grouped(self._begin, most=_MOST, at_once=_AT_ONCE, held_seconds=0)
+        self._ending = Grouped(self._register, most=_MOST, at_once=_AT_ONCE, held_seconds=0)
 
     async def begin(self, new: Sequence[New]) -> list[Begun]:
         """Note that bytes of one upload come to new names; whatever lies there is swept unless it is registered.

@@ -19,8 +19,7 @@ from services.storage.upload_stream import UploadHeader
 
 # The bytes of so many are in memory, and written by one thread.
 _MOST = 32
-# One after the other while they take little: so they are few. One that takes long is not waited for.
-_AT_ONCE = 4
+# Several times what a group takes on a healthy disk.
 _HELD_SECONDS = 0.03
 # What is far takes long, whatever else is on its way.
 _REMOTE_AT_ONCE = 16
@@ -39,8 +38,8 @@ class WholeObjects:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._grouped = Grouped(self._write, most=_MOST, at_once=_AT_ONCE, held_seconds=_HELD_SECONDS)
-        self._grouped_remote = Grouped(self._write, most=_MOST, at_once=_REMOTE_AT_ONCE)
+        self._grouped = Grouped(self._write, most=_MOST, held_seconds=_HELD_SECONDS)
+        self._grouped_remote = Grouped(self._write, most=_MOST, at_once=_REMOTE_AT_ONCE, held_seconds=0)
 
     async def write(self, header: UploadHeader, data: Chunk) -> Record:
         """Take the bytes, and return the record of the object that the repository now holds.

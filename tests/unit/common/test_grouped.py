@@ -36,7 +36,7 @@ async def test_what_comes_in_one_moment_is_one_group() -> None:
     """And each is answered with its own."""
     doubler = Doubler()
     doubler.free.set()
-    grouped = Doubling(doubler.double, most=10, at_once=1)
+    grouped = Doubling(doubler.double, most=10, at_once=1, held_seconds=0)
     assert await asyncio.gather(*map(grouped.ask, range(1, 6))) == [2, 4, 6, 8, 10]
     assert doubler.groups == [[1, 2, 3, 4, 5]]
 
@@ -44,7 +44,7 @@ async def test_what_comes_in_one_moment_is_one_group() -> None:
 async def test_what_comes_meanwhile_is_the_next_group() -> None:
     """So many groups are under way at once, and each is so large, as was said."""
     doubler = Doubler()
-    grouped = Doubling(doubler.double, most=3, at_once=2)
+    grouped = Doubling(doubler.double, most=3, at_once=2, held_seconds=0)
     asking = []
     for numbers in ([1], [2], [3, 4], [5, 6]):
         asking += [asyncio.create_task(grouped.ask(number)) for number in numbers]
@@ -92,7 +92,7 @@ async def test_a_refusal_is_its_own() -> None:
     """An answer that is an exception is raised to who asked, and to nobody else."""
     doubler = Doubler()
     doubler.free.set()
-    grouped = Doubling(doubler.double, most=10, at_once=1)
+    grouped = Doubling(doubler.double, most=10, at_once=1, held_seconds=0)
     answers = await asyncio.gather(*map(grouped.ask, (1, 13, 2)), return_exceptions=True)
     assert answers[::2] == [2, 4]
     assert isinstance(answers[1], ValueError)
@@ -103,7 +103,7 @@ async def test_a_failure_of_a_group_is_that_of_the_member_at_fault() -> None:
     """Each is asked for again, alone."""
     doubler = Doubler()
     doubler.free.set()
-    grouped = Doubling(doubler.double, most=10, at_once=1)
+    grouped = Doubling(doubler.double, most=10, at_once=1, held_seconds=0)
     answers = await asyncio.gather(*map(grouped.ask, (1, 0, 2)), return_exceptions=True)
     assert answers[::2] == [2, 4]
     assert isinstance(answers[1], ZeroDivisionError)
@@ -113,7 +113,7 @@ async def test_a_failure_of_a_group_is_that_of_the_member_at_fault() -> None:
 async def test_who_gives_up_changes_nothing_for_others() -> None:
     """One that waits is not asked for any more; one that is under way goes on."""
     doubler = Doubler()
-    grouped = Doubling(doubler.double, most=10, at_once=1)
+    grouped = Doubling(doubler.double, most=10, at_once=1, held_seconds=0)
     under_way = [asyncio.create_task(grouped.ask(number)) for number in (1, 2)]
     await _settled()
     waiting = [asyncio.create_task(grouped.ask(number)) for number in (3, 4)]
