@@ -27,6 +27,7 @@ from services.facade.request_log import RequestLog
 from services.facade.routes import batch, health, locks, objects
 from services.facade.settings import FacadeSettings
 from services.facade.shared_disk import SharedDisk
+from services.facade.shared_memory import SharedMemory
 from services.facade.throttle import FailedLogins
 
 _ROUTERS: tuple[APIRouter, ...] = (batch.router, objects.router, locks.router, health.router)
@@ -45,13 +46,14 @@ def create_app(
     """
     errors = ErrorRenderer(realm=settings.realm, documentation_url=settings.documentation_url)
     api = create_api(errors)
-    shared = settings.shared_storage_path
+    disk, memory = settings.shared_storage_path, settings.shared_memory_path
     api.state.facade = Facade(
         settings=settings,
         peers=peers,
         access=Access(peers, failed_logins, changes),
         tokens=ActionTokens(settings.signing_key, settings.signing_key_accepted),
-        shared_disk=None if shared is None else SharedDisk(shared, peers),
+        shared_disk=None if disk is None else SharedDisk(disk, peers),
+        shared_memory=None if memory is None else SharedMemory(memory),
         stop=stop,
     )
     limited = Overload(api, limit=settings.requests_in_flight, errors=errors)

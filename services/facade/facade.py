@@ -13,6 +13,7 @@ from services.facade.forwarding import outside_of
 from services.facade.peers import Peers
 from services.facade.settings import FacadeSettings
 from services.facade.shared_disk import SharedDisk
+from services.facade.shared_memory import SharedMemory
 
 
 @dataclass(frozen=True)
@@ -24,6 +25,7 @@ class Facade:
     access: Access
     tokens: ActionTokens
     shared_disk: SharedDisk | None
+    shared_memory: SharedMemory | None
     stop: asyncio.Event
 
     def action_maker(self, request: Request) -> ActionMaker:

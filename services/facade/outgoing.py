@@ -1,4 +1,4 @@
-"""The sending side of a call that takes a stream and gives one reply, without losing why the service refuses."""
+"""The sending side of a call that takes a stream, without losing why the service refuses."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,7 +13,11 @@ ReplyT = TypeVar("ReplyT", bound=Message)
 class Outgoing(Generic[ReplyT]):
     """The serialized messages of one call on their way out; each may take `seconds`, then it is TimeoutError."""
 
-    def __init__(self, call: grpc.aio.StreamUnaryCall[bytes, ReplyT], seconds: float) -> None:
+    def __init__(
+        self,
+        call: grpc.aio.StreamUnaryCall[bytes, ReplyT] | grpc.aio.StreamStreamCall[bytes, ReplyT],
+        seconds: float,
+    ) -> None:
         self._call = call
         self._seconds = seconds
 

@@ -52,6 +52,12 @@ class Peers:
         self.write_object = self.storage.channel.stream_unary(
             f"/{STORAGE_SERVICE}/WriteObject", response_deserializer=pb.WriteObjectResponse.FromString
         )
+        self.write_shared_object: grpc.aio.StreamStreamMultiCallable[bytes, pb.WriteSharedObjectResponse]
+        """`WriteSharedObject`, likewise."""
+        self.write_shared_object = self.storage.channel.stream_stream(
+            f"/{STORAGE_SERVICE}/WriteSharedObject",
+            response_deserializer=pb.WriteSharedObjectResponse.FromString,
+        )
         self.lock_stub = lock_service_pb2_grpc.LockServiceStub(self.locks.channel)
         self.list_locks: grpc.aio.UnaryUnaryMultiCallable[locks_pb.ListLocksRequest, bytes]
         """`ListLocks`, whose response its caller reads."""

@@ -47,6 +47,11 @@ class FacadeSettings(ServiceSettings):
         description="the folder of a storage that keeps its objects on a disk, where this process may read it: "
         "downloads are then sent from there, and not by way of storage",
     )
+    shared_memory_path: Path | None = Field(
+        default=None,
+        description="a folder in memory (tmpfs) that facade and storage share on one host: "
+        "large uploads then go through it, and not in messages",
+    )
     locks_address: str = Field(
         description="where the lock service is reached: `unix:PATH`, or `HOST:PORT` for all replicas of that name"
     )

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 
 import grpc
 from starlette.datastructures import Headers
@@ -18,6 +18,7 @@ from services.facade.outages import PAUSE_SECONDS, is_interruption, overdue
 from services.facade.outgoing import Outgoing
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
+from services.facade.shared_memory import PIECES, MemoryFile, SharedMemory
 
 _Piece = list[memoryview]
 """Some of an object's bytes, as they came."""
@@ -32,18 +33,29 @@ _COMMIT_SECONDS = 60.0
 
 
 async def upload(
-    peers: Peers, permit: Permit, headers: Headers, receive: Receive, *, idle_seconds: float, rpc_seconds: float
+    peers: Peers,
+    memory: SharedMemory | None,
+    permit: Permit,
+    headers: Headers,
+    receive: Receive,
+    *,
+    idle_seconds: float,
+    rpc_seconds: float,
 ) -> None:
     """Write the body of a request as the object of `permit`; it is durable when this returns.
 
-    An object of one message is written again where storage went away meanwhile, for `rpc_seconds`; longer ones are for
-    the client to send again. Raises `InvalidArgument` before the body is read where its Content-Length is not the
+    Where `memory` is shared with storage, the bytes of one that is longer than a message go through it. An object of
+    one message is written again where storage went away meanwhile, for `rpc_seconds`; longer ones are for the client
+    to send again. Raises `InvalidArgument` before the body is read where its Content-Length is not the
     object's size; what `body.chunks` raises; and what StorageService.WriteObject says.
     """
     length = headers.get("content-length")
     if length is not None and int(length) != permit.size:
         raise InvalidArgument(Reason.SIZE_MISMATCH, f"content-length: expected {permit.size}, got {length}")
-    pieces = _pieces(chunks(receive, idle_seconds))
+    body = chunks(receive, idle_seconds)
+    if permit.size > CHUNK_BYTES and memory and await _write_shared(peers, memory, permit, body, rpc_seconds):
+        return None
+    pieces = _pieces(body)
     first = await anext(pieces, _END)
     second = await anext(pieces, _END)
     if second:
@@ -109,12 +121,91 @@ async def _write_whole(peers: Peers, permit: Permit, data: bytes, rpc_seconds: f
     return None
 
 
+async def _write_shared(
+    peers: Peers, memory: SharedMemory, permit: Permit, body: AsyncIterator[bytes], rpc_seconds: float
+) -> bool:
+    """Write the body by way of memory; return False, and take nothing of it, where storage does not share that."""
+    async with memory.opened() as file:
+        if file is None:
+            return False
+        call = peers.write_shared_object(metadata=peers.storage.metadata(), wait_for_ready=True)
+        outgoing = Outgoing(call, rpc_seconds)
+        header = pb.WriteSharedObjectRequest.Header(object=_header(permit), file=file.name)
+        unanswered = 0
+
+        async def free() -> None:
+            nonlocal unanswered
+            if unanswered == PIECES:
+                await _reply(peers, call, rpc_seconds)
+                unanswered -= 1
+
+        try:
+            await outgoing.send(pb.WriteSharedObjectRequest(header=header).SerializeToString())
+            try:
+                await _reply(peers, call, rpc_seconds)
+            except ServiceError as error:
+                if memory.is_refused(error):
+                    return False
+                raise
+            await file.unlink()
+            going = True
+            async for piece in _filled(file, body, free):
+                going = await outgoing.send(pb.WriteSharedObjectRequest(piece=piece).SerializeToString())
+                if not going:
+                    break
+                unanswered += 1
+            if going:
+                await outgoing.end()
+            # Where the call has ended, this tells why.
+            while not (await _reply(peers, call, _COMMIT_SECONDS)).HasField("object"):
+                pass
+        except TimeoutError as error:
+            raise overdue(peers.storage) from error
+        finally:
+            # It tells storage that the client is gone, and changes nothing where the call has ended.
+            call.cancel()
+    return True
+
+
+async def _filled(
+    file: MemoryFile, body: AsyncIterator[bytes], free: Callable[[], Awaitable[None]]
+) -> AsyncIterator[pb.WriteSharedObjectRequest.Piece]:
+    """Put the body into a file, and yield each piece that is full, or has waited long.
+
+    `free` returns when storage has copied the one that is written over next.
+    """
+    since = time.monotonic()
+    async for data in body:
+        rest = memoryview(data)
+        while rest:
+            if file.is_empty:
+                await free()
+            rest = rest[file.fill(rest) :]
+            if file.is_full or time.monotonic() - since > _LONGEST_HOLD_SECONDS:
+                yield file.finish_piece()
+                since = time.monotonic()
+    if not file.is_empty:
+        yield file.finish_piece()
+
+
+async def _reply(
+    peers: Peers, call: grpc.aio.StreamStreamCall[bytes, pb.WriteSharedObjectResponse], seconds: float
+) -> pb.WriteSharedObjectResponse:
+    try:
+        async with asyncio.timeout(seconds):
+            reply = await call.read()
+    except grpc.aio.AioRpcError as error:
+        raise peers.storage.error(error) from error
+    if not isinstance(reply, pb.WriteSharedObjectResponse):
+        raise invalid_reply("WriteSharedObject", "the reply lacks the object")
+    return reply
+
+
 async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[_Piece], rpc_seconds: float) -> None:
     call = peers.write_object(metadata=peers.storage.metadata(), wait_for_ready=True)
     outgoing = Outgoing(call, rpc_seconds)
-    header = pb.WriteObjectRequest.Header(repository_id=permit.repository_id, oid=permit.oid, size=permit.size)
     try:
-        going = await outgoing.send(pb.WriteObjectRequest(header=header).SerializeToString())
+        going = await outgoing.send(pb.WriteObjectRequest(header=_header(permit)).SerializeToString())
         while going and (piece := await anext(pieces, _END)):
             going = await outgoing.send(_DATA.serialize(piece))
         if going:
@@ -130,3 +221,7 @@ async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[_Piece], rp
         call.cancel()
     if not reply.HasField("object"):
         raise invalid_reply("WriteObject", "the reply lacks the object")
+
+
+def _header(permit: Permit) -> pb.WriteObjectRequest.Header:
+    return pb.WriteObjectRequest.Header(repository_id=permit.repository_id, oid=permit.oid, size=permit.size)

@@ -72,6 +72,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         registrar=registrar,
         lookups=lookups,
         idle_seconds=settings.storage_idle_seconds,
+        shared_memory=settings.shared_memory_path,
     )
 
     async def check() -> None:

@@ -1,6 +1,7 @@
 """The storage service over gRPC: each method translates, calls one function, translates back."""
 
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from itertools import repeat
 from typing import Any
 
@@ -8,6 +9,7 @@ import grpc
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer, add_StorageServiceServicer_to_server
 
+from services.common.rpc.options import SHARED_BYTES
 from services.storage import fields, metrics
 from services.storage.direct.confirm import confirm_object
 from services.storage.direct.sign import sign_found, sign_objects
@@ -16,6 +18,7 @@ from services.storage.locate import locate_object, locate_objects
 from services.storage.messages import add_stat, intent_of, object_message, signed_message
 from services.storage.read import open_object
 from services.storage.removal import delete_object, delete_repository, restore_object
+from services.storage.shared_memory import messages_of
 from services.storage.stat import stat_objects
 from services.storage.store import Store
 from services.storage.upload_stream import DATA, UploadStream, WriteRequest, bounded, header_of
@@ -118,6 +121,19 @@ class StorageService(StorageServiceServicer):
         with metrics.decided():
             record = await self._whole_objects.write(header_of(request), bounded(request.data))
         return pb.WriteWholeObjectResponse(object=object_message(record))
+
+    async def WriteSharedObject(  # type: ignore[override] # stubs know only generators of responses
+        self, request_iterator: AsyncIterator[pb.WriteSharedObjectRequest], context: _Context
+    ) -> None:
+        """Take a header, and the bytes by way of a file."""
+
+        async def answer() -> None:
+            await context.write(pb.WriteSharedObjectResponse())
+
+        async with aclosing(messages_of(aiter(request_iterator), self._store.shared_memory, answer)) as messages:
+            stream = UploadStream(messages, self._store.idle_seconds, most_bytes=SHARED_BYTES)
+            record = await write_object(self._store, stream)
+        await context.write(pb.WriteSharedObjectResponse(object=object_message(record)))
 
     async def DeleteObject(self, request: pb.DeleteObjectRequest, _context: _Context) -> pb.DeleteObjectResponse:
         """Leave a tombstone in place of the object."""

@@ -1,5 +1,7 @@
 """The settings of the storage service."""
 
+from pathlib import Path
+
 from pydantic import Field, SecretStr, field_validator
 
 from services.common.settings import Bytes, Seconds
@@ -51,6 +53,11 @@ class StorageSettings(MigrationSettings):
     storage_pool_size: int = Field(default=10, ge=1, description="the most connections to Postgres")
     storage_idle_seconds: Seconds = Field(
         default=60.0, description="how long a stream of bytes may be silent before it is cut off"
+    )
+    shared_memory_path: Path | None = Field(
+        default=None,
+        description="a folder in memory (tmpfs) that facade and storage share on one host: "
+        "large uploads then go through it, and not in messages",
     )
 
     @field_validator("storage_transfer")

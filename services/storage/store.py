@@ -2,6 +2,7 @@
 
 import asyncio
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from services.database.transactions import Database
 from services.storage.lookups import Lookups
@@ -24,6 +25,8 @@ class Store:
     registrar: Registrar
     lookups: Lookups
     idle_seconds: float
+    shared_memory: Path | None
+    """A folder in memory that callers on this host share."""
     sweep_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     """Set where there may be bytes that no repository holds."""
     copy_wanted: asyncio.Event = field(default_factory=asyncio.Event)

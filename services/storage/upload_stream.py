@@ -28,11 +28,14 @@ class UploadHeader:
 
 
 class UploadStream:
-    """Reads the messages. A silence of `idle_seconds` raises `DeadlineExceeded`."""
+    """Reads the messages, each with at most `most_bytes`. A silence of `idle_seconds` raises `DeadlineExceeded`."""
 
-    def __init__(self, messages: AsyncIterator[WriteRequest], idle_seconds: float) -> None:
+    def __init__(
+        self, messages: AsyncIterator[WriteRequest], idle_seconds: float, *, most_bytes: int = CHUNK_BYTES
+    ) -> None:
         self._messages = messages
         self._idle_seconds = idle_seconds
+        self._most_bytes = most_bytes
 
     async def header(self) -> UploadHeader:
         """Read the first message. Raises `InvalidArgument` where it is no header, or a field is malformed."""
@@ -44,7 +47,9 @@ class UploadStream:
     async def chunks(self) -> AsyncGenerator[Chunk]:
         """Read the other messages. Raises `InvalidArgument` where one is not data, or too long."""
         while (message := await self._next()) is not None:
-            yield bounded(message if isinstance(message, memoryview) else _data_of(message))
+            yield bounded(message if isinstance(message, memoryview) else _data_of(message), self._most_bytes)
+            # Its bytes are not kept while the next are waited for.
+            del message
 
     async def _next(self) -> WriteRequest | None:
         try:
@@ -69,8 +74,8 @@ def header_of(header: pb.WriteObjectRequest.Header | pb.WriteWholeObjectRequest)
     )
 
 
-def bounded(data: Chunk) -> Chunk:
+def bounded(data: Chunk, most_bytes: int = CHUNK_BYTES) -> Chunk:
     """Return the bytes of a message. Raises `InvalidArgument` where they are too many."""
-    if len(data) > CHUNK_BYTES:
-        raise InvalidArgument(Reason.MALFORMED_STREAM, f"data: expected at most {CHUNK_BYTES} bytes, got {len(data)}")
+    if len(data) > most_bytes:
+        raise InvalidArgument(Reason.MALFORMED_STREAM, f"data: expected at most {most_bytes} bytes, got {len(data)}")
     return data

@@ -58,6 +58,8 @@ async def _receive(
         tally.count(chunk)
         await asyncio.gather(tally.hash(chunk), uploads.write(chunk))
         announced.arrived(len(chunk))
+        # Many uploads wait for bytes at once; none keeps those that it is done with.
+        del chunk
     tally.finish()
 
 

@@ -3,7 +3,7 @@
 DIR/postgres/       the cluster, unless --database-url is given
 DIR/storage/        the objects' bytes, unless --storage is given
 DIR/storage-url     where they are instead
-DIR/run/            the sockets, or elsewhere: see runtime_directory
+DIR/run/            the sockets, or elsewhere: see runtime_directory, which has the memory that is shared too
 DIR/admin-token     the administrator's token, for the administration commands
 DIR/signing-key     what the facade signs the tokens of its actions with
 DIR/demo.json       what --demo made
@@ -13,11 +13,12 @@ DIR/lock            held by the `towpath up` that works on the folder, with its 
 import fcntl
 import os
 import secrets
+import shutil
 from pathlib import Path
 from typing import Self
 
 from services.cli.errors import CommandError
-from services.cli.up.runtime_directory import make_runtime_directory
+from services.cli.up.runtime_directory import make_memory_directory, make_runtime_directory
 
 
 class FolderTaken(CommandError):
@@ -31,6 +32,7 @@ class DataDirectory:
         self.path = path
         self._lock = lock
         self.run = make_runtime_directory(path)
+        self.memory = make_memory_directory(path)
         self.postgres = path / "postgres"
         self.storage = path / "storage"
         self.admin_token = path / "admin-token"
@@ -69,7 +71,9 @@ class DataDirectory:
         return directory
 
     def close(self) -> None:
-        """Let the folder go."""
+        """Let the folder go, and with it the memory."""
+        if self.memory is not None:
+            shutil.rmtree(self.memory, ignore_errors=True)
         os.close(self._lock)
 
     def __enter__(self) -> Self:

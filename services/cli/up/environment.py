@@ -16,17 +16,22 @@ _ADMIN_TOKEN = "TOWPATH_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not
 _DATABASE_PASSWORD = "TOWPATH_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable, not a secret
 
 _SHARED_DISK = "TOWPATH_SHARED_STORAGE_PATH"
+_SHARED_MEMORY = "TOWPATH_SHARED_MEMORY_PATH"
 
 
 @dataclass(frozen=True)
 class Environments:
-    """Builds them. `inherited` is the environment of `up`, `lifeline` the reading end of the lifeline's pipe."""
+    """Builds them. `inherited` is the environment of `up`, `lifeline` the reading end of the lifeline's pipe.
+
+    `memory` is a folder in memory for storage and facade; what the operator says of that wins.
+    """
 
     inherited: Mapping[str, str] = field(repr=False)
     runtime: Path
     database_url: SecretStr
     lifeline: int
     log_format: str
+    memory: Path | None = None
 
     @property
     def locks_address(self) -> str:
@@ -43,6 +48,9 @@ class Environments:
         kept.setdefault("TOWPATH_LOG_FORMAT", self.log_format)
         return {**kept, **decided, "TOWPATH_LIFELINE_FD": str(self.lifeline)}
 
+    def _shared_memory(self) -> dict[str, str]:
+        return {} if self.memory is None or _SHARED_MEMORY in self.inherited else {_SHARED_MEMORY: str(self.memory)}
+
     def storage(self, storage_url: str, *, drain_seconds: float) -> dict[str, str]:
         """Return that of the storage service."""
         return self._with(
@@ -51,6 +59,7 @@ class Environments:
             TOWPATH_STORAGE_DATABASE_URL=self.database_url.get_secret_value(),
             TOWPATH_STORAGE_URL=storage_url,
             TOWPATH_DRAIN_SECONDS=str(drain_seconds),
+            **self._shared_memory(),
         )
 
     def locks(self, *, drain_seconds: float) -> dict[str, str]:
@@ -78,4 +87,5 @@ class Environments:
             TOWPATH_SIGNING_KEY=signing_key,
             TOWPATH_DRAIN_SECONDS=str(drain_seconds),
             **decided,
+            **self._shared_memory(),
         )

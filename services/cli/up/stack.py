@@ -150,7 +150,10 @@ class _Stack:
             url = SecretStr(cluster.url)
             # What libpq's variables say is meant for other databases.
             inherited = {name: value for name, value in inherited.items() if not name.startswith("PG")}
-        return Environments(inherited, self._directory.run, url, self._lifeline, self._options.log_format)
+        directory = self._directory
+        return Environments(
+            inherited, directory.run, url, self._lifeline, self._options.log_format, memory=directory.memory
+        )
 
 
 async def _migrate(storage: Mapping[str, str], locks: Mapping[str, str], inherited: Sequence[int]) -> None:

@@ -100,7 +100,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 handler.request_deserializer,
                 handler.response_serializer,
             )
-        raise TypeError(f"{handler_call_details.method}: streams both ways are not served")
+        # It writes its responses itself.
+        return grpc.stream_stream_rpc_method_handler(
+            call.answered_once(handler.stream_stream),  # type: ignore[arg-type] # stubs know only the blocking kind
+            handler.request_deserializer,
+            handler.response_serializer,
+        )
 
 
 class _Call:

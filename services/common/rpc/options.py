@@ -6,6 +6,9 @@ MAX_MESSAGE_BYTES = 16 * 1024 * 1024
 CHUNK_BYTES = 1024 * 1024
 """The most bytes of an object that one message of a stream carries."""
 
+SHARED_BYTES = 2 * CHUNK_BYTES
+"""The most bytes of an object that one message tells of, where they go through shared memory."""
+
 Options = list[tuple[str, int]]
 
 _SHARED: Options = [

@@ -73,6 +73,7 @@ async def put(request: Request) -> Response:
     facade = facade_of(request)
     await upload(
         facade.peers,
+        facade.shared_memory,
         permit,
         request.headers,
         request.receive,

@@ -20,9 +20,10 @@ _numbers = itertools.count()
 
 @dataclass
 class Inner:
-    """The inner services, and the tokens of alice and bob."""
+    """The inner services, the memory that storage shares, and the tokens of alice and bob."""
 
     storage: RunningStorage
+    memory: Path
     locks: RunningLocks
     tokens: dict[str, str]
 
@@ -50,22 +51,29 @@ class Place:
 async def inner(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Inner]:
     """The inner services."""
     folder: Path = tmp_path_factory.mktemp("inner")
+    memory = folder / "memory"
+    memory.mkdir()
     database_url = await postgres.create_database()
     async with (
-        running_storage(database_url, folder) as storage,
+        running_storage(database_url, folder, shared_memory_path=memory) as storage,
         running_locks(database_url, folder, storage_address=storage.address) as locks,
     ):
         tokens = {}
         for user in ("alice", "bob", "carol"):
             await locks.add_user(user)
             tokens[user] = await locks.add_token(user)
-        yield Inner(storage, locks, tokens)
+        yield Inner(storage, memory, locks, tokens)
 
 
 @pytest.fixture(scope="session")
 async def facade(inner: Inner) -> AsyncIterator[RunningFacade]:
     """A facade in front of them."""
-    async with running_facade(inner.storage.address, inner.locks.address, failed_logins="1000000/hour") as running:
+    async with running_facade(
+        inner.storage.address,
+        inner.locks.address,
+        shared_memory_path=inner.memory,
+        failed_logins="1000000/hour",
+    ) as running:
         yield running
 
 

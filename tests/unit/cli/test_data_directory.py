@@ -121,3 +121,31 @@ def test_bytes_in_the_folder_are_not_left_behind(short: Path) -> None:
         with pytest.raises(CommandError, match="its objects are in file://"):
             directory.storage_url("s3://bucket")
         assert directory.storage_url(None) == storage_url_of(directory.path) == directory.storage.as_uri()
+
+
+def test_memory_is_there_while_the_folder_is_taken(short: Path) -> None:
+    """For its owner alone, empty at the begin, whatever one that was killed has left, and gone at the end."""
+    with DataDirectory.open(short) as directory:
+        memory = directory.memory
+        assert memory is not None
+        assert mode(memory) == 0o700
+    assert not memory.exists()
+    memory.mkdir(mode=0o700)
+    (memory / "left").touch()
+    with DataDirectory.open(short) as directory:
+        assert directory.memory == memory
+        assert list(memory.iterdir()) == []
+
+
+def test_memory_of_others_is_not_taken(short: Path) -> None:
+    """A folder that others may enter is told, as that of the sockets is."""
+    with DataDirectory.open(short) as directory:
+        memory = directory.memory
+    assert memory is not None
+    memory.mkdir(mode=0o700)
+    memory.chmod(0o755)
+    try:
+        with pytest.raises(CommandError, match=str(memory)):
+            DataDirectory.open(short)
+    finally:
+        memory.rmdir()

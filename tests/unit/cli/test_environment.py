@@ -66,6 +66,20 @@ def test_the_facade_reads_objects_where_they_lie_on_a_disk() -> None:
     assert of("file:///a/b", TOWPATH_SHARED_STORAGE_PATH="") == ""
 
 
+def test_facade_and_storage_share_memory() -> None:
+    """Unless there is none, or the operator says otherwise; locks have no use for it."""
+
+    def of(memory: Path | None, **inherited: str) -> list[str | None]:
+        made = replace(environments(), inherited=inherited, memory=memory)
+        storage, locks = made.storage("file:///a", drain_seconds=1), made.locks(drain_seconds=1)
+        facade = made.facade(9, storage_url="file:///a", signing_key="ours", public_url=None, drain_seconds=4)
+        return [each.get("TOWPATH_SHARED_MEMORY_PATH") for each in (storage, facade, locks)]
+
+    assert of(Path("/m")) == ["/m", "/m", None]
+    assert of(None) == [None, None, None]
+    assert of(Path("/m"), TOWPATH_SHARED_MEMORY_PATH="")[:2] == ["", ""]
+
+
 def test_secrets_are_not_shown() -> None:
     """What prints the environments prints no secret."""
     assert "an administrator's" not in repr(environments())

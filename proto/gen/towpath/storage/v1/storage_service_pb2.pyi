@@ -776,6 +776,114 @@ class WriteWholeObjectResponse(_message.Message):
 Global___WriteWholeObjectResponse: _TypeAlias = WriteWholeObjectResponse  # noqa: Y015
 
 @_typing.final
+class WriteSharedObjectRequest(_message.Message):
+    """WriteSharedObjectRequest is one message of the stream: first a header, then pieces."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Header(_message.Message):
+        """Header names what is written, and the file that its bytes go through."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        OBJECT_FIELD_NUMBER: _builtins.int
+        FILE_FIELD_NUMBER: _builtins.int
+        file: _builtins.str
+        """The name of the file in the shared folder, 32 lower-case hexadecimal digits. When the header is answered the
+        caller may remove the name.
+        """
+        @_builtins.property
+        def object(self) -> Global___WriteObjectRequest.Header:
+            """The object."""
+
+        def __init__(
+            self,
+            *,
+            object: Global___WriteObjectRequest.Header | None = ...,
+            file: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["file", b"file", "object", b"object"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Piece(_message.Message):
+        """Piece tells where in the file the next bytes are."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        OFFSET_FIELD_NUMBER: _builtins.int
+        LENGTH_FIELD_NUMBER: _builtins.int
+        offset: _builtins.int
+        """How many bytes of the file are before them."""
+        length: _builtins.int
+        """How many they are, from 1 to 1 MiB."""
+        def __init__(
+            self,
+            *,
+            offset: _builtins.int = ...,
+            length: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["length", b"length", "offset", b"offset"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    PIECE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def header(self) -> Global___WriteSharedObjectRequest.Header:
+        """The first message."""
+
+    @_builtins.property
+    def piece(self) -> Global___WriteSharedObjectRequest.Piece:
+        """Every other message: where the next bytes are."""
+
+    def __init__(
+        self,
+        *,
+        header: Global___WriteSharedObjectRequest.Header | None = ...,
+        piece: Global___WriteSharedObjectRequest.Piece | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "header", b"header", "piece", b"piece"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "header", b"header", "piece", b"piece"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["header", "piece"]  # noqa: Y015
+    _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
+
+Global___WriteSharedObjectRequest: _TypeAlias = WriteSharedObjectRequest  # noqa: Y015
+
+@_typing.final
+class WriteSharedObjectResponse(_message.Message):
+    """WriteSharedObjectResponse answers one message, or the end of the stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def object(self) -> Global___Object:
+        """The object, which is held; only in the last of the stream."""
+
+    def __init__(
+        self,
+        *,
+        object: Global___Object | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteSharedObjectResponse: _TypeAlias = WriteSharedObjectResponse  # noqa: Y015
+
+@_typing.final
 class DeleteObjectRequest(_message.Message):
     """DeleteObjectRequest names the object to remove."""
 

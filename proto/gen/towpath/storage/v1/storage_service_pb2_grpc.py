@@ -32,7 +32,7 @@ class StorageServiceStub:
     believed. An `oid` is 64 lower-case hexadecimal digits everywhere; any other is INVALID_ARGUMENT
     (INVALID_OID), and any other malformed field too (INVALID_FIELD; the message names it). Every call may
     also fail with UNAVAILABLE (the database or the backend does not answer) or DEADLINE_EXCEEDED. All calls
-    but WriteObject may be repeated as they are; WriteObject may be repeated from its first byte.
+    but WriteObject and WriteSharedObject may be repeated as they are; those may be repeated from their first byte.
     """
 
     def __init__(self, channel):
@@ -81,6 +81,11 @@ class StorageServiceStub:
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteWholeObjectRequest.SerializeToString,
                 response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteWholeObjectResponse.FromString,
                 _registered_method=True)
+        self.WriteSharedObject = channel.stream_stream(
+                '/towpath.storage.v1.StorageService/WriteSharedObject',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteSharedObjectRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteSharedObjectResponse.FromString,
+                _registered_method=True)
         self.DeleteObject = channel.unary_unary(
                 '/towpath.storage.v1.StorageService/DeleteObject',
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.DeleteObjectRequest.SerializeToString,
@@ -115,7 +120,7 @@ class StorageServiceServicer:
     believed. An `oid` is 64 lower-case hexadecimal digits everywhere; any other is INVALID_ARGUMENT
     (INVALID_OID), and any other malformed field too (INVALID_FIELD; the message names it). Every call may
     also fail with UNAVAILABLE (the database or the backend does not answer) or DEADLINE_EXCEEDED. All calls
-    but WriteObject may be repeated as they are; WriteObject may be repeated from its first byte.
+    but WriteObject and WriteSharedObject may be repeated as they are; those may be repeated from their first byte.
     """
 
     def BatchStatObjects(self, request, context):
@@ -215,6 +220,19 @@ class StorageServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WriteSharedObject(self, request_iterator, context):
+        """WriteSharedObject does what WriteObject does, for a caller on the same host: the bytes go through a file in a
+        folder in memory that both of them have, and the messages say only where in it they are. Each message is
+        answered in its order, and by then this service has a copy: the caller may write over what it told of. The
+        answer to the end of the stream is the object. It may be repeated from its first byte.
+
+        Errors: those of WriteObject, and FAILED_PRECONDITION (MEMORY_NOT_SHARED: this service has no such file) in
+        answer to the header.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteObject(self, request, context):
         """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
         other repository holds the object. Deleting what is deleted already changes nothing.
@@ -301,6 +319,11 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteWholeObjectRequest.FromString,
                     response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteWholeObjectResponse.SerializeToString,
             ),
+            'WriteSharedObject': grpc.stream_stream_rpc_method_handler(
+                    servicer.WriteSharedObject,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteSharedObjectRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteSharedObjectResponse.SerializeToString,
+            ),
             'DeleteObject': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteObject,
                     request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.DeleteObjectRequest.FromString,
@@ -341,7 +364,7 @@ class StorageService:
     believed. An `oid` is 64 lower-case hexadecimal digits everywhere; any other is INVALID_ARGUMENT
     (INVALID_OID), and any other malformed field too (INVALID_FIELD; the message names it). Every call may
     also fail with UNAVAILABLE (the database or the backend does not answer) or DEADLINE_EXCEEDED. All calls
-    but WriteObject may be repeated as they are; WriteObject may be repeated from its first byte.
+    but WriteObject and WriteSharedObject may be repeated as they are; those may be repeated from their first byte.
     """
 
     @staticmethod
@@ -550,6 +573,33 @@ class StorageService:
             '/towpath.storage.v1.StorageService/WriteWholeObject',
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteWholeObjectRequest.SerializeToString,
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteWholeObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WriteSharedObject(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/towpath.storage.v1.StorageService/WriteSharedObject',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteSharedObjectRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteSharedObjectResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -33,7 +33,7 @@ class StorageServiceStub:
     believed. An `oid` is 64 lower-case hexadecimal digits everywhere; any other is INVALID_ARGUMENT
     (INVALID_OID), and any other malformed field too (INVALID_FIELD; the message names it). Every call may
     also fail with UNAVAILABLE (the database or the backend does not answer) or DEADLINE_EXCEEDED. All calls
-    but WriteObject may be repeated as they are; WriteObject may be repeated from its first byte.
+    but WriteObject and WriteSharedObject may be repeated as they are; those may be repeated from their first byte.
     """
 
     @_typing.overload
@@ -105,6 +105,15 @@ class StorageServiceStub:
 
     Errors: those of WriteObject.
     """
+    WriteSharedObject: _grpc.StreamStreamMultiCallable[_storage_service_pb2.WriteSharedObjectRequest, _storage_service_pb2.WriteSharedObjectResponse]
+    """WriteSharedObject does what WriteObject does, for a caller on the same host: the bytes go through a file in a
+    folder in memory that both of them have, and the messages say only where in it they are. Each message is
+    answered in its order, and by then this service has a copy: the caller may write over what it told of. The
+    answer to the end of the stream is the object. It may be repeated from its first byte.
+
+    Errors: those of WriteObject, and FAILED_PRECONDITION (MEMORY_NOT_SHARED: this service has no such file) in
+    answer to the header.
+    """
     DeleteObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteObjectRequest, _storage_service_pb2.DeleteObjectResponse]
     """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
     other repository holds the object. Deleting what is deleted already changes nothing.
@@ -136,7 +145,7 @@ class StorageServiceAsyncStub(StorageServiceStub):
     believed. An `oid` is 64 lower-case hexadecimal digits everywhere; any other is INVALID_ARGUMENT
     (INVALID_OID), and any other malformed field too (INVALID_FIELD; the message names it). Every call may
     also fail with UNAVAILABLE (the database or the backend does not answer) or DEADLINE_EXCEEDED. All calls
-    but WriteObject may be repeated as they are; WriteObject may be repeated from its first byte.
+    but WriteObject and WriteSharedObject may be repeated as they are; those may be repeated from their first byte.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -205,6 +214,15 @@ class StorageServiceAsyncStub(StorageServiceStub):
 
     Errors: those of WriteObject.
     """
+    WriteSharedObject: _aio.StreamStreamMultiCallable[_storage_service_pb2.WriteSharedObjectRequest, _storage_service_pb2.WriteSharedObjectResponse]  # type: ignore[assignment]
+    """WriteSharedObject does what WriteObject does, for a caller on the same host: the bytes go through a file in a
+    folder in memory that both of them have, and the messages say only where in it they are. Each message is
+    answered in its order, and by then this service has a copy: the caller may write over what it told of. The
+    answer to the end of the stream is the object. It may be repeated from its first byte.
+
+    Errors: those of WriteObject, and FAILED_PRECONDITION (MEMORY_NOT_SHARED: this service has no such file) in
+    answer to the header.
+    """
     DeleteObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteObjectRequest, _storage_service_pb2.DeleteObjectResponse]  # type: ignore[assignment]
     """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
     other repository holds the object. Deleting what is deleted already changes nothing.
@@ -235,7 +253,7 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
     believed. An `oid` is 64 lower-case hexadecimal digits everywhere; any other is INVALID_ARGUMENT
     (INVALID_OID), and any other malformed field too (INVALID_FIELD; the message names it). Every call may
     also fail with UNAVAILABLE (the database or the backend does not answer) or DEADLINE_EXCEEDED. All calls
-    but WriteObject may be repeated as they are; WriteObject may be repeated from its first byte.
+    but WriteObject and WriteSharedObject may be repeated as they are; those may be repeated from their first byte.
     """
 
     @_abc_1.abstractmethod
@@ -349,6 +367,21 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         less than a stream. It may be repeated as it is.
 
         Errors: those of WriteObject.
+        """
+
+    @_abc_1.abstractmethod
+    def WriteSharedObject(
+        self,
+        request_iterator: _MaybeAsyncIterator[_storage_service_pb2.WriteSharedObjectRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_storage_service_pb2.WriteSharedObjectResponse], _abc.AsyncIterator[_storage_service_pb2.WriteSharedObjectResponse]]:
+        """WriteSharedObject does what WriteObject does, for a caller on the same host: the bytes go through a file in a
+        folder in memory that both of them have, and the messages say only where in it they are. Each message is
+        answered in its order, and by then this service has a copy: the caller may write over what it told of. The
+        answer to the end of the stream is the object. It may be repeated from its first byte.
+
+        Errors: those of WriteObject, and FAILED_PRECONDITION (MEMORY_NOT_SHARED: this service has no such file) in
+        answer to the header.
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,139 @@
+"""Memory that this process shares with a storage on the same host: uploads go through files in it."""
+
+import os
+import secrets
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import Reason, ServiceError
+from services.common.logs import get_logger
+from services.common.rpc.options import CHUNK_BYTES, SHARED_BYTES
+from services.common.undivided import in_thread
+
+PIECES = 2
+"""How many pieces a file has room for: one is filled while storage copies the other."""
+
+# Larger pieces take less processor time for each byte. Where more uploads run at once than there are cores to gain by
+# it, what they take of memory counts, and from this many files on there are no more of them.
+_LARGE_FILES = 4
+_FILES = 16
+_PAUSE_SECONDS = 10.0
+
+_NOT_SHARED = (Reason.MEMORY_NOT_SHARED, Reason.UNIMPLEMENTED)
+
+_log = get_logger(__name__)
+
+
+class MemoryFile:
+    """The file of one upload, with room for `PIECES` pieces. `make` begins, `close` ends it in any case."""
+
+    def __init__(self, folder: Path, piece_bytes: int) -> None:
+        self.name = secrets.token_hex(16)
+        self._path = folder / self.name
+        self._piece_bytes = piece_bytes
+        self._descriptor: int | None = None
+        self._offset = 0
+        self._filled = 0
+
+    async def make(self) -> None:
+        """Make the file. Raises OSError, also where there is no memory for it."""
+        await in_thread(self._make)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether the piece that is being filled has nothing yet."""
+        return not self._filled
+
+    @property
+    def is_full(self) -> bool:
+        """Whether nothing more goes into that piece."""
+        return self._filled == self._piece_bytes
+
+    def fill(self, data: memoryview) -> int:
+        """Add to the piece what goes into it of some bytes, over those of `PIECES` pieces ago; return how many."""
+        if self._descriptor is None:
+            raise ValueError("the file is not made")
+        # The memory was found when the file was made, and no disk is behind it: nothing is waited for.
+        count = os.pwrite(self._descriptor, data[: self._piece_bytes - self._filled], self._offset + self._filled)
+        self._filled += count
+        return count
+
+    def finish_piece(self) -> pb.WriteSharedObjectRequest.Piece:
+        """Return where the piece is, and begin the next."""
+        piece = pb.WriteSharedObjectRequest.Piece(offset=self._offset, length=self._filled)
+        self._offset = (self._offset + self._piece_bytes) % (PIECES * self._piece_bytes)
+        self._filled = 0
+        return piece
+
+    async def unlink(self) -> None:
+        """Remove the name; who has opened the file has it still."""
+        await in_thread(self._unlink)
+
+    async def close(self) -> None:
+        """Close the file and remove its name."""
+        if self._descriptor is not None:
+            await in_thread(self._close)
+
+    def _make(self) -> None:
+        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
+        os.posix_fallocate(self._descriptor, 0, PIECES * self._piece_bytes)
+
+    def _unlink(self) -> None:
+        with suppress(FileNotFoundError):
+            self._path.unlink()
+
+    def _close(self) -> None:
+        if self._descriptor is not None:
+            self._unlink()
+            os.close(self._descriptor)
+            self._descriptor = None
+
+
+class SharedMemory:
+    """The folder, as this process sees it.
+
+    Where storage does not see the same, bytes go to it in messages, and it is not asked again for ten seconds: it may
+    be older than this facade, or on another host.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._files = 0
+        self._paused_until = 0.0
+
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[MemoryFile | None]:
+        """Make a file for an upload; yield None where it has to do without."""
+        if self._files == _FILES or time.monotonic() < self._paused_until:
+            yield None
+            return
+        file = MemoryFile(self._folder, SHARED_BYTES if self._files < _LARGE_FILES else CHUNK_BYTES)
+        self._files += 1
+        try:
+            yield file if await self._is_made(file) else None
+        finally:
+            self._files -= 1
+            await file.close()
+
+    def is_refused(self, error: ServiceError) -> bool:
+        """Tell whether storage refuses an upload only since it does not share the memory."""
+        if error.reason not in _NOT_SHARED:
+            return False
+        self._pause(error.message)
+        return True
+
+    async def _is_made(self, file: MemoryFile) -> bool:
+        try:
+            await file.make()
+        except OSError as error:
+            self._pause(str(error))
+            return False
+        return True
+
+    def _pause(self, why: str) -> None:
+        self._paused_until = time.monotonic() + _PAUSE_SECONDS
+        _log.warning("uploads do without shared memory", folder=str(self._folder), why=why)
