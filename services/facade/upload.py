@@ -52,7 +52,7 @@ async def upload(
     length = headers.get("content-length")
     if length is not None and int(length) != permit.size:
         raise InvalidArgument(Reason.SIZE_MISMATCH, f"content-length: expected {permit.size}, got {length}")
-    body = chunks(receive, idle_seconds)
+    body = _until_too_many(chunks(receive, idle_seconds), permit.size)
     if permit.size > CHUNK_BYTES and memory and await _write_shared(peers, memory, permit, body, rpc_seconds):
         return None
     pieces = _pieces(body)
@@ -70,6 +70,15 @@ async def upload(
             if not is_interruption(error) or time.monotonic() > deadline:
                 raise
         await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _until_too_many(body: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:
+    """Yield the body, and end it at more than `size` bytes: storage refuses those, and no end is waited for."""
+    async for data in body:
+        yield data
+        size -= len(data)
+        if size < 0:
+            return
 
 
 async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[_Piece]:

@@ -144,13 +144,15 @@ def test_an_upload_refused_by_its_head_is_answered_before_its_body(alice: Client
         assert check(connection.answer(), NEUTRAL).status_code == status
 
 
-def test_chunks_are_refused_as_soon_as_they_are_too_many(alice: Client, stack: Stack) -> None:
+@pytest.mark.parametrize("size", [64, 1024 * 1024, SIZE])
+@pytest.mark.parametrize("excess", ["one byte", "twice"])
+def test_chunks_are_refused_as_soon_as_they_are_too_many(alice: Client, stack: Stack, size: int, excess: str) -> None:
     """Client case 55: too long; the answer does not wait for an end that may never come."""
-    blob = new_blob(SIZE)
+    blob = new_blob(size)
     action = alice.action("upload", blob)
     with Connection(stack.origin) as connection:
         begin(connection, action, ("Transfer-Encoding", "chunked"))
         connection.send_chunk(blob.content)
-        connection.send_chunk(bytes(SIZE))
+        connection.send_chunk(bytes(1 if excess == "one byte" else size))
         assert check(connection.answer(), NEUTRAL).status_code == 400
     assert not alice.holds(blob)
