@@ -18,8 +18,16 @@ ObjectStat = pb.BatchStatObjectsResponse.ObjectStat
 _AT_ONCE = 16
 
 
-class _Wanted(NamedTuple):
+class _Asked(NamedTuple):
+    """What the objects of one call to storage have in common."""
+
     repository_id: int
+    intent: pb.Intent.ValueType = pb.INTENT_UNSPECIFIED
+    seconds: int = 0
+
+
+class _Wanted(NamedTuple):
+    asked: _Asked
     oid: str
     size: int
 
@@ -45,17 +53,15 @@ class StoredObjects:
         With `seconds`, those whose bytes a transfer moves have an address of the store for so long, where it signs
         them. Raises what StorageService.BatchStatObjects says.
         """
-        request = pb.BatchStatObjectsRequest(repository_id=repository_id, intent=intent, expires_in=seconds)
-        for oid, size in objects:
-            request.objects.add(oid=oid, size=size)
-        found = (await self._storage.call(self._stub.BatchStatObjects, request)).objects
-        if len(found) != len(objects) or not all(each.status for each in found):
-            raise invalid_reply("BatchStatObjects", "the reply lacks an object")
-        return found
+        asked = _Asked(repository_id, intent, seconds)
+        # Whether there is room is to be told by what one client announces, not by what several do.
+        if len(objects) == 1 and intent != pb.INTENT_WRITE:
+            return [await self._stats.ask(_Wanted(asked, *objects[0]))]
+        return await self._stat(asked, objects)
 
     async def stat_one(self, repository_id: int, oid: str, size: int) -> ObjectStat:
         """Return what is held of an object. Raises what StorageService.BatchStatObjects says."""
-        return await self._stats.ask(_Wanted(repository_id, oid, size))
+        return await self._stats.ask(_Wanted(_Asked(repository_id), oid, size))
 
     async def locate(self, asked: pb.LocateObjectRequest) -> pb.LocateObjectResponse:
         """Return where on a disk an object lies. Raises what StorageService.LocateObject says."""
@@ -67,23 +73,33 @@ class StoredObjects:
         await self._places.close()
 
     async def _stat_all(self, group: Sequence[_Wanted]) -> Sequence[ObjectStat | ServiceError]:
-        of_repositories: dict[int, list[_Wanted]] = {}
+        together: dict[_Asked, list[_Wanted]] = {}
         for wanted in dict.fromkeys(group):
-            of_repositories.setdefault(wanted.repository_id, []).append(wanted)
+            together.setdefault(wanted.asked, []).append(wanted)
         found: dict[_Wanted, ObjectStat | ServiceError] = {}
 
-        async def stat_some(repository_id: int, some: Sequence[_Wanted]) -> None:
+        async def stat_some(asked: _Asked, some: Sequence[_Wanted]) -> None:
             try:
-                objects = [(wanted.oid, wanted.size) for wanted in some]
-                stats = await self.stat(repository_id, objects, pb.INTENT_UNSPECIFIED)
+                stats = await self._stat(asked, [(wanted.oid, wanted.size) for wanted in some])
             except ServiceError as error:
                 # It holds for all of them; to ask again for each would take the same time again.
                 found.update(dict.fromkeys(some, error))
             else:
                 found.update(zip(some, stats, strict=True))
 
-        await asyncio.gather(*(stat_some(*each) for each in of_repositories.items()))
+        await asyncio.gather(*(stat_some(*each) for each in together.items()))
         return [found[wanted] for wanted in group]
+
+    async def _stat(self, asked: _Asked, objects: Sequence[tuple[str, int]]) -> Sequence[ObjectStat]:
+        request = pb.BatchStatObjectsRequest(
+            repository_id=asked.repository_id, intent=asked.intent, expires_in=asked.seconds
+        )
+        for oid, size in objects:
+            request.objects.add(oid=oid, size=size)
+        found = (await self._storage.call(self._stub.BatchStatObjects, request)).objects
+        if len(found) != len(objects) or not all(each.status for each in found):
+            raise invalid_reply("BatchStatObjects", "the reply lacks an object")
+        return found
 
     async def _locate_all(
         self, group: Sequence[pb.LocateObjectRequest]

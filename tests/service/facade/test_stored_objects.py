@@ -129,6 +129,30 @@ async def test_objects_looked_at_at_once_share_a_call(tmp_path: Path) -> None:
         assert len(inner.calls) == 2
 
 
+async def test_batches_of_one_download_share_a_call(tmp_path: Path) -> None:
+    """Those of uploads do not: whether there is room is told of what each announces."""
+    async with _asking(tmp_path) as inner:
+        read = [inner.objects.stat(1, [(oid, size)], pb.INTENT_READ, seconds=60) for size, oid in enumerate(_OIDS[:8])]
+        assert [each.size for [each] in await asyncio.gather(*read)] == [1000 + size for size in range(8)]
+        [call] = inner.calls
+        assert (call.intent, call.expires_in, len(call.objects)) == (pb.INTENT_READ, 60, 8)
+        inner.calls.clear()
+        await asyncio.gather(*(inner.objects.stat(1, [(oid, 1)], pb.INTENT_WRITE) for oid in _OIDS[:8]))
+        assert [len(call.objects) for call in inner.calls] == [1] * 8
+
+
+async def test_different_questions_share_no_call(tmp_path: Path) -> None:
+    """Each object is asked about with the intent and for the time that its batch has."""
+    async with _asking(tmp_path) as inner:
+        await asyncio.gather(
+            inner.objects.stat_one(1, _OIDS[0], 1),
+            inner.objects.stat(1, [(_OIDS[0], 1)], pb.INTENT_READ),
+            inner.objects.stat(1, [(_OIDS[0], 1)], pb.INTENT_READ, seconds=60),
+        )
+        asked = sorted((call.intent, call.expires_in) for call in inner.calls)
+        assert asked == [(pb.INTENT_UNSPECIFIED, 0), (pb.INTENT_READ, 0), (pb.INTENT_READ, 60)]
+
+
 async def test_one_repository_that_fails_does_not_hurt_the_other(tmp_path: Path) -> None:
     """Its objects alone are told the error."""
     async with _asking(tmp_path) as inner:
