@@ -15,6 +15,7 @@ from towpath.storage.v1 import storage_service_pb2_grpc
 from services.common.rpc.client import Health, Peer
 from services.facade.settings import FacadeSettings
 from services.facade.stored_objects import StoredObjects
+from services.facade.whole_objects import WholeObjects
 
 STORAGE_SERVICE = "towpath.storage.v1.StorageService"
 LOCK_SERVICE = "towpath.locks.v1.LockService"
@@ -47,6 +48,7 @@ class Peers:
         self.locks = connect(settings.locks_address)
         self.storage_stub = storage_service_pb2_grpc.StorageServiceStub(self.storage.channel)
         self.objects = StoredObjects(self.storage)
+        self.whole_objects = WholeObjects(self.storage)
         self.write_object: grpc.aio.StreamUnaryMultiCallable[bytes, pb.WriteObjectResponse]
         """`WriteObject`, whose requests its caller serializes."""
         self.write_object = self.storage.channel.stream_unary(
@@ -79,6 +81,7 @@ class Peers:
         try:
             yield peers
         finally:
+            await peers.whole_objects.close()
             await peers.objects.close()
             await peers.storage.close()
             await peers.locks.close()

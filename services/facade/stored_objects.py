@@ -7,15 +7,18 @@ from typing import NamedTuple
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceStub
 
-from services.common.errors import Reason, ServiceError
+from services.common.errors import ServiceError
 from services.common.grouped import Grouped
 from services.common.rpc.client import Peer
 from services.facade.reasons import invalid_reply
+from services.facade.together import ask_together
 
 ObjectStat = pb.BatchStatObjectsResponse.ObjectStat
 
 # While storage is away, many wait for it.
 _AT_ONCE = 16
+# This process has something to do while storage looks the next ones up.
+_HELD_SECONDS = 0.002
 
 
 class _Asked(NamedTuple):
@@ -42,7 +45,7 @@ class StoredObjects:
     def __init__(self, storage: Peer) -> None:
         self._storage = storage
         self._stub = StorageServiceStub(storage.channel)
-        self._stats = Grouped(self._stat_all, at_once=_AT_ONCE)
+        self._stats = Grouped(self._stat_all, at_once=_AT_ONCE, held_seconds=_HELD_SECONDS)
         self._places = Grouped(self._locate_all, at_once=_AT_ONCE)
 
     async def stat(
@@ -104,28 +107,11 @@ class StoredObjects:
     async def _locate_all(
         self, group: Sequence[pb.LocateObjectRequest]
     ) -> Sequence[pb.LocateObjectResponse | ServiceError]:
-        if len(group) == 1:
-            return [await self._locate_one(group[0])]
-        try:
-            reply = await self._storage.call(self._stub.LocateObjects, pb.LocateObjectsRequest(objects=group))
-        except ServiceError as error:
-            if error.reason != Reason.UNIMPLEMENTED:
-                return [error] * len(group)
-            located: Sequence[pb.LocateObjectResponse] = [pb.LocateObjectResponse()] * len(group)
-        else:
-            located = reply.objects
-        if len(located) != len(group):
-            raise invalid_reply("LocateObjects", "the reply lacks an object")
+        return await ask_together(group, self._locate_several, self._locate_one, lambda located: bool(located.paths))
 
-        async def told(
-            asked: pb.LocateObjectRequest, found: pb.LocateObjectResponse
-        ) -> pb.LocateObjectResponse | ServiceError:
-            return found if found.paths else await self._locate_one(asked)
+    async def _locate_several(self, asked: Sequence[pb.LocateObjectRequest]) -> Sequence[pb.LocateObjectResponse]:
+        reply = await self._storage.call(self._stub.LocateObjects, pb.LocateObjectsRequest(objects=asked))
+        return reply.objects
 
-        return await asyncio.gather(*map(told, group, located))
-
-    async def _locate_one(self, asked: pb.LocateObjectRequest) -> pb.LocateObjectResponse | ServiceError:
-        try:
-            return await self._storage.call(self._stub.LocateObject, asked)
-        except ServiceError as error:
-            return error
+    async def _locate_one(self, asked: pb.LocateObjectRequest) -> pb.LocateObjectResponse:
+        return await self._storage.call(self._stub.LocateObject, asked)

@@ -19,6 +19,7 @@ from services.facade.outgoing import Outgoing
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
 from services.facade.shared_memory import PIECES, MemoryFile, SharedMemory
+from services.facade.whole_objects import COMMIT_SECONDS
 
 _Piece = list[memoryview]
 """Some of an object's bytes, as they came."""
@@ -28,8 +29,6 @@ _END: _Piece = []
 _DATA = BytesField(pb.WriteObjectRequest, "data")
 # Storage takes a client that sends little, but regularly, for one that is gone.
 _LONGEST_HOLD_SECONDS = 5.0
-# Many bytes may have to reach the disk; the client hears nothing meanwhile, and gives up after 30 s (client row 19).
-_COMMIT_SECONDS = 60.0
 
 
 async def upload(
@@ -112,22 +111,15 @@ async def _only(data: bytes) -> AsyncIterator[_Piece]:
 
 
 async def _write_whole(peers: Peers, permit: Permit, data: bytes, rpc_seconds: float) -> None:
-    request = pb.WriteWholeObjectRequest(
-        repository_id=permit.repository_id, oid=permit.oid, size=permit.size, data=data
-    )
     try:
-        # For how long storage may be away is for `upload` to know.
-        reply = await peers.storage.call(
-            peers.storage_stub.WriteWholeObject, request, deadline=_COMMIT_SECONDS, wait_for_ready=False
+        await peers.whole_objects.write(
+            pb.WriteWholeObjectRequest(repository_id=permit.repository_id, oid=permit.oid, size=permit.size, data=data)
         )
     except ServiceError as error:
         if error.reason != Reason.UNIMPLEMENTED:
             raise
         # It is older than this facade.
-        return await _write(peers, permit, _only(data), rpc_seconds)
-    if not reply.HasField("object"):
-        raise invalid_reply("WriteWholeObject", "the reply lacks the object")
-    return None
+        await _write(peers, permit, _only(data), rpc_seconds)
 
 
 async def _write_shared(
@@ -166,7 +158,7 @@ async def _write_shared(
             if going:
                 await outgoing.end()
             # Where the call has ended, this tells why.
-            while not (await _reply(peers, call, _COMMIT_SECONDS)).HasField("object"):
+            while not (await _reply(peers, call, COMMIT_SECONDS)).HasField("object"):
                 pass
         except TimeoutError as error:
             raise overdue(peers.storage) from error
@@ -219,7 +211,7 @@ async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[_Piece], rp
             going = await outgoing.send(_DATA.serialize(piece))
         if going:
             await outgoing.end()
-        async with asyncio.timeout(_COMMIT_SECONDS):
+        async with asyncio.timeout(COMMIT_SECONDS):
             reply = await call
     except grpc.aio.AioRpcError as error:
         raise peers.storage.error(error) from error

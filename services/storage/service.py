@@ -1,5 +1,6 @@
 """The storage service over gRPC: each method translates, calls one function, translates back."""
 
+import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 from itertools import repeat
@@ -9,6 +10,7 @@ import grpc
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer, add_StorageServiceServicer_to_server
 
+from services.common.rpc.call_fields import note
 from services.common.rpc.options import SHARED_BYTES
 from services.storage import fields, metrics
 from services.storage.direct.confirm import confirm_object
@@ -118,8 +120,26 @@ class StorageService(StorageServiceServicer):
         self, request: pb.WriteWholeObjectRequest, _context: _Context
     ) -> pb.WriteWholeObjectResponse:
         """Take an object in one message."""
+        note(objects=1, bytes_in=len(request.data))
         with metrics.decided():
             record = await self._whole_objects.write(header_of(request), bounded(request.data))
+        return pb.WriteWholeObjectResponse(object=object_message(record))
+
+    async def WriteWholeObjects(
+        self, request: pb.WriteWholeObjectsRequest, _context: _Context
+    ) -> pb.WriteWholeObjectsResponse:
+        """Take several objects in one message."""
+        note(bytes_in=sum(len(each.data) for each in request.objects))
+        objects = await asyncio.gather(*map(self._written_or_not, request.objects))
+        return pb.WriteWholeObjectsResponse(objects=objects)
+
+    async def _written_or_not(self, request: pb.WriteWholeObjectRequest) -> pb.WriteWholeObjectResponse:
+        try:
+            record = await self._whole_objects.write(header_of(request), bounded(request.data))
+        except Exception:
+            # Whatever it is: why, and that it was refused, is told and counted when it comes alone.
+            return pb.WriteWholeObjectResponse()
+        metrics.UPLOADS_STORED.inc()
         return pb.WriteWholeObjectResponse(object=object_message(record))
 
     async def WriteSharedObject(  # type: ignore[override] # stubs know only generators of responses

@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from services.common.errors import ServiceError
 from services.common.grouped import Grouped
-from services.common.rpc.call_fields import note
 from services.storage.backend import Chunk
 from services.storage.commit import keep
 from services.storage.incoming import Incoming, put
@@ -46,7 +45,6 @@ class WholeObjects:
 
         Raises what WriteObject documents; nothing is kept then. Who gives up waiting changes nothing.
         """
-        note(repository_id=header.repository_id, oid=header.oid, objects=1, bytes_in=len(data))
         await self._store.traffic.require(header.repository_id)
         self._store.traffic.count(header.repository_id, bytes_in=len(data))
         tally = Tally(header.oid, header.size)

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason, ServiceError, from_rpc_error
+from services.common.rpc.options import CHUNK_BYTES
 from tests.service.storage.conftest import Sql
 from tests.service.storage.test_crash import SESSIONS
 from tests.support.memory_backend import MemoryBackend
@@ -63,6 +64,57 @@ async def test_what_is_refused_of_a_group(storage: RunningStorage) -> None:
     assert (wrong, gone, closed) == (Reason.HASH_MISMATCH, Reason.OBJECT_REMOVED, Reason.REPOSITORY_NOT_FOUND)
     assert set(await storage.statuses(1, *map(oid_of, good))) == {PRESENT}
     await until(lambda: len(storage.files()) == len(good))
+
+
+async def several(storage: RunningStorage, *written: tuple[int, str, bytes]) -> list[str]:
+    """Write objects of one message, each a repository, an oid and bytes; return the oids of those that are held."""
+    objects = [
+        pb.WriteWholeObjectRequest(repository_id=repository, oid=oid, size=len(data), data=data)
+        for repository, oid, data in written
+    ]
+    request = pb.WriteWholeObjectsRequest(objects=objects)
+    return [each.object.oid for each in (await storage.stub.WriteWholeObjects(request, timeout=30)).objects]
+
+
+async def test_several_in_one_message(storage: RunningStorage, sql: Sql) -> None:
+    """In their order, repeats included, and in one transaction."""
+    data = [os.urandom(1000) for _ in range(10)]
+    written = [(1 + number % 3, oid_of(each), each) for number, each in enumerate(data)]
+    assert await several(storage, *written, *written[:2]) == [oid for _, oid, _ in [*written, *written[:2]]]
+    for repository, oid, each in written:
+        assert await storage.read(repository, oid) == each
+    assert await sql("SELECT count(DISTINCT xmin::text) FROM storage.objects") == "1"
+    assert await several(storage) == []
+    assert storage.incoming() == []
+
+
+async def test_what_is_refused_of_several_in_one_message(storage: RunningStorage) -> None:
+    """For whatever reason: it lacks its object, leaves nothing, and holds up no other."""
+    removed = await storage.write(1, b"removed")
+    await storage.delete(1, removed)
+    await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=9), timeout=20)
+    bad = b"a disk that fails"
+    folder = storage.root / "objects" / oid_of(bad)[:2]
+    await asyncio.to_thread(folder.parent.mkdir, exist_ok=True)
+    await asyncio.to_thread(folder.write_bytes, b"in the way")
+    good = [data for number in range(9) if not oid_of(data := b"good %d" % number).startswith(oid_of(bad)[:2])]
+    large = bytes(CHUNK_BYTES + 1)
+    refused = [
+        (1, oid_of(b"other"), b"wrong"),
+        (1, removed, b"removed"),
+        (9, oid_of(b"late"), b"late"),
+        (0, oid_of(b"nowhere"), b"nowhere"),
+        (1, oid_of(b"upper").upper(), b"upper"),
+        (1, oid_of(large), large),
+        (1, oid_of(bad), bad),
+    ]
+    held = [(1, oid_of(data), data) for data in good]
+    expected = ["" for _ in refused] + [oid for _, oid, _ in held]
+    assert await several(storage, *refused, *held) == expected
+    assert set(await storage.statuses(1, *map(oid_of, good))) == {PRESENT}
+    assert await storage.statuses(1, oid_of(b"other"), oid_of(large), oid_of(bad)) == [MISSING] * 3
+    await until(lambda: len(storage.files()) == len(good) + 1)
+    await until(lambda: storage.incoming() == [])
 
 
 async def test_one_object_many_times_at_once(storage: RunningStorage) -> None:

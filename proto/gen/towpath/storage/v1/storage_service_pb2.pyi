@@ -776,6 +776,54 @@ class WriteWholeObjectResponse(_message.Message):
 Global___WriteWholeObjectResponse: _TypeAlias = WriteWholeObjectResponse  # noqa: Y015
 
 @_typing.final
+class WriteWholeObjectsRequest(_message.Message):
+    """WriteWholeObjectsRequest carries several objects, as many as a message has room for."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___WriteWholeObjectRequest]:
+        """The objects."""
+
+    def __init__(
+        self,
+        *,
+        objects: _abc.Iterable[Global___WriteWholeObjectRequest] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["objects", b"objects"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteWholeObjectsRequest: _TypeAlias = WriteWholeObjectsRequest  # noqa: Y015
+
+@_typing.final
+class WriteWholeObjectsResponse(_message.Message):
+    """WriteWholeObjectsResponse answers in the order in which the objects came, repeats included."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___WriteWholeObjectResponse]:
+        """One for each object; one that is not held now is empty."""
+
+    def __init__(
+        self,
+        *,
+        objects: _abc.Iterable[Global___WriteWholeObjectResponse] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["objects", b"objects"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WriteWholeObjectsResponse: _TypeAlias = WriteWholeObjectsResponse  # noqa: Y015
+
+@_typing.final
 class WriteSharedObjectRequest(_message.Message):
     """WriteSharedObjectRequest is one message of the stream: first a header, then pieces."""
 
@@ -820,7 +868,7 @@ class WriteSharedObjectRequest(_message.Message):
         offset: _builtins.int
         """How many bytes of the file are before them."""
         length: _builtins.int
-        """How many they are, from 1 to 1 MiB."""
+        """How many they are, from 1 to 2 MiB."""
         def __init__(
             self,
             *,

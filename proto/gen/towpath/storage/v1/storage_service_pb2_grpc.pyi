@@ -105,6 +105,10 @@ class StorageServiceStub:
 
     Errors: those of WriteObject.
     """
+    WriteWholeObjects: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.WriteWholeObjectsRequest, _storage_service_pb2.WriteWholeObjectsResponse]
+    """WriteWholeObjects does for each of several what WriteWholeObject does, for less than as many calls cost. An entry
+    that WriteWholeObject would refuse lacks its object, and holds up no other; ask WriteWholeObject why.
+    """
     WriteSharedObject: _grpc.StreamStreamMultiCallable[_storage_service_pb2.WriteSharedObjectRequest, _storage_service_pb2.WriteSharedObjectResponse]
     """WriteSharedObject does what WriteObject does, for a caller on the same host: the bytes go through a file in a
     folder in memory that both of them have, and the messages say only where in it they are. Each message is
@@ -213,6 +217,10 @@ class StorageServiceAsyncStub(StorageServiceStub):
     less than a stream. It may be repeated as it is.
 
     Errors: those of WriteObject.
+    """
+    WriteWholeObjects: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.WriteWholeObjectsRequest, _storage_service_pb2.WriteWholeObjectsResponse]  # type: ignore[assignment]
+    """WriteWholeObjects does for each of several what WriteWholeObject does, for less than as many calls cost. An entry
+    that WriteWholeObject would refuse lacks its object, and holds up no other; ask WriteWholeObject why.
     """
     WriteSharedObject: _aio.StreamStreamMultiCallable[_storage_service_pb2.WriteSharedObjectRequest, _storage_service_pb2.WriteSharedObjectResponse]  # type: ignore[assignment]
     """WriteSharedObject does what WriteObject does, for a caller on the same host: the bytes go through a file in a
@@ -367,6 +375,16 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         less than a stream. It may be repeated as it is.
 
         Errors: those of WriteObject.
+        """
+
+    @_abc_1.abstractmethod
+    def WriteWholeObjects(
+        self,
+        request: _storage_service_pb2.WriteWholeObjectsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.WriteWholeObjectsResponse, _abc.Awaitable[_storage_service_pb2.WriteWholeObjectsResponse]]:
+        """WriteWholeObjects does for each of several what WriteWholeObject does, for less than as many calls cost. An entry
+        that WriteWholeObject would refuse lacks its object, and holds up no other; ask WriteWholeObject why.
         """
 
     @_abc_1.abstractmethod
