@@ -52,6 +52,7 @@ class Material:
     def padding(self) -> Path:
         """The bytes that all of `puts` end in."""
         path = self.folder / "padding"
+        path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(os.urandom(self._scale.small - len(self.beginning(0))))
         return path
 
