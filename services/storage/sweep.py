@@ -90,16 +90,17 @@ class Sweeper:
         return _INTERVAL_SECONDS if seconds is None else min(max(seconds, 1.0), _INTERVAL_SECONDS)
 
     async def _discard_all(self, due: list[Placed]) -> None:
-        free = asyncio.Semaphore(_AT_ONCE)
+        """Discard each and forget it; where some can't be discarded, the others are, and one's error is raised."""
+        free, gone = asyncio.Semaphore(_AT_ONCE), list[str]()
 
         async def discard(place: Place, name: str) -> None:
             async with free:
                 await place.backend.discard(name)
+            gone.append(name)
 
-        gone = []
-        async with asyncio.TaskGroup() as group:
-            for store_id, name in due:
-                if (place := self._store.places.get(store_id)) is not None:
-                    gone.append(name)
-                    group.create_task(discard(place, name))
+        placed = [(place, name) for store_id, name in due if (place := self._store.places.get(store_id)) is not None]
+        outcomes = await asyncio.gather(*(discard(*each) for each in placed), return_exceptions=True)
         await self._store.database.run(lambda connection: contents.discarded(connection, gone))
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome

@@ -109,6 +109,21 @@ async def test_repository_is_forgotten(storage: RunningStorage) -> None:
     assert await delete_repository(storage, 1) == 0
 
 
+async def test_bytes_that_cannot_go_hold_up_no_others(storage: RunningStorage, sql: Sql) -> None:
+    """What the disk does not let go of is tried again, and all else goes meanwhile."""
+    stuck, *_ = [await storage.write(1, os.urandom(100)) for _ in range(40)]
+    path = storage.path(stuck)
+    path.unlink()
+    path.mkdir()
+    assert await delete_repository(storage, 1) == 40
+    await until(lambda: storage.files() == [])
+    path.rmdir()
+    await sql("UPDATE storage.discards SET due_at = now()")
+    async with asyncio.timeout(20):
+        while await sql("SELECT count(*) FROM storage.discards") != "0":  # noqa: ASYNC110 - Postgres sets no event
+            await asyncio.sleep(0.05)
+
+
 async def test_nothing_is_written_into_a_deleted_repository(storage: RunningStorage) -> None:
     """A write with a right that was given before the removal is refused and leaves nothing behind."""
     await delete_repository(storage, 1)

@@ -249,10 +249,10 @@ async def test_what_only_one_store_has_keeps_it(storage: RunningStorage, stores:
     """A store whose bytes nobody else has is not forgotten."""
     await storage.write(1, os.urandom(2000))
     await stores.add("second")
-    # As an operator's hand might.
-    await sql("UPDATE storage.stores SET is_primary = false; UPDATE storage.stores SET is_primary = name = 'second'")
     (stores.root("second") / "incoming").rmdir()
     (stores.root("second") / "incoming").write_bytes(b"")
+    # As an operator's hand might.
+    await sql("UPDATE storage.stores SET is_primary = false; UPDATE storage.stores SET is_primary = name = 'second'")
     error = await failure(stores.remove("first"))
     assert (error.reason, "alone" in error.message) == (Reason.STORE_IN_USE, True)
 
