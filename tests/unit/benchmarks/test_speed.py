@@ -32,6 +32,8 @@ def results() -> Results:
         made.add("get_1g", "nginx", number, peer)
     made.add("push_1g", TOWPATH, 0, 2.0)
     made.add("push_1g", "giftless", 0, 3.0)
+    made.add("get_1g_4", TOWPATH, 0, 9.97)
+    made.add("get_1g_4", "nginx", 0, 10.0)
     made.add("lock_create_0", TOWPATH, 0, 100.0)
     made.add("lock_create_0", TOWPATH, 2, 200.0)
     made.add("lock_create_100000", TOWPATH, 0, 80.0)
@@ -74,6 +76,8 @@ def test_tables_have_medians_ratios_and_verdicts(results: Results) -> None:
     assert "| GET of 1 GiB, one stream | MB/s | 28 | 10 (3.00×) |" in told.replace("|  |", "|")
     assert "0.9× nginx: 3.00×, yes" in told
     assert "1.5× lfs-test-server: not measured" in told
+    assert "1× nginx: 0.99×, **no**" in told
+    assert "“lock a path, none stands”: 0.85×, yes" in told
     assert "**giftless is not compared**: no pip" in told
     assert "giftless refused up to 3.00% of the requests of `put_64k`" in told
     assert "disk (write, fsync) failed at the load `put_large`: OSError: full" in told
