@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks.speed import parts, soak
+from benchmarks.speed import floor, parts, soak
 from benchmarks.speed.chart import Bars, chart
 from benchmarks.speed.options import RESULTS
 from benchmarks.speed.results import Results
@@ -43,7 +43,7 @@ def write(results: Results, page: Path = PAGE) -> None:
     _, end, after = rest.partition(_END)
     if not (begin and end):
         raise ValueError(f"{page}: expected the lines {_BEGIN!r} and {_END!r}")
-    sections = [*_sections(results, drawn), *_soak(), *_parts()]
+    sections = [*_sections(results, drawn), *_soak(), *_parts(), *_floor()]
     page.write_text("\n\n".join([f"{before}{_BEGIN}", *sections, f"{_END}{after}"]))
 
 
@@ -57,6 +57,18 @@ def _parts() -> Iterable[str]:
             " among them (`python -m benchmarks.speed.parts`)."
         )
         yield parts.table(told)
+
+
+def _floor() -> Iterable[str]:
+    if floor.FLOOR.exists():
+        told = json.loads(floor.FLOOR.read_text())
+        yield "## What the frameworks take by themselves"
+        yield (
+            "How many requests of the size of a batch of one are answered over 16 connections where nothing is done for"
+            f" them: medians of {told['rounds']} rounds, and how much of that Towpath's batches of one reach,"
+            f" at commit `{told['about']['commit']}` (`python -m benchmarks.speed.floor`)."
+        )
+        yield floor.table(told)
 
 
 def _soak() -> Iterable[str]:

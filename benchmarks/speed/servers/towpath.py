@@ -65,6 +65,11 @@ class Towpath(Server):
         _copy(data, "storage.contents (oid, store_id, name)", ((oid, "1", new_name(oid)) for oid in oids))
 
 
+def postgres(data: Path) -> embedded_postgres.EmbeddedPostgres:
+    """Return the Postgres that `towpath up` runs."""
+    return embedded_postgres.EmbeddedPostgres(data / "postgres", runtime_directory(data.resolve()))
+
+
 def _repository(data: Path) -> str:
     return _sql(data, f"SELECT id FROM locks.repositories WHERE name = '{_REPOSITORY}'")  # noqa: S608 - a constant
 
@@ -78,10 +83,9 @@ def _copy(data: Path, table: str, rows: Iterable[tuple[str, ...]]) -> None:
 
 def _sql(data: Path, statement: str, told: str = "") -> str:
     """Run a statement, and return what it answers. Raises `subprocess.CalledProcessError`."""
-    cluster = embedded_postgres.EmbeddedPostgres(data / "postgres", runtime_directory(data.resolve()))
     psql = embedded_postgres.programs() / "psql"
     done = subprocess.run(  # noqa: S603 - the program of our own Postgres
-        [psql, "--no-psqlrc", "--quiet", "--tuples-only", "--no-align", f"--command={statement}", cluster.url],
+        [psql, "--no-psqlrc", "--quiet", "--tuples-only", "--no-align", f"--command={statement}", postgres(data).url],
         input=told,
         stdout=subprocess.PIPE,
         text=True,

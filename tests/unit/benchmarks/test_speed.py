@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks.speed import page, parts, soak
+from benchmarks.speed import floor, page, parts, soak
 from benchmarks.speed.chart import Bars, chart
 from benchmarks.speed.loads import LOADS
 from benchmarks.speed.options import RESULTS, parse
@@ -170,3 +170,9 @@ def test_an_hour_is_told_in_equal_parts() -> None:
     assert {part["own"] for part in told} == {100}
     told[0]["own"] = 50
     assert "1.00×" in soak.table({"parts": told})
+
+
+def test_frameworks_are_told_beside_towpath() -> None:
+    """How much they answer by themselves, and how much of that is left."""
+    told = floor.table({"rates": {"uvicorn": 12_000.4, "Towpath": 3000.0}, "ratios": {"uvicorn": 0.25, "Towpath": 1.0}})
+    assert "| uvicorn | 12,000 | 0.25× |" in told
