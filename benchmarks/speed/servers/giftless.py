@@ -63,7 +63,9 @@ class Giftless(Server):
     @contextmanager
     def running(self, data: Path) -> Iterator[Site]:
         """Run it with two workers."""
-        data.mkdir(parents=True, exist_ok=True)
+        objects = data / "objects"
+        # Each worker would make it, and one that comes second ends with all.
+        objects.mkdir(parents=True, exist_ok=True)
         [port] = free_ports(1)
         origin = f"http://127.0.0.1:{port}"
         # By its default an action ends after a minute, in which it does not send what is asked for here.
@@ -72,7 +74,7 @@ class Giftless(Server):
             "LEGACY_ENDPOINTS": False,
             "AUTH_PROVIDERS": ["giftless.auth.allow_anon:read_write"],
             "PRE_AUTHORIZED_ACTION_PROVIDER": {"options": authority},
-            "TRANSFER_ADAPTERS": {"basic": {"options": {"storage_options": {"path": str(data / "objects")}}}},
+            "TRANSFER_ADAPTERS": {"basic": {"options": {"storage_options": {"path": str(objects)}}}},
         }
         command: list[str | Path] = [
             self._outside.folder / "bin" / "gunicorn",
