@@ -43,7 +43,8 @@ class Administration:
     async def connect(self) -> None:
         """Wait until the service is reached. Raises `CommandError` where it is not there within 4 s."""
         try:
-            await asyncio.wait_for(self._peer.channel.channel_ready(), timeout=_CONNECT_SECONDS)
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await self._peer.channel.channel_ready()
         except TimeoutError:
             asked = "does it accept our certificate" if self._tls else "does it want a certificate (TOWPATH_TLS_...)"
             raise CommandError(

@@ -94,7 +94,9 @@ async def _run(*arguments: str | Path, seconds: float) -> str:
         start_new_session=True,
     )
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), timeout=seconds)
+        # Not `wait_for`, which loses a cancellation that comes as the process ends (CPython 3.11).
+        async with asyncio.timeout(seconds):
+            output, _ = await process.communicate()
     except TimeoutError:
         raise PostgresError(f"{Path(arguments[0]).name}: no end after {seconds:.0f} s") from None
     finally:

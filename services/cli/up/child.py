@@ -113,11 +113,13 @@ async def end(process: asyncio.subprocess.Process, stop_signal: signal.Signals, 
     with suppress(ProcessLookupError):
         process.send_signal(stop_signal)
     try:
-        await asyncio.wait_for(process.wait(), timeout=max(0.0, deadline - time.monotonic()))
+        async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
+            await process.wait()
     except TimeoutError:
         with suppress(ProcessLookupError):
             process.kill()
-        await asyncio.wait_for(process.wait(), timeout=_KILLED_SECONDS)
+        async with asyncio.timeout(_KILLED_SECONDS):
+            await process.wait()
 
 
 async def run_once(
@@ -137,7 +139,8 @@ async def run_once(
         start_new_session=True,
     )
     try:
-        output, _ = await asyncio.wait_for(process.communicate(), timeout=seconds)
+        async with asyncio.timeout(seconds):
+            output, _ = await process.communicate()
     except TimeoutError:
         raise CommandError(f"{name}: no end after {seconds:.0f} s") from None
     finally:

@@ -127,7 +127,8 @@ class _Stack:
             stop_seconds=_FACADE_STOP_SECONDS,
         )
         try:
-            await asyncio.wait_for(child.ready.wait(), timeout=_READY_SECONDS)
+            async with asyncio.timeout(_READY_SECONDS):
+                await child.ready.wait()
         except TimeoutError:
             raise CommandError(f"the facade does not answer after {_READY_SECONDS:.0f} s") from None
         if self._options.demo:
