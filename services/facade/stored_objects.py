@@ -1,6 +1,7 @@
 """What storage says of objects: of those of a batch, and of single ones, where those asked for at once share a call."""
 
 import asyncio
+import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -11,6 +12,7 @@ from services.common.errors import ServiceError
 from services.common.grouped import Grouped
 from services.common.rpc.client import Peer
 from services.facade.reasons import invalid_reply
+from services.facade.seen_objects import Named, SeenObjects
 from services.facade.together import ask_together
 
 ObjectStat = pb.BatchStatObjectsResponse.ObjectStat
@@ -45,22 +47,27 @@ class StoredObjects:
     def __init__(self, storage: Peer) -> None:
         self._storage = storage
         self._stub = StorageServiceStub(storage.channel)
+        self._seen: SeenObjects[ObjectStat] = SeenObjects()
         self._stats = Grouped(self._stat_all, at_once=_AT_ONCE, held_seconds=_HELD_SECONDS)
         self._places = Grouped(self._locate_all, at_once=_AT_ONCE)
 
     async def stat(
-        self, repository_id: int, objects: Sequence[tuple[str, int]], intent: pb.Intent.ValueType, *, seconds: int = 0
+        self, repository_id: int, objects: Sequence[Named], intent: pb.Intent.ValueType, *, seconds: int = 0
     ) -> Sequence[ObjectStat]:
         """Return what is held of `objects` (oid and size in bytes each), in their order.
 
         With `seconds`, those whose bytes a transfer moves have an address of the store for so long, where it signs
-        them. Raises what StorageService.BatchStatObjects says.
+        them. To those who read, it is repeated for up to 0.9 seconds that an object is held. Raises what
+        StorageService.BatchStatObjects says.
         """
         asked = _Asked(repository_id, intent, seconds)
-        # Whether there is room is to be told by what one client announces, not by what several do.
-        if len(objects) == 1 and intent != pb.INTENT_WRITE:
-            return [await self._stats.ask(_Wanted(asked, *objects[0]))]
-        return await self._stat(asked, objects)
+        # Whether there is room is to be told by what one client announces, not by what several do or have done.
+        if intent == pb.INTENT_WRITE:
+            return await self._stat(asked, objects)
+        seen = self._seen.recall(asked, objects)
+        unseen = [each for each, stat in zip(objects, seen, strict=True) if stat is None]
+        found = iter(await self._stat_unseen(asked, unseen) if unseen else ())
+        return [stat or next(found) for stat in seen]
 
     async def stat_one(self, repository_id: int, oid: str, size: int) -> ObjectStat:
         """Return what is held of an object. Raises what StorageService.BatchStatObjects says."""
@@ -74,6 +81,16 @@ class StoredObjects:
         """Give up what is under way."""
         await self._stats.close()
         await self._places.close()
+
+    async def _stat_unseen(self, asked: _Asked, objects: Sequence[Named]) -> Sequence[ObjectStat]:
+        asked_at = time.monotonic()
+        found = (
+            [await self._stats.ask(_Wanted(asked, *objects[0]))]
+            if len(objects) == 1
+            else await self._stat(asked, objects)
+        )
+        self._seen.keep(asked, filter(_may_be_repeated, zip(objects, found, strict=True)), asked_at=asked_at)
+        return found
 
     async def _stat_all(self, group: Sequence[_Wanted]) -> Sequence[ObjectStat | ServiceError]:
         together: dict[_Asked, list[_Wanted]] = {}
@@ -93,7 +110,7 @@ class StoredObjects:
         await asyncio.gather(*(stat_some(*each) for each in together.items()))
         return [found[wanted] for wanted in group]
 
-    async def _stat(self, asked: _Asked, objects: Sequence[tuple[str, int]]) -> Sequence[ObjectStat]:
+    async def _stat(self, asked: _Asked, objects: Sequence[Named]) -> Sequence[ObjectStat]:
         request = pb.BatchStatObjectsRequest(
             repository_id=asked.repository_id, intent=asked.intent, expires_in=asked.seconds
         )
@@ -115,3 +132,9 @@ class StoredObjects:
 
     async def _locate_one(self, asked: pb.LocateObjectRequest) -> pb.LocateObjectResponse:
         return await self._storage.call(self._stub.LocateObject, asked)
+
+
+def _may_be_repeated(said: tuple[Named, ObjectStat]) -> bool:
+    """Return whether others may be told so: what is missing may come, and storage counts the addresses it signs."""
+    _, stat = said
+    return stat.status == pb.OBJECT_STATUS_PRESENT and not stat.HasField("signed")

@@ -82,6 +82,18 @@ def test_a_removed_object_is_410_with_the_reason(
     assert "licence withdrawn" in entry["error"]["message"]
 
 
+def test_an_object_removed_after_it_was_asked_for_is_410_within_a_second(
+    alice: Client, operator: Administration
+) -> None:
+    """What was said of it before is repeated for no longer, and whatever is repeated moves no bytes (decision 25)."""
+    blob = alice.upload(new_blob())
+    action = alice.action("download", blob)
+    operator.remove_object("demo/assets", blob.oid, "licence withdrawn")
+    assert alice.get(action).status_code == 410
+    time.sleep(1)
+    assert alice.entry("download", blob)["error"]["code"] == 410
+
+
 def test_a_removed_object_that_is_restored_may_be_uploaded_again(alice: Client, operator: Administration) -> None:
     """protocol: Per-object error codes, 410 holds until the owner thinks better of it."""
     blob = alice.upload(new_blob())

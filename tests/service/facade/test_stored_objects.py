@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import NotFound, Reason, ServiceError, Unavailable
@@ -139,6 +140,48 @@ async def test_batches_of_one_download_share_a_call(tmp_path: Path) -> None:
         inner.calls.clear()
         await asyncio.gather(*(inner.objects.stat(1, [(oid, 1)], pb.INTENT_WRITE) for oid in _OIDS[:8]))
         assert [len(call.objects) for call in inner.calls] == [1] * 8
+
+
+async def test_what_is_held_is_not_asked_for_again(tmp_path: Path) -> None:
+    """Only what others have not just read, and what uploads ask for."""
+    async with _asking(tmp_path) as inner:
+        objects = [(oid, size) for size, oid in enumerate(_OIDS)]
+        first = await inner.objects.stat(1, objects[:5], pb.INTENT_READ)
+        inner.calls.clear()
+        again = await inner.objects.stat(1, objects[3:8], pb.INTENT_READ)
+        assert again[:2] == first[3:]
+        assert [each.size for each in again] == [1000 + size for _, size in objects[3:8]]
+        [call] = inner.calls
+        assert [each.oid for each in call.objects] == _OIDS[5:8]
+        inner.calls.clear()
+        assert await inner.objects.stat(1, objects[4:5], pb.INTENT_READ) == first[4:]
+        assert inner.calls == []
+        await inner.objects.stat(2, objects[:1], pb.INTENT_READ)
+        await inner.objects.stat(1, objects[:1], pb.INTENT_READ, seconds=60)
+        await inner.objects.stat(1, objects[:1], pb.INTENT_WRITE)
+        await inner.objects.stat_one(1, *objects[0])
+        assert len(inner.calls) == 4
+
+
+_SIGNED = pb.SignObjectUrlsResponse.SignedUrl(url="https://store.example/object")
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        ObjectStat(status=pb.OBJECT_STATUS_MISSING),
+        ObjectStat(status=pb.OBJECT_STATUS_REMOVED),
+        ObjectStat(status=pb.OBJECT_STATUS_PRESENT, size=1, signed=_SIGNED),
+    ],
+    ids=["missing", "removed", "signed"],
+)
+async def test_what_may_change_is_asked_for_each_time(tmp_path: Path, said: ObjectStat) -> None:
+    """What is not held may be brought the next moment, and storage counts what goes to an address that it signs."""
+    async with _asking(tmp_path) as inner:
+        held = ObjectStat(status=pb.OBJECT_STATUS_PRESENT, size=1)
+        for answer in (said, held):
+            inner.scripted.reply("BatchStatObjects", pb.BatchStatObjectsResponse(objects=[answer]))
+            assert await inner.objects.stat(1, [(_OIDS[0], 1)], pb.INTENT_READ, seconds=60) == [answer]
 
 
 async def test_different_questions_share_no_call(tmp_path: Path) -> None:
