@@ -168,7 +168,7 @@ def main() -> None:
     parser.add_argument("--mebibytes", type=int, default=512, help="of the object that is relayed")
     arguments = parser.parse_args()
     # The bytes are to be relayed.
-    with running_stack(environment={"TOWPATH_SHARED_STORAGE_PATH": ""}) as stack:
+    with running_stack(environment={"TOWPATH_SHARED_STORAGE_PATH": "", "TOWPATH_FACADES": "1"}) as stack:
         told = asyncio.run(_measure(stack, arguments.seconds, arguments.mebibytes))
     COSTS.write_text(json.dumps(told, indent=2) + "\n")
     _print(told)

@@ -15,7 +15,7 @@ from services.facade.access_changes import watched_access
 from services.facade.app import create_app
 from services.facade.certificate import Certificate
 from services.facade.peers import Peers
-from services.facade.server import listening_socket, serve
+from services.facade.server import is_inherited, listening_socket, serve
 from services.facade.settings import FacadeSettings
 from services.facade.throttle import FailedLogins
 from services.facade.told_logins import told_to_all
@@ -37,7 +37,14 @@ async def _run(settings: FacadeSettings) -> None:
         watched_access(peers) as changes,
     ):
         app = create_app(settings, peers, failed_logins, changes, stop)
-        await serve(app, listener, stop, drain_seconds=settings.drain_seconds, certificate=certificate)
+        await serve(
+            app,
+            listener,
+            stop,
+            drain_seconds=settings.drain_seconds,
+            is_shared=is_inherited(settings.listen),
+            certificate=certificate,
+        )
 
 
 def main() -> None:

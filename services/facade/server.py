@@ -8,6 +8,7 @@ from contextlib import contextmanager
 import uvicorn
 from starlette.types import ASGIApp
 
+from services.facade.acceptor import Acceptor
 from services.facade.certificate import Certificate
 from services.facade.connection import Connection
 
@@ -19,12 +20,17 @@ _LINGER_SECONDS = 0.5
 _LOOK_SECONDS = 0.05
 
 
+def is_inherited(listen: str) -> bool:
+    """Tell whether the listening socket is that of whoever started this process, who may have started others."""
+    return listen.startswith("fd:")
+
+
 def listening_socket(listen: str) -> socket.socket:
     """Return the socket for `HOST:PORT` (`[::1]:8080` for IPv6), or the inherited one for `fd:N`; the caller closes it.
 
     Raises ValueError for any other text, OSError where the address cannot be had.
     """
-    if listen.startswith("fd:"):
+    if is_inherited(listen):
         return socket.socket(fileno=int(listen.removeprefix("fd:")))
     host, colon, port = listen.rpartition(":")
     if not (colon and host and port.isdecimal()):
@@ -37,17 +43,33 @@ def listening_socket(listen: str) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, drain_seconds: float) -> None:
+    def __init__(self, config: uvicorn.Config, drain_seconds: float, shared: socket.socket | None) -> None:
         super().__init__(config)
         self._drain_seconds = drain_seconds
+        self._shared = shared
+        self._acceptor: Acceptor | None = None
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals alone: `stop` of `serve` tells when to end."""
         yield
 
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        await super().startup(sockets)
+        if self._shared is not None:
+            self._acceptor = Acceptor(
+                self._shared, self.server_state.connections, self._new_connection, self.config.ssl
+            )
+
+    def _new_connection(self) -> asyncio.Protocol:
+        return Connection(self.config, self.server_state, self.lifespan.state)
+
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain, and end the connections that are left."""
+        if self._acceptor is not None and self._shared is not None:
+            self._acceptor.close()
+            self._shared.close()
         for server in self.servers:
             server.close()
         for listener in sockets or []:
@@ -62,6 +84,8 @@ class _Server(uvicorn.Server):
         # What has run until now had its time; what is idle only needs to be closed.
         self.config.timeout_graceful_shutdown = 0 if self.server_state.tasks else 1
         await super().shutdown()
+        if self._acceptor is not None:
+            await self._acceptor.wait_closed()
 
 
 async def serve(
@@ -70,12 +94,14 @@ async def serve(
     stop: asyncio.Event,
     *,
     drain_seconds: float,
+    is_shared: bool = False,
     certificate: Certificate | None = None,
 ) -> None:
     """Serve until `stop` is set, HTTPS with a certificate and else HTTP; then drain, and return.
 
-    To drain is to take no new connection, to answer what still comes on those that are open while anything runs, and
-    to cut off what runs after `drain_seconds`. It owns `listener` from the call on.
+    Where others may wait on `listener` too, it `is_shared`, see `Acceptor`. To drain is to take no new connection, to
+    answer what still comes on those that are open while anything runs, and to cut off what runs after `drain_seconds`.
+    It owns `listener` from the call on.
     """
     listener.setblocking(False)
     server = _Server(
@@ -94,8 +120,9 @@ async def serve(
             ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
         ),
         drain_seconds,
+        listener if is_shared else None,
     )
-    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    serving = asyncio.create_task(server.serve(sockets=[] if is_shared else [listener]))
     stopping = asyncio.create_task(stop.wait())
     renewing = asyncio.create_task(certificate.keep_renewed()) if certificate else None
     try:

@@ -4,6 +4,7 @@ import time
 from collections.abc import Iterator
 
 import httpx
+import psutil
 import pytest
 
 from tests.contract.blobs import Blob, new_blob
@@ -25,17 +26,14 @@ def alice(fragile: Stack, http: httpx.Client) -> Client:
 
 
 def kill(stack: Stack, name: str) -> None:
-    """Kill a service once it runs, as it may have been started again a moment ago."""
+    """Kill all of a service once it runs, as it may have been started again a moment ago."""
     deadline = time.monotonic() + 30
-    while True:
-        try:
-            process = stack.service(name)
-            break
-        except AssertionError:
-            assert time.monotonic() < deadline, f"{name} is not started again"
-            time.sleep(0.02)
-    process.kill()
-    process.wait(10)
+    while not (processes := stack.services(name)):
+        assert time.monotonic() < deadline, f"{name} is not started again"
+        time.sleep(0.02)
+    for process in processes:
+        process.kill()
+    psutil.wait_procs(processes, timeout=10)
 
 
 @pytest.mark.parametrize("name", ["storage", "postgres"])

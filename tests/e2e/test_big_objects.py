@@ -59,8 +59,9 @@ class MemoryWatch:
 
     def __init__(self, stack: Stack) -> None:
         assert stack.process is not None
-        services = [stack.service(name) for name in ("facade", "storage", "locks")]
-        self._processes = {" ".join(p.cmdline()[1:4]): p for p in (psutil.Process(stack.process.pid), *services)}
+        services = [process for name in ("facade", "storage", "locks") for process in stack.services(name)]
+        processes = (psutil.Process(stack.process.pid), *services)
+        self._processes = {" ".join([*p.cmdline()[1:4], str(p.pid)]): p for p in processes}
         self.before = self._sample()
         self.most = dict(self.before)
         self._ended = threading.Event()

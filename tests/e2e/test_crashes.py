@@ -1,6 +1,7 @@
 """SIGKILL at 25 points: what was acknowledged stands, and nothing is left behind (the issue's fifth condition)."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractContextManager, suppress
 
@@ -48,11 +49,13 @@ async def client(crashing: Stack) -> AsyncIterator[Client]:
 
 
 def _processes(stack: Stack, victim: str, turn: int) -> list[psutil.Process]:
-    """Return what is killed: where a service runs on several hosts, by turns one of them."""
+    """Return what is killed: a service as a whole, and where it runs on several hosts, by turns on one of them."""
     if victim == EVERYTHING:
         return stack.processes()
-    copies = stack.services(victim)
-    return [copies[turn % len(copies)]]
+    of_hosts = defaultdict(list)
+    for process in stack.services(victim):
+        of_hosts[process.ppid()].append(process)
+    return list(of_hosts.values())[turn % len(of_hosts)]
 
 
 def _kill(processes: list[psutil.Process]) -> None:

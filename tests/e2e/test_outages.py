@@ -69,9 +69,11 @@ async def test_killed_service_is_not_missed(victim: str, failing: Stack, client:
     """SIGKILL: only what the dead process itself was receiving or answering for a client may fail."""
     load = Load(client, f"killed {victim}")
     running = await _begin(load)
-    process = failing.service(victim)
-    process.kill()
-    await asyncio.to_thread(psutil.wait_procs, [process], 10)
+    processes = failing.services(victim)
+    assert processes
+    for process in processes:
+        process.kill()
+    await asyncio.to_thread(psutil.wait_procs, processes, 10)
     died = time.monotonic()
     await _end(load, running, died)
     excused: list[Request] = []

@@ -21,6 +21,7 @@ from tests.support.postgres import TestPostgres
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
 from tests.support.waiting import until
 
+FACADES = 2
 SERVICES = ("postgres", "storage", "locks", "facade")
 STOP_SECONDS = 10
 BIG = 32 * 1024 * 1024
@@ -122,20 +123,31 @@ async def test_each_child_is_started_again(stack: Stack) -> None:
             data = content(f"before {name} dies", 10_000)
             assert (await client.upload(data)).status_code == 200
             assert (await client.lock(f"{name}.bin")).status_code == 201
-            old = stack.service(name)
-            old.kill()
+            old = stack.services(name)
+            assert len(old) == (FACADES if name == "facade" else 1)
+            for process in old:
+                process.kill()
 
-            def is_back(name: str = name, old: psutil.Process = old) -> bool:
-                try:
-                    return stack.service(name).pid != old.pid
-                except AssertionError:
-                    return False
+            def is_back(name: str = name, old: list[psutil.Process] = old) -> bool:
+                return len(set(stack.services(name)) - set(old)) == len(old)
 
             await until(is_back, f"{name} is started again")
             assert (await client.download(oid_of(data), len(data))).content == data
             assert f"{name} died and is started again" in stack.log()
         paths = {lock["path"] for lock in await client.all_locks()}
     assert paths == {f"{name}.bin" for name in SERVICES}
+
+
+async def test_while_one_facade_is_gone_the_other_serves(stack: Stack) -> None:
+    """Whoever connects meanwhile is answered, and waits for nothing."""
+    [killed, other] = stack.services("facade")
+    killed.kill()
+    for number in range(20):
+        # Each with connections of its own.
+        async with alice(stack) as client:
+            assert (await client.lock(f"{number}.bin")).status_code == 201
+    assert other.is_running()
+    await until(lambda: len(stack.services("facade")) == FACADES, "the other one is started again")
 
 
 async def test_a_part_of_postgres_outlives_it(stack: Stack) -> None:

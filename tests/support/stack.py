@@ -102,8 +102,9 @@ class Stack:
         return tokens
 
     def services(self, name: str) -> list[psutil.Process]:
-        """Return the processes of `facade`, `storage`, `locks` or `postgres`, one for each host where it runs."""
+        """Return the processes of `facade`, `storage`, `locks` or `postgres`; of Postgres only the one of each host."""
         assert self.process is not None
+        found = []
         for child in psutil.Process(self.process.pid).children(recursive=True):
             try:
                 command = child.cmdline()
@@ -111,9 +112,11 @@ class Stack:
                 continue
             # One that is just becoming another program, or ending, has no command for a moment.
             program = Path(command[0]).name if command else ""
-            if f"services.{name}" in command or (name == "postgres" and program == "postgres"):
+            if name == "postgres" and program == "postgres":
                 return [child]
-        return []
+            if f"services.{name}" in command:
+                found.append(child)
+        return found
 
     def service(self, name: str) -> psutil.Process:
         """Return the first process of `facade`, `storage`, `locks` or `postgres`."""

@@ -95,11 +95,20 @@ def up(
             "remembered.",
         ),
     ] = None,
+    facades: Annotated[
+        int,
+        typer.Option(
+            metavar="N",
+            envvar="TOWPATH_FACADES",
+            min=1,
+            help="How many processes serve clients; they share the port, and where one dies the others go on.",
+        ),
+    ] = 2,
     demo: Annotated[
         bool, typer.Option("--demo", help="Make a repository and two users to try it with (DIR/demo.json).")
     ] = False,
 ) -> None:
-    """Run Towpath in the foreground: Postgres, storage, locks and facade.
+    """Run Towpath in the foreground: Postgres, storage, locks and facades.
 
     When clients can connect it prints one line, `Towpath is ready: http://HOST:PORT` (https:// where
     TOWPATH_HTTPS_CERTIFICATE is set); all else goes to the standard error. SIGINT (Ctrl-C) and SIGTERM stop it within
@@ -119,6 +128,7 @@ def up(
                 public_url=public_url,
                 database_url=SecretStr(database_url) if database_url else None,
                 storage_url=storage,
+                facades=facades,
                 demo=demo,
                 log_format=log_format,
                 environment=os.environ,

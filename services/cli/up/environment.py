@@ -7,14 +7,17 @@ from urllib.parse import unquote, urlsplit
 
 from pydantic import SecretStr
 
+from services.cli.errors import CommandError
+from services.cli.up.listener import Address
 from services.cli.up.runtime_directory import LOCKS_SOCKET, STORAGE_SOCKET
 
 # What only the `towpath` command itself reads.
-_OWN = ("TOWPATH_DATA", "TOWPATH_DATABASE_URL", "TOWPATH_SERVER", "TOWPATH_TOKEN")
+_OWN = ("TOWPATH_DATA", "TOWPATH_DATABASE_URL", "TOWPATH_FACADES", "TOWPATH_SERVER", "TOWPATH_TOKEN")
 # What only one of the services has a use for.
 _ADMIN_TOKEN = "TOWPATH_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 _DATABASE_PASSWORD = "TOWPATH_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable, not a secret
 
+_FACADE_METRICS = "TOWPATH_FACADE_METRICS_LISTEN"
 _SHARED_DISK = "TOWPATH_SHARED_STORAGE_PATH"
 _SHARED_MEMORY = "TOWPATH_SHARED_MEMORY_PATH"
 
@@ -72,10 +75,23 @@ class Environments:
         )
 
     def facade(
-        self, listener: int, *, storage_url: str, signing_key: str, public_url: str | None, drain_seconds: float
+        self,
+        listener: int,
+        *,
+        storage_url: str,
+        signing_key: str,
+        public_url: str | None,
+        drain_seconds: float,
+        number: int = 0,
     ) -> dict[str, str]:
-        """Return that of the facade, which accepts connections on the inherited socket `listener`."""
+        """Return that of a facade, which accepts connections on the inherited socket `listener`.
+
+        `number` counts the facades of this host from 0: each tells its metrics at a port of its own. Raises
+        `CommandError`.
+        """
         decided = {"TOWPATH_PUBLIC_URL": public_url} if public_url else {}
+        if number and (metrics := self.inherited.get(_FACADE_METRICS)):
+            decided[_FACADE_METRICS] = _later_port(metrics, number)
         if _SHARED_DISK not in self.inherited and (parts := urlsplit(storage_url)).scheme == "file":
             decided[_SHARED_DISK] = unquote(parts.path)
         return self._with(
@@ -89,3 +105,12 @@ class Environments:
             **decided,
             **self._shared_memory(),
         )
+
+
+def _later_port(listen: str, later: int) -> str:
+    """Return HOST:PORT with a port that is so much higher; 0, which is any free one, stays."""
+    try:
+        address = Address.parse(listen)
+    except ValueError as error:
+        raise CommandError(f"{_FACADE_METRICS}: {error}") from error
+    return str(Address(address.host, address.port + later)) if address.port else listen

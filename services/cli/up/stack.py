@@ -40,6 +40,7 @@ class UpOptions:
     public_url: str | None
     database_url: SecretStr | None
     storage_url: str | None
+    facades: int
     demo: bool
     log_format: str
     environment: Mapping[str, str] = field(repr=False)
@@ -97,13 +98,18 @@ class _Stack:
         inherited = (self._lifeline, orphans)
         storage = environments.storage(storage_url, drain_seconds=_SERVICE_DRAIN_SECONDS)
         locks = environments.locks(drain_seconds=_SERVICE_DRAIN_SECONDS)
-        facade = environments.facade(
-            self._listener.fileno(),
-            storage_url=storage_url,
-            signing_key=directory.ensure_signing_key(),
-            public_url=self._options.public_url,
-            drain_seconds=_FACADE_DRAIN_SECONDS,
-        )
+        signing_key = directory.ensure_signing_key()
+        facades = [
+            environments.facade(
+                self._listener.fileno(),
+                storage_url=storage_url,
+                signing_key=signing_key,
+                public_url=self._options.public_url,
+                drain_seconds=_FACADE_DRAIN_SECONDS,
+                number=number,
+            )
+            for number in range(self._options.facades)
+        ]
         first = not directory.admin_token.exists()
         if first or self._cluster is None or not await tables_are_newest(self._cluster):
             await _migrate(storage, locks, inherited)
@@ -114,21 +120,26 @@ class _Stack:
             programs.service("locks", locks, inherited),
             stop_seconds=_SERVICE_STOP_SECONDS,
         )
-        # What decides it in the facade, which has the same environment.
+        # What decides it in the facades, which have the same environment.
         scheme = "https" if self._options.environment.get("TOWPATH_HTTPS_CERTIFICATE") else "http"
         origin = f"{scheme}://{self._address.reachable}"
-        [child] = self._supervisor.start(
-            programs.service(
-                "facade",
-                facade,
-                (*inherited, self._listener.fileno()),
-                ready=lambda: programs.wait_until_ready(origin),
+        # They accept from one queue, so no connection that waits there is lost with the one that dies. Whether the port
+        # answers is one question for all of them.
+        first_facade, *_ = self._supervisor.start(
+            *(
+                programs.service(
+                    "facade",
+                    facade,
+                    (*inherited, self._listener.fileno()),
+                    ready=lambda: programs.wait_until_ready(origin),
+                )
+                for facade in facades
             ),
             stop_seconds=_FACADE_STOP_SECONDS,
         )
         try:
             async with asyncio.timeout(_READY_SECONDS):
-                await child.ready.wait()
+                await first_facade.ready.wait()
         except TimeoutError:
             raise CommandError(f"the facade does not answer after {_READY_SECONDS:.0f} s") from None
         if self._options.demo:

@@ -13,7 +13,8 @@ def test_up_serves_metrics_where_it_is_told() -> None:
     environment = {f"TOWPATH_{service.upper()}_METRICS_LISTEN": "127.0.0.1:0" for service in SERVICES}
     with running_stack(environment={**environment, "TOWPATH_LOG_FORMAT": "json"}) as stack:
         addresses = re.findall(r'"address": "(127\.0\.0\.1:[0-9]+)".*"event": "metrics"', stack.log())
-        assert len(set(addresses)) == len(SERVICES), stack.log()
+        assert len(set(addresses)) == sum(len(stack.services(name)) for name in SERVICES), stack.log()
+        assert len(stack.services("facade")) == 2
         told = [httpx.get(f"http://{address}/metrics", trust_env=False).text for address in addresses]
     assert all("towpath_build_info" in text for text in told)
     assert sum("\ntowpath_locks_created_total 0.0\n" in text for text in told) == 1

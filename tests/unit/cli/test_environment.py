@@ -3,8 +3,10 @@
 from dataclasses import replace
 from pathlib import Path
 
+import pytest
 from pydantic import SecretStr
 
+from services.cli.errors import CommandError
 from services.cli.up.environment import Environments
 
 DECIDED = {"TOWPATH_LISTEN": "127.0.0.1:80", "TOWPATH_SIGNING_KEY": "the operator's"}
@@ -78,6 +80,27 @@ def test_facade_and_storage_share_memory() -> None:
     assert of(Path("/m")) == ["/m", "/m", None]
     assert of(None) == [None, None, None]
     assert of(Path("/m"), TOWPATH_SHARED_MEMORY_PATH="")[:2] == ["", ""]
+
+
+def test_facades_tell_their_metrics_at_ports_of_their_own() -> None:
+    """The one after the first takes the next port; any free one is that for all."""
+
+    def of(number: int, **inherited: str) -> str | None:
+        made = replace(environments(), inherited=inherited)
+        facade = made.facade(
+            9, storage_url="s3://b", signing_key="ours", public_url=None, drain_seconds=4, number=number
+        )
+        return facade.get("TOWPATH_FACADE_METRICS_LISTEN")
+
+    assert [of(number, TOWPATH_FACADE_METRICS_LISTEN="[::1]:9100") for number in range(3)] == [
+        "[::1]:9100",
+        "[::1]:9101",
+        "[::1]:9102",
+    ]
+    assert [of(number, TOWPATH_FACADE_METRICS_LISTEN="127.0.0.1:0") for number in range(2)] == ["127.0.0.1:0"] * 2
+    assert of(1) is None
+    with pytest.raises(CommandError, match=r"TOWPATH_FACADE_METRICS_LISTEN: expected HOST:PORT, got '9100'"):
+        of(1, TOWPATH_FACADE_METRICS_LISTEN="9100")
 
 
 def test_secrets_are_not_shown() -> None:
