@@ -1,6 +1,7 @@
-"""How the C library deals with memory that is freed."""
+"""How the C library deals with memory that is freed, and Python with what refers to itself."""
 
 import ctypes
+import gc
 import platform
 
 _M_TRIM_THRESHOLD = -1
@@ -9,6 +10,8 @@ _M_MMAP_THRESHOLD = -3
 # Larger than a message with a piece of an object, and all that is made of it on its way.
 _MAPPED_BYTES = 4 * 1024 * 1024
 _KEPT_BYTES = 16 * 1024 * 1024
+# More than the requests that are served at once have of them.
+_NEW_OBJECTS = 10_000
 
 
 def keep_freed() -> None:
@@ -22,3 +25,14 @@ def keep_freed() -> None:
     libc = ctypes.CDLL(None)
     libc.mallopt(_M_MMAP_THRESHOLD, _MAPPED_BYTES)
     libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
+
+
+def collect_seldom() -> None:
+    """Look for unreachable objects after 10,000 new ones, instead of 700, and never among those that are there now.
+
+    The answer to one batch has several hundred, all of which go when it is sent: to look for what is unreachable among
+    them, and among all modules, was a sixth of what it took of the facade.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(_NEW_OBJECTS)

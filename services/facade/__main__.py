@@ -52,6 +52,7 @@ def main() -> None:
     try:
         settings = FacadeSettings()
         memory.keep_freed()
+        memory.collect_seldom()
         logs.configure("facade", level=settings.log_level, log_format=settings.log_format)
         # Downloads have files open beside their connections. The soft limit is meant for programs that call select.
         _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)

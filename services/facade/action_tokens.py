@@ -10,7 +10,6 @@ import time
 from binascii import b2a_base64
 from collections.abc import Sequence
 from enum import StrEnum
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 from pydantic import SecretStr
@@ -58,6 +57,23 @@ class _RefusedError(Exception):
     """A token is not good; the message says why."""
 
 
+class TokenIssuer:
+    """Issues tokens that differ in their objects: what they have in common is written, and signed, once."""
+
+    def __init__(self, begun: hmac.HMAC, claims: bytes) -> None:
+        """Go on from a key with which an HMAC has `begun`; `claims` is the JSON object of those in common."""
+        shared = claims.removesuffix(b"}")
+        # Base64 takes three bytes at a time, so what follows begins anew after spaces.
+        self._beginning = f"{_HEADER}.{_encoded(shared + b' ' * (-len(shared) % 3))}"
+        self._begun = begun.copy()
+        self._begun.update(self._beginning.encode())
+
+    def issue(self, oid: str, size: int) -> str:
+        """Return the token for an object of `size` bytes."""
+        rest = _encoded(b',"oid":%b,"size":%d}' % (to_json(oid), size))
+        return f"{self._beginning}{rest}.{_signature(self._begun, rest)}"
+
+
 class ActionTokens:
     """Makes tokens with one key, and accepts those of that key and of another, if there is one.
 
@@ -69,13 +85,12 @@ class ActionTokens:
         # To begin with a key takes longer than to go on from there.
         self._begun = [hmac.new(each, digestmod="sha256") for each in keys]
 
-    def issue(self, permit: Permit, expires_at: int) -> str:
-        """Return a token that is good until `expires_at` (Unix time)."""
-        operation, repository, repository_id, oid, size, user = permit
-        shared = _shared_claims(operation, repository, repository_id, user, expires_at)
-        claims = b'%b,"oid":%b,"size":%d}' % (shared, to_json(oid), size)
-        signed = f"{_HEADER}.{_encoded(claims)}"
-        return f"{signed}.{_signature(self._begun[0], signed)}"
+    def issuer(
+        self, operation: Operation, repository: str, repository_id: int, user: str, expires_at: int
+    ) -> "TokenIssuer":
+        """Return what issues the tokens of one batch, which are good until `expires_at` (Unix time)."""
+        claims = {"operation": operation, "repository": repository, "repository_id": repository_id, "user": user}
+        return TokenIssuer(self._begun[0], to_json({**claims, "exp": expires_at}))
 
     def check(self, headers: Sequence[str], *, operation: Operation, repository: str, oid: str) -> Permit:
         """Return what the Authorization headers of a request on an action's URL permit; one that is good is enough.
@@ -115,14 +130,8 @@ class ActionTokens:
         return permit
 
 
-@lru_cache(maxsize=64)
-def _shared_claims(operation: Operation, repository: str, repository_id: int, user: str, expires_at: int) -> bytes:
-    """Return the claims that the tokens of a batch have in common, as JSON that is to go on."""
-    claims = {"operation": operation, "repository": repository, "repository_id": repository_id, "user": user}
-    return to_json({**claims, "exp": expires_at}).removesuffix(b"}")
-
-
-def _signature(begun: hmac.HMAC, signed: str) -> str:
+def _signature(begun: hmac.HMAC, rest: str) -> str:
+    """Return the signature of what `begun` has begun with, and the rest."""
     whole = begun.copy()
-    whole.update(signed.encode())
+    whole.update(rest.encode())
     return _encoded(whole.digest())

@@ -9,7 +9,7 @@ from typing import TypedDict
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument
-from services.facade.action_tokens import ActionTokens, Operation, Permit
+from services.facade.action_tokens import ActionTokens, Operation, TokenIssuer
 from services.facade.answers import timestamp
 from services.facade.forwarded import Outside
 from services.facade.reasons import HttpReason
@@ -52,27 +52,42 @@ class ActionMaker:
         self.seconds = seconds
         """How long an action can be used; more for verify."""
         self._now = now
-        self._until = {seconds: timestamp(now + seconds) for seconds in (seconds, seconds + _VERIFY_EXTRA_SECONDS)}
 
-    def transfer(self, permit: Permit, signed: pb.SignObjectUrlsResponse.SignedUrl | None) -> Action:
+    def of(self, operation: Operation, repository: str, repository_id: int, user: str) -> "ObjectActions":
+        """Return what makes those of one operation of a user, on objects of a repository."""
+        seconds = self.seconds + (_VERIFY_EXTRA_SECONDS if operation is Operation.VERIFY else 0)
+        issuer = self._tokens.issuer(operation, repository, repository_id, user, self._now + seconds)
+        return ObjectActions(issuer, f"{self._origin}/{repository}/objects/", seconds, self._now)
+
+
+class ObjectActions:
+    """Makes the actions of one batch that do the same, each on its object. Their expiry is that of their tokens."""
+
+    def __init__(self, issuer: TokenIssuer, base: str, seconds: int, now: int) -> None:
+        """Make them at addresses that are `base` and the oid, for so many `seconds` from `now` (Unix time) on."""
+        self._issuer = issuer
+        self._base = base
+        self._seconds = seconds
+        self._now = now
+        self._until = timestamp(now + seconds)
+
+    def make(self, oid: str, size: int) -> Action:
+        """Return the action on an object of `size` bytes."""
+        return {
+            "href": self._base + oid,
+            "header": {"Authorization": f"Bearer {self._issuer.issue(oid, size)}"},
+            "expires_in": self._seconds,
+            "expires_at": self._until,
+        }
+
+    def transfer(self, oid: str, size: int, signed: pb.SignObjectUrlsResponse.SignedUrl | None) -> Action:
         """Return the action that moves the bytes: at the address of the store where there is one, else here."""
         if signed is None or (ends := signed.expires_at.seconds) < self._now + _LEAST_SECONDS:
-            return self.make(permit)
-        expires_at = min(ends, self._now + self.seconds)
+            return self.make(oid, size)
+        expires_at = min(ends, self._now + self._seconds)
         return {
             "href": signed.url,
             "header": dict(signed.headers),
             "expires_in": expires_at - self._now,
             "expires_at": timestamp(expires_at),
-        }
-
-    def make(self, permit: Permit) -> Action:
-        """Return the action; its expiry is the token's."""
-        seconds = self.seconds + (_VERIFY_EXTRA_SECONDS if permit.operation is Operation.VERIFY else 0)
-        token = self._tokens.issue(permit, self._now + seconds)
-        return {
-            "href": f"{self._origin}/{permit.repository}/objects/{permit.oid}",
-            "header": {"Authorization": f"Bearer {token}"},
-            "expires_in": seconds,
-            "expires_at": self._until[seconds],
         }

@@ -13,8 +13,8 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.errors import InvalidArgument, Reason, ResourceExhausted
 from services.common.oid import is_oid
 from services.facade.access import Access, Caller, Permission
-from services.facade.action_tokens import Operation, Permit
-from services.facade.actions import Action, ActionMaker
+from services.facade.action_tokens import Operation
+from services.facade.actions import Action, ActionMaker, ObjectActions
 from services.facade.models import BatchRequest, ObjectEntry
 from services.facade.peers import Peers
 from services.facade.stored_objects import ObjectStat
@@ -77,17 +77,14 @@ async def negotiate(
     intent = _INTENTS[request.operation]
     found = iter(await peers.objects.stat(repository_id, asked, intent, seconds=maker.seconds) if asked else ())
 
+    operation = Operation(request.operation)
+    of_caller = repository, repository_id, caller.name
+    transfers = maker.of(operation, *of_caller)
+    verifies = maker.of(Operation.VERIFY, *of_caller) if operation is Operation.UPLOAD else None
+
     def answer() -> list[ObjectAnswer]:
-        operation = Operation(request.operation)
         return [
-            answer_entry(
-                entry,
-                next(found),
-                Permit(operation, repository, repository_id, entry.oid, entry.size, caller.name),
-                maker,
-            )
-            if fault is None
-            else _refuse(entry, fault)
+            answer_entry(entry, next(found), transfers, verifies) if fault is None else _refuse(entry, fault)
             for entry, fault in zip(request.objects, faults, strict=True)
         ]
 
@@ -118,23 +115,25 @@ def check_entry(entry: ObjectEntry, request: BatchRequest, limits: Limits) -> Ob
     return None
 
 
-def answer_entry(entry: ObjectEntry, found: ObjectStat, permit: Permit, maker: ActionMaker) -> ObjectAnswer:
-    """Return the answer for an entry that is valid, by what is held of it."""
+def answer_entry(
+    entry: ObjectEntry, found: ObjectStat, transfers: ObjectActions, verifies: ObjectActions | None
+) -> ObjectAnswer:
+    """Return the answer for an entry that is valid, by what is held of it; an upload is one that `verifies`."""
     status = found.status
+    oid, size = entry.oid, entry.size
     if status == pb.OBJECT_STATUS_REMOVED:
         return _refuse(entry, {"code": 410, "message": removed_message(found.removal_reason)})
     held = status == pb.OBJECT_STATUS_PRESENT
-    if held and found.size != entry.size:
+    if held and found.size != size:
         return _refuse(entry, {"code": 422, "message": f"size: the object has {found.size} bytes"})
     signed = found.signed if found.HasField("signed") else None
-    answer: ObjectAnswer = {"oid": entry.oid, "size": entry.size, "authenticated": True}
-    if permit.operation is Operation.DOWNLOAD:
+    answer: ObjectAnswer = {"oid": oid, "size": size, "authenticated": True}
+    if verifies is None:
         if not held:
             return _refuse(entry, {"code": 404, "message": "the object does not exist"})
-        answer["actions"] = {"download": maker.transfer(permit, signed)}
+        answer["actions"] = {"download": transfers.transfer(oid, size, signed)}
     elif not held:
-        verify = Permit(Operation.VERIFY, *permit[1:])
-        answer["actions"] = {"upload": maker.transfer(permit, signed), "verify": maker.make(verify)}
+        answer["actions"] = {"upload": transfers.transfer(oid, size, signed), "verify": verifies.make(oid, size)}
     return answer
 
 

@@ -41,6 +41,7 @@ def main() -> None:
         logs.configure("storage", level=settings.log_level, log_format=settings.log_format)
         if isinstance(settings, StorageSettings):
             memory.keep_freed()
+            memory.collect_seldom()
             with traced("storage", settings.traces_endpoint):
                 uvloop.run(_serve(settings))
         else:

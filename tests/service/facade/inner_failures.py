@@ -18,6 +18,7 @@ from services.common.errors import Reason, Unimplemented
 from services.common.rpc.server import Server
 from services.facade.action_tokens import ActionTokens, Operation, Permit
 from services.facade.peers import ACCESS_SERVICE, LOCK_SERVICE, STORAGE_SERVICE
+from tests.support.action_tokens import issue
 from tests.support.facade import SIGNING_KEY, RunningFacade
 from tests.support.http import Client, content, oid_of
 
@@ -33,7 +34,7 @@ def client_of(facade: RunningFacade) -> Client:
 def action_of(facade: RunningFacade, operation: Operation, size: int = len(DATA)) -> tuple[str, dict[str, str]]:
     """Return the href and the header of an action on the object DATA."""
     permit = Permit(operation, "demo/assets", 1, OID, size, "alice")
-    token = ActionTokens(SecretStr(SIGNING_KEY)).issue(permit, int(time.time()) + 60)
+    token = issue(ActionTokens(SecretStr(SIGNING_KEY)), permit, int(time.time()) + 60)
     return f"{facade.origin}/demo/assets/objects/{OID}", {"Authorization": f"Bearer {token}"}
 
 

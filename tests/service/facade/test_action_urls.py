@@ -8,6 +8,7 @@ from pydantic import SecretStr
 
 from services.facade.action_tokens import ActionTokens, Operation, Permit
 from tests.service.facade.conftest import Place
+from tests.support.action_tokens import issue
 from tests.support.facade import SIGNING_KEY
 from tests.support.http import MEDIA_TYPE, basic, oid_of
 
@@ -19,7 +20,7 @@ def _permit(place: Place, operation: Operation, oid: str, size: int) -> Permit:
 
 
 def _header(permit: Permit, seconds: int = 60) -> dict[str, str]:
-    token = ActionTokens(SecretStr(SIGNING_KEY)).issue(permit, int(time.time()) + seconds)
+    token = issue(ActionTokens(SecretStr(SIGNING_KEY)), permit, int(time.time()) + seconds)
     return {"Authorization": f"Bearer {token}"}
 
 

@@ -1,4 +1,4 @@
-"""What the C library does with memory that is freed."""
+"""What the C library does with memory that is freed, and Python with what is unreachable."""
 
 import ctypes
 import platform
@@ -41,3 +41,36 @@ def test_without_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     monkeypatch.setattr(ctypes, "CDLL", lambda _: pytest.fail("a library was loaded"))
     memory.keep_freed()
+
+
+_COLLECTIONS = """
+import gc
+from services.common import memory
+{prepare}
+collections = 0
+def count(phase, _info):
+    global collections
+    collections += phase == "start"
+gc.callbacks.append(count)
+for _ in range(1000):
+    answer = [{{"number": number}} for number in range(400)]
+    for entry in answer[:50]:
+        entry["itself"] = entry
+    del answer, entry
+print(collections, sum(isinstance(each, dict) and "itself" in each for each in gc.get_objects()))
+"""
+
+
+def _collections(prepare: str) -> tuple[int, int]:
+    run = [sys.executable, "-c", _COLLECTIONS.format(prepare=prepare)]
+    printed = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60).stdout
+    times, left = map(int, printed.split())
+    return times, left
+
+
+def test_unreachable_objects_are_looked_for_seldom_and_found() -> None:
+    """What goes by itself starts no search for what does not; that is found all the same."""
+    often, _ = _collections("")
+    seldom, left = _collections("memory.collect_seldom()")
+    assert 0 < seldom * 5 < often
+    assert left < 1000 * 50 / 2

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from services.common.errors import PermissionDenied
 from services.facade.action_tokens import ActionTokens, Operation, Permit
 from services.facade.reasons import HttpReason
+from tests.support.action_tokens import issue
 
 KEY = "k" * 32
 TOKENS = ActionTokens(SecretStr(KEY))
@@ -35,13 +36,13 @@ def _refused(*headers: str, operation: Operation = Operation.UPLOAD, name: str =
 
 def test_a_token_opens_what_it_was_made_for() -> None:
     """And can be used again: retries need that (client case 48)."""
-    header = f"Bearer {TOKENS.issue(PERMIT, _later())}"
+    header = f"Bearer {issue(TOKENS, PERMIT, _later())}"
     assert _check(header) == _check(header) == PERMIT
 
 
 def test_a_token_opens_nothing_else() -> None:
     """Not another operation, repository or object (client cases 44 to 46)."""
-    header = f"Bearer {TOKENS.issue(PERMIT, _later())}"
+    header = f"Bearer {issue(TOKENS, PERMIT, _later())}"
     assert "another action" in _refused(header, operation=Operation.DOWNLOAD)
     assert "another action" in _refused(header, operation=Operation.VERIFY)
     assert "another action" in _refused(header, name="demo/other")
@@ -50,7 +51,7 @@ def test_a_token_opens_nothing_else() -> None:
 
 def test_an_expired_token_says_so() -> None:
     """The client asks for a new batch (client case 43)."""
-    assert "expired" in _refused(f"Bearer {TOKENS.issue(PERMIT, _later(-1))}")
+    assert "expired" in _refused(f"Bearer {issue(TOKENS, PERMIT, _later(-1))}")
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer x", "Basic YTpi", "Bearer a.b.c", "Bearer " + "x" * 10_000])
@@ -66,7 +67,7 @@ def test_no_token_is_refused() -> None:
 
 def test_one_good_token_among_several_is_enough() -> None:
     """CI checkouts add an Authorization header of their own (client row 9)."""
-    good = f"Bearer {TOKENS.issue(PERMIT, _later())}"
+    good = f"Bearer {issue(TOKENS, PERMIT, _later())}"
     assert _check("Basic YTpi", good) == _check(good, "Bearer x") == PERMIT
 
 
@@ -94,7 +95,7 @@ def test_they_are_json_web_tokens(
 ) -> None:
     """A library for them reads ours, and ours reads what it makes: to the last bit of the signature."""
     permit = Permit(operation, name, repository_id, oid, size, user)
-    token, expires_at = TOKENS.issue(permit, _later()), _later()
+    token, expires_at = issue(TOKENS, permit, _later()), _later()
     claims = jwt.decode(token, KEY, algorithms=["HS256"])
     assert claims.pop("exp") in (expires_at - 1, expires_at)
     assert claims == permit._asdict()
@@ -116,9 +117,9 @@ def test_a_second_key_is_accepted_and_signs_nothing() -> None:
     def check(token: str) -> Permit:
         return both.check([f"Bearer {token}"], operation=Operation.UPLOAD, repository="demo/assets", oid=OID)
 
-    assert check(TOKENS.issue(PERMIT, _later())) == check(both.issue(PERMIT, _later())) == PERMIT
-    assert _refused(f"Bearer {both.issue(PERMIT, _later())}")
-    for token, problem in [(TOKENS.issue(PERMIT, _later(-1)), "expired"), (jwt.encode({}, "x" * 32), "not valid")]:
+    assert check(issue(TOKENS, PERMIT, _later())) == check(issue(both, PERMIT, _later())) == PERMIT
+    assert _refused(f"Bearer {issue(both, PERMIT, _later())}")
+    for token, problem in [(issue(TOKENS, PERMIT, _later(-1)), "expired"), (jwt.encode({}, "x" * 32), "not valid")]:
         with pytest.raises(PermissionDenied, match=problem):
             check(token)
 
@@ -126,7 +127,7 @@ def test_a_second_key_is_accepted_and_signs_nothing() -> None:
 @given(st.integers(0, 10_000), st.integers(0, 7))
 def test_a_flipped_bit_is_refused(position: int, bit: int) -> None:
     """Whichever bit of the signed part it is."""
-    signed, _, signature = TOKENS.issue(PERMIT, 4_000_000_000).rpartition(".")
+    signed, _, signature = issue(TOKENS, PERMIT, 4_000_000_000).rpartition(".")
     changed = bytearray(signed.encode())
     changed[position % len(changed)] ^= 1 << bit
     assert _refused(f"Bearer {changed.decode('latin-1')}.{signature}")
@@ -134,4 +135,4 @@ def test_a_flipped_bit_is_refused(position: int, bit: int) -> None:
 
 def test_the_size_is_that_of_the_token() -> None:
     """An upload cannot say another (trap 5)."""
-    assert _check(f"Bearer {TOKENS.issue(PERMIT._replace(size=99), _later())}").size == 99
+    assert _check(f"Bearer {issue(TOKENS, PERMIT._replace(size=99), _later())}").size == 99

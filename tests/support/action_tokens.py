@@ -1,0 +1,9 @@
+"""Tokens of actions that no batch has handed out."""
+
+from services.facade.action_tokens import ActionTokens, Permit
+
+
+def issue(tokens: ActionTokens, permit: Permit, expires_at: int) -> str:
+    """Return a token that is good for this until `expires_at` (Unix time)."""
+    operation, repository, repository_id, oid, size, user = permit
+    return tokens.issuer(operation, repository, repository_id, user, expires_at).issue(oid, size)
