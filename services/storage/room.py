@@ -1,8 +1,10 @@
 """Whether bytes still fit."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from dataclasses import dataclass
 
 from services.common.logs import get_logger
 from services.storage.backend import Backend
@@ -11,19 +13,34 @@ from services.storage.refusals import storage_full
 
 # What is smaller is not told before it begins: many such come at once, and the reserve is there for them.
 _LARGE_BYTES = 16 * 1024 * 1024
+# As long as a look at the disk is good for those who fit by far; many come at once.
+_SEEN_SECONDS = 0.05
 
 _log = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class _Seen:
+    """What a look has shown that began at a moment, when so many bytes had been written by this process."""
+
+    backend: Backend
+    at: float
+    written: int
+    unreserved: int
+    """The bytes that there were for uploads that go on here, and for new ones."""
 
 
 class Announced:
     """The bytes of one upload that are still to come."""
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, written: Callable[[int], None]) -> None:
         self.remaining = size
+        self._written = written
 
     def arrived(self, count: int) -> None:
         """Note bytes that are written, and so no longer free."""
         self.remaining = max(0, self.remaining - count)
+        self._written(count)
 
 
 class Room:
@@ -39,19 +56,34 @@ class Room:
         self._neighbours = neighbours
         self._uploads: set[Announced] = set()
         self._admission = asyncio.Lock()
+        self._written = 0
+        self._seen: _Seen | None = None
 
     async def available_bytes(self) -> int | None:
         """Return how many more bytes may be announced; None where nothing bounds them. Raises `Unavailable`."""
-        free = await self._backend().available_bytes()
+        backend, at, written = self._backend(), time.monotonic(), self._written
+        free = await backend.available_bytes()
         if free is None:
             return None
-        return max(0, free - self._reserve - self._remaining - await self._neighbours.announced())
+        self._seen = _Seen(backend, at, written, free - self._reserve - await self._neighbours.announced())
+        return max(0, self._seen.unreserved - self._remaining)
 
     async def require(self, size: int) -> None:
-        """Raise `ResourceExhausted` (STORAGE_FULL) unless so many bytes fit, or `Unavailable`."""
+        """Raise `ResourceExhausted` (STORAGE_FULL) unless so many bytes fit, or `Unavailable`.
+
+        That they fit is told by what was seen within the last 50 ms too, less what has been written here since.
+        """
+        if self._has_room_for(size):
+            return
         available = await self.available_bytes()
         if available is not None and size > available:
             raise storage_full()
+
+    def _has_room_for(self, size: int) -> bool:
+        seen = self._seen
+        if seen is None or seen.backend is not self._backend() or time.monotonic() > seen.at + _SEEN_SECONDS:
+            return False
+        return size <= seen.unreserved - (self._written - seen.written) - self._remaining
 
     @asynccontextmanager
     async def announced(self, size: int) -> AsyncIterator[Announced]:
@@ -60,7 +92,7 @@ class Room:
         No two processes give the same room away to large uploads.
         """
         await self.require(size)
-        upload = Announced(size)
+        upload = Announced(size, self._count_written)
         try:
             if size < _LARGE_BYTES or await self._backend().available_bytes() is None:
                 self._uploads.add(upload)
@@ -82,6 +114,9 @@ class Room:
                 told = bool(self._uploads)
             except Exception as error:  # whatever it was, the next time may succeed
                 _log.warning("the uploads that go on are not told to others", error=repr(error))
+
+    def _count_written(self, count: int) -> None:
+        self._written += count
 
     @property
     def _remaining(self) -> int:

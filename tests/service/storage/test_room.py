@@ -1,6 +1,7 @@
 """Room on a disk that several storage services share: what one has announced, no other gives away."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
@@ -62,6 +63,43 @@ async def test_uploads_that_go_on_are_counted(make_room: MakeRoom) -> None:
             upload.arrived(size // 2)
             assert await room.available_bytes() == 900 * MIB - size // 2
     assert await room.available_bytes() == 900 * MIB
+
+
+class LookedAt(MemoryBackend):
+    """A disk with 1,000 MiB that counts how often it is looked at."""
+
+    def __init__(self) -> None:
+        super().__init__(capacity=1_000 * MIB)
+        self.looks = 0
+
+    async def available_bytes(self) -> int:
+        """Return what is free."""
+        self.looks += 1
+        return await super().available_bytes()
+
+
+async def test_those_who_fit_share_a_look(database_url: SecretStr) -> None:
+    """What is written meanwhile is counted, and who does not fit by it is refused by a new look alone."""
+    await migrate(database_url, SCHEMA)
+    database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
+    disk = LookedAt()
+    room = Room(lambda: disk, RESERVE, Neighbours(database))
+    # One look, and what comes within 50 ms of it.
+    began = time.monotonic()
+    async with room.announced(1 * MIB) as upload:
+        for _ in range(100):
+            await room.require(10 * MIB)
+        assert disk.looks < 3 + (time.monotonic() - began) / 0.05
+        await room.require(899 * MIB)
+        before = disk.looks
+        # Of bytes that the disk does not know yet, as of a file that is being written.
+        upload.arrived(500 * MIB)
+        await room.require(500 * MIB)
+        assert disk.looks == before + 1
+        with pytest.raises(ResourceExhausted):
+            await room.require(901 * MIB)
+        assert disk.looks == before + 2
+    await database.close()
 
 
 async def test_a_large_upload_is_known_to_others_at_once(make_room: MakeRoom) -> None:
