@@ -77,6 +77,12 @@ GROUPS = (
                 (Goal(2.0, _OTHER), Goal(4.0, _GIFTLESS)),
             ),
             Row(
+                "batch_download_100_first",
+                "the same, none of them asked for in the last second",
+                REQUESTS,
+                (Goal(2.0, _OTHER, "batch_download_100"), Goal(4.0, _GIFTLESS, "batch_download_100")),
+            ),
+            Row(
                 "batch_upload_100",
                 "batch of 100 uploads, all new",
                 REQUESTS,
@@ -122,7 +128,7 @@ GROUPS = (
     ),
     Group(
         "index",
-        "A batch of 100 downloads, by what the index holds",
+        "A batch of 100 uploads of what is held, by what the index holds",
         (
             Row("index_1000", "1,000 objects in the index", REQUESTS),
             Row("index_1000000", "1,000,000 objects in the index", REQUESTS, (Goal(0.85, TOWPATH, "index_1000"),)),

@@ -53,7 +53,7 @@ def _locks(level: int) -> Load:
 def _index(level: int) -> Load:
     name = f"index_{level}"
     prepare = partial(requests.prepare_index, level=level)
-    return Load(name, (name,), (TOWPATH,), name, prepare, partial(requests.batch, row=name))
+    return Load(name, (name,), (TOWPATH,), name, prepare, partial(requests.announced, row=name))
 
 
 LOADS = (
@@ -65,6 +65,16 @@ LOADS = (
         requests.prepare,
         requests.batches,
         # A batch of new objects leaves a note in some.
+        writes=True,
+    ),
+    Load(
+        "batch_first",
+        ("batch_download_100_first",),
+        (TOWPATH,),
+        "small",
+        requests.prepare,
+        requests.first_batches,
+        # It makes repositories.
         writes=True,
     ),
     Load("get_small", ("get_64k",), (*_FORGES, "nginx"), "small", requests.prepare, requests.get_small),

@@ -10,6 +10,7 @@ from benchmarks.speed.turn import Turn
 
 HUNDRED = 100
 _WARM_SECONDS = 1
+_REPOSITORIES = 200
 
 
 def prepare(turn: Turn) -> None:
@@ -45,13 +46,38 @@ def batch(turn: Turn, *, row: str, objects: int = HUNDRED) -> None:
         turn.tell_rate(row, wrk.in_turn(turn.site, requests, seconds=turn.scale.seconds))
 
 
+def first_batches(turn: Turn) -> None:
+    """Ask for the actions of objects that are held, of other ones for longer than an answer is remembered."""
+    sites = turn.server.repositories(turn.site, turn.data, turn.scale.level(_REPOSITORIES))
+    held = _held(turn)
+    parts = [held[first : first + HUNDRED] for first in range(0, len(held), HUNDRED)]
+    requests = [client.batch(site, "download", part) for part in parts for site in sites]
+    # Fails where an object has no action.
+    client.actions(sites[-1], "download", parts[-1])
+    rate = wrk.in_turn(turn.site, requests, seconds=turn.scale.seconds)
+    turn.tell_rate("batch_download_100_first", rate)
+
+
+def announced(turn: Turn, *, row: str) -> None:
+    """Announce objects for upload that are held: whoever pushes is told what the index says, and not what it said."""
+    requests = [client.batch(turn.site, "upload", each) for each in _chosen(turn, HUNDRED)]
+    [entry, *_] = client.ask(requests[0]).json()["objects"]
+    assert "actions" not in entry, f"{entry['oid']} is not held"
+    wrk.in_turn(turn.site, requests, seconds=_WARM_SECONDS)
+    turn.tell_rate(row, wrk.in_turn(turn.site, requests, seconds=turn.scale.seconds))
+
+
 def held_batches(turn: Turn, objects: int) -> list[Request]:
     """Return batches of so many objects that the server holds."""
-    some = random.Random(0)  # noqa: S311 - the same ones for all servers, not secrets
-    chosen = [some.sample(_held(turn), objects) for _ in range(50)]
+    chosen = _chosen(turn, objects)
     # Fails where an object has no action.
     client.actions(turn.site, "download", chosen[0])
     return [client.batch(turn.site, "download", each) for each in chosen]
+
+
+def _chosen(turn: Turn, objects: int) -> list[list[Blob]]:
+    some = random.Random(0)  # noqa: S311 - the same ones for all servers, not secrets
+    return [some.sample(_held(turn), objects) for _ in range(50)]
 
 
 def new_batch(turn: Turn) -> Request:

@@ -52,3 +52,7 @@ class Server(ABC):
     def index(self, site: Site, data: Path, count: int) -> None:
         """Let its index have so many more objects, whose bytes nobody asks for."""
         raise NotImplementedError
+
+    def repositories(self, site: Site, data: Path, count: int) -> list[Site]:
+        """Let it have so many more repositories, each of which holds what this one holds; return them."""
+        raise NotImplementedError

