@@ -247,7 +247,8 @@ async def test_a_store_that_is_needed_is_not_removed(storage: RunningStorage, st
 
 async def test_what_only_one_store_has_keeps_it(storage: RunningStorage, stores: Stores, sql: Sql) -> None:
     """A store whose bytes nobody else has is not forgotten."""
-    await storage.write(1, os.urandom(2000))
+    # So large that it does not come to its place without `incoming`.
+    await storage.write(1, os.urandom(2 * MEBIBYTE))
     await stores.add("second")
     (stores.root("second") / "incoming").rmdir()
     (stores.root("second") / "incoming").write_bytes(b"")
