@@ -20,6 +20,8 @@ class Options:
     rounds: int
     rows: frozenset[str]
     servers: tuple[str, ...]
+    memory_of: tuple[str, ...]
+    """Of which of them memory is read, in a round of its own."""
     keep: Path | None
     """Where the peers are installed, to be found there the next time."""
     out: Path | None
@@ -36,17 +38,23 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--rounds", type=_positive, help="how often everything is measured (default: 5)")
     parser.add_argument("--only", nargs="+", metavar="ROW", choices=ROWS, help=f"some rows: {', '.join(ROWS)}")
     parser.add_argument("--peers", nargs="*", metavar="PEER", choices=PEERS, help=f"some peers: {', '.join(PEERS)}")
+    parser.add_argument(
+        "--own-memory", action="store_true", help="read the memory of Towpath alone, in a third of the time"
+    )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="install peers here, where the next run finds them")
     parser.add_argument(
         "--out", type=Path, metavar="FILE", help=f"write the figures here (a whole run: {RESULTS.name})"
     )
     told = parser.parse_args(arguments)
     is_whole = not (told.quick or told.only or told.peers is not None)
+    own = (TOWPATH, RELAYED)
+    servers = (*own, *(PEERS if told.peers is None else told.peers))
     return Options(
         scale=QUICK if told.quick else FULL,
         rounds=told.rounds or (1 if told.quick else 5),
         rows=frozenset(told.only or ROWS),
-        servers=(TOWPATH, RELAYED, *(PEERS if told.peers is None else told.peers)),
+        servers=servers,
+        memory_of=own if told.own_memory else servers,
         keep=told.keep,
         out=told.out or (RESULTS if is_whole else None),
         is_whole=is_whole,

@@ -192,8 +192,8 @@ def _memory(results: Results) -> str:
     lines += [_line(["load", *heads, "goal reached"]), _line(["---", *["---:"] * len(heads), "---"])]
     for load, told in results.memory.items():
         cells = [cell for name in servers for cell in _memory_cells(name, told.get(name, {}))]
-        peak = told.get(TOWPATH, {}).get("peak", {}).get("own")
-        verdict = "" if peak is None else "yes" if peak < MEMORY_AT_MOST else "**no**"
+        peaks = [told[name]["peak"]["own"] for name in (TOWPATH, RELAYED) if name in told]
+        verdict = "" if not peaks else "yes" if max(peaks) < MEMORY_AT_MOST else "**no**"
         lines.append(_line([load.replace("_", " "), *cells, verdict]))
     return "\n".join(lines)
 

@@ -41,7 +41,10 @@ class Rounds:
         """Have a round for memory, which is read all the time, and then those for speed."""
         for number in range(-1, self._options.rounds):
             for load in LOADS:
-                order = deque(server for server in self._servers if server.name in load.servers)
+                names = self._options.memory_of if number < 0 else self._options.servers
+                order = deque(
+                    server for server in self._servers if server.name in load.servers and server.name in names
+                )
                 order.rotate(-number)
                 if self._options.rows.intersection(load.rows):
                     for server in order:

@@ -148,6 +148,9 @@ def test_a_whole_run_is_what_the_page_is_made_of() -> None:
     assert (some.rows, some.rounds, some.out) == (frozenset({"get_1g"}), 2, None)
     alone = parse(["--peers", "--out", "figures.json"])
     assert (alone.servers, alone.out) == ((TOWPATH, RELAYED), Path("figures.json"))
+    assert whole.memory_of == whole.servers
+    own = parse(["--own-memory"])
+    assert (own.memory_of, own.servers, own.is_whole) == ((TOWPATH, RELAYED), whole.servers, True)
 
 
 @pytest.mark.parametrize("arguments", [["--only", "nothing"], ["--peers", "nobody"], ["--rounds", "0"]])
