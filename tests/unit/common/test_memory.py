@@ -36,6 +36,36 @@ def test_freed_memory_is_used_again() -> None:
     assert _faults("memory.keep_freed()") * 10 < _faults("")
 
 
+_ARENAS = """
+import ctypes, threading
+from services.common import memory
+{prepare}
+together = threading.Barrier(12)
+def allocate():
+    # Past Python's own allocator, whose objects are smaller.
+    data = [bytes(100_000) for _ in range(20)]
+    together.wait()
+threads = [threading.Thread(target=allocate) for _ in range(12)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+ctypes.CDLL(None).malloc_stats()
+"""
+
+
+def _arenas(prepare: str) -> int:
+    run = [sys.executable, "-c", _ARENAS.format(prepare=prepare)]
+    printed = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60).stderr
+    return sum(line.startswith("Arena ") for line in printed.splitlines())
+
+
+@pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another library has no such habit")
+def test_threads_share_two_arenas() -> None:
+    """What one thread has freed is there for the others."""
+    assert _arenas("memory.keep_freed()") <= 2 < _arenas("")
+
+
 def test_without_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the C library is another one, it is left alone."""
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
