@@ -118,7 +118,7 @@ def check_entry(entry: ObjectEntry, request: BatchRequest, limits: Limits) -> Ob
 def answer_entry(
     entry: ObjectEntry, found: ObjectStat, transfers: ObjectActions, verifies: ObjectActions | None
 ) -> ObjectAnswer:
-    """Return the answer for an entry that is valid, by what is held of it; an upload is one that `verifies`."""
+    """Return the answer for an entry that is valid, by what is held of it; downloads have no `verifies`."""
     status = found.status
     oid, size = entry.oid, entry.size
     if status == pb.OBJECT_STATUS_REMOVED:

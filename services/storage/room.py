@@ -13,7 +13,7 @@ from services.storage.refusals import storage_full
 
 # What is smaller is not told before it begins: many such come at once, and the reserve is there for them.
 _LARGE_BYTES = 16 * 1024 * 1024
-# As long as a look at the disk is good for those who fit by far; many come at once.
+# How long a look at the disk is good for those who fit by it: many come at once.
 _SEEN_SECONDS = 0.05
 
 _log = get_logger(__name__)

@@ -28,12 +28,12 @@ def alice(fragile: Stack, http: httpx.Client) -> Client:
 def kill(stack: Stack, name: str) -> None:
     """Kill all of a service once it runs, as it may have been started again a moment ago."""
     deadline = time.monotonic() + 30
-    while not (processes := stack.services(name)):
+    while not stack.services(name):
         assert time.monotonic() < deadline, f"{name} is not started again"
+        # Nothing tells when it is.
         time.sleep(0.02)
-    for process in processes:
-        process.kill()
-    psutil.wait_procs(processes, timeout=10)
+    _, alive = psutil.wait_procs(stack.kill_service(name), timeout=10)
+    assert not alive
 
 
 @pytest.mark.parametrize("name", ["storage", "postgres"])

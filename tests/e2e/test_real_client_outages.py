@@ -28,10 +28,7 @@ async def test_push_survives_the_death_of_a_service(
     ours = {oid_of(data) for data in files.values()}
     pushing = asyncio.create_task(asyncio.to_thread(clone.git, "push", "origin", "main", seconds=200))
     await until(lambda: len(ours & stored(stack)) > FILES // 4, "a quarter of the objects is stored", seconds=60)
-    processes = stack.services(victim)
-    assert processes
-    for process in processes:
-        process.kill()
+    stack.kill_service(victim)
     assert not pushing.done()
     await pushing
     assert ours <= stored(stack)

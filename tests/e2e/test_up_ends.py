@@ -123,10 +123,8 @@ async def test_each_child_is_started_again(stack: Stack) -> None:
             data = content(f"before {name} dies", 10_000)
             assert (await client.upload(data)).status_code == 200
             assert (await client.lock(f"{name}.bin")).status_code == 201
-            old = stack.services(name)
+            old = stack.kill_service(name)
             assert len(old) == (FACADES if name == "facade" else 1)
-            for process in old:
-                process.kill()
 
             def is_back(name: str = name, old: list[psutil.Process] = old) -> bool:
                 return len(set(stack.services(name)) - set(old)) == len(old)

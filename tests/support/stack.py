@@ -118,6 +118,14 @@ class Stack:
                 found.append(child)
         return found
 
+    def kill_service(self, name: str) -> list[psutil.Process]:
+        """Kill all processes of a service, which runs, and return them."""
+        processes = self.services(name)
+        assert processes, f"{name} does not run"
+        for process in processes:
+            process.kill()
+        return processes
+
     def service(self, name: str) -> psutil.Process:
         """Return the first process of `facade`, `storage`, `locks` or `postgres`."""
         found = self.services(name)

@@ -54,5 +54,8 @@ class Server(ABC):
         raise NotImplementedError
 
     def repositories(self, site: Site, data: Path, count: int) -> list[Site]:
-        """Let it have so many more repositories, each of which holds what this one holds; return them."""
+        """Let it have so many more repositories, each of which holds what this one holds; return them.
+
+        Asked of Towpath alone, as is `index`.
+        """
         raise NotImplementedError
