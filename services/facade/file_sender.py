@@ -3,6 +3,8 @@
 import asyncio
 import os
 from contextlib import suppress
+from socket import AF_UNIX, IPPROTO_TCP, TCP_CORK
+from socket import socket as Socket  # noqa: N812 - it is a class
 
 from starlette.types import Message
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -69,15 +71,12 @@ class FileSender:
 
     async def _send_some(self, file: int, offset: int, count: int) -> int:
         """Send what the socket takes at once; in a thread where the disk has to be read for it."""
-        socket = self._transport.get_extra_info("socket").fileno()
+        socket = self._transport.get_extra_info("socket")
         if _is_cached(file, offset) and _is_cached(file, offset + count - 1):
-            return os.sendfile(socket, file, offset, count)
+            return _send_file(socket, file, offset, count)
         # The transport's own number may be another client's by the time that the thread gets to it.
-        duplicate = os.dup(socket)
-        try:
+        with socket.dup() as duplicate:
             return await in_thread(_read_and_send, duplicate, file, offset, count)
-        finally:
-            os.close(duplicate)
 
 
 def _is_cached(file: int, offset: int) -> bool:
@@ -96,7 +95,18 @@ async def _read(file: int, offset: int, count: int) -> bytes:
     return await in_thread(os.pread, file, count, offset)
 
 
-def _read_and_send(socket: int, file: int, offset: int, count: int) -> int:
+def _read_and_send(socket: Socket, file: int, offset: int, count: int) -> int:
     # The disk goes on reading while this part is sent.
     os.posix_fadvise(file, offset, count + _READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
-    return os.sendfile(socket, file, offset, count)
+    return _send_file(socket, file, offset, count)
+
+
+def _send_file(socket: Socket, file: int, offset: int, count: int) -> int:
+    """Send what the socket takes, in full packets: the kernel would send one for every few pages of the file."""
+    if socket.family == AF_UNIX:
+        return os.sendfile(socket.fileno(), file, offset, count)
+    socket.setsockopt(IPPROTO_TCP, TCP_CORK, 1)
+    try:
+        return os.sendfile(socket.fileno(), file, offset, count)
+    finally:
+        socket.setsockopt(IPPROTO_TCP, TCP_CORK, 0)

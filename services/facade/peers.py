@@ -3,16 +3,17 @@
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Self
 
 import grpc
 from towpath.access.v1 import access_service_pb2_grpc
-from towpath.locks.v1 import lock_service_pb2 as locks_pb
 from towpath.locks.v1 import lock_service_pb2_grpc
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1 import storage_service_pb2_grpc
 
 from services.common.rpc.client import Health, Peer
+from services.common.shared_answers import SharedAnswers
 from services.facade.settings import FacadeSettings
 from services.facade.stored_objects import StoredObjects
 from services.facade.whole_objects import WholeObjects
@@ -61,16 +62,10 @@ class Peers:
             response_deserializer=pb.WriteSharedObjectResponse.FromString,
         )
         self.lock_stub = lock_service_pb2_grpc.LockServiceStub(self.locks.channel)
-        self.list_locks: grpc.aio.UnaryUnaryMultiCallable[locks_pb.ListLocksRequest, bytes]
-        """`ListLocks`, whose response its caller reads."""
-        self.list_locks = self.locks.channel.unary_unary(
-            f"/{LOCK_SERVICE}/ListLocks", request_serializer=locks_pb.ListLocksRequest.SerializeToString
-        )
-        self.verify_locks: grpc.aio.UnaryUnaryMultiCallable[locks_pb.VerifyLocksRequest, bytes]
-        """`VerifyLocks`, whose response its caller reads."""
-        self.verify_locks = self.locks.channel.unary_unary(
-            f"/{LOCK_SERVICE}/VerifyLocks", request_serializer=locks_pb.VerifyLocksRequest.SerializeToString
-        )
+        self.list_locks = self._shared(f"/{LOCK_SERVICE}/ListLocks")
+        """`ListLocks`, its request and response serialized; those who ask the same at once share a call."""
+        self.verify_locks = self._shared(f"/{LOCK_SERVICE}/VerifyLocks")
+        """`VerifyLocks`, likewise."""
         self.access_stub = access_service_pb2_grpc.AccessServiceStub(self.locks.channel)
 
     @classmethod
@@ -83,6 +78,8 @@ class Peers:
         finally:
             await peers.whole_objects.close()
             await peers.objects.close()
+            await peers.list_locks.close()
+            await peers.verify_locks.close()
             await peers.storage.close()
             await peers.locks.close()
 
@@ -90,3 +87,7 @@ class Peers:
         """Return what each service says of itself."""
         storage, locks = await asyncio.gather(self.storage.health(STORAGE_SERVICE), self.locks.health(LOCK_SERVICE))
         return {"storage": storage, "locks": locks}
+
+    def _shared(self, method: str) -> SharedAnswers[bytes, bytes]:
+        asked: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self.locks.channel.unary_unary(method)
+        return SharedAnswers(partial(self.locks.call, asked))

@@ -1,10 +1,8 @@
 """Pages of a repository's standing locks, as callers ask for them: with a cursor and a limit."""
 
-import asyncio
-from collections.abc import Sequence
 from typing import NamedTuple
 
-from services.common.grouped import Grouped
+from services.common.shared_answers import SharedAnswers
 from services.database.transactions import Database
 from services.locks.cursors import parse_cursor
 from services.locks.lock_table import StandingLock, list_locks
@@ -35,7 +33,7 @@ class LockPages:
     def __init__(self, database: Database, settings: LocksSettings) -> None:
         self._database = database
         self._settings = settings
-        self._grouped = Grouped(self._read_all)
+        self._shared = SharedAnswers(self._read)
 
     async def read(
         self,
@@ -48,21 +46,13 @@ class LockPages:
     ) -> LockPage:
         """Return a page, as of now; `path` and `lock_id` select one lock. Raises `InvalidArgument` (INVALID_CURSOR)."""
         asked = _Asked(repository_id, parse_cursor(cursor), self._settings.page_size(limit), path, lock_id)
-        # One lock is seldom what others ask for as well.
-        is_one = path is not None or lock_id is not None
-        return await (self._read(asked, patient=True) if is_one else self._grouped.ask(asked))
+        return await self._shared.ask(asked)
 
     async def close(self) -> None:
         """Give up what is under way."""
-        await self._grouped.close()
+        await self._shared.close()
 
-    async def _read_all(self, group: Sequence[_Asked]) -> Sequence[LockPage]:
-        asked = dict.fromkeys(group)
-        pages = await asyncio.gather(*(self._read(each, patient=len(group) == 1) for each in asked))
-        found = dict(zip(asked, pages, strict=True))
-        return [found[each] for each in group]
-
-    async def _read(self, asked: _Asked, *, patient: bool) -> LockPage:
+    async def _read(self, asked: _Asked) -> LockPage:
         locks, more = await list_locks(
             self._database,
             repository_id=asked.repository_id,
@@ -70,6 +60,5 @@ class LockPages:
             limit=asked.size,
             path=asked.path,
             lock_id=asked.lock_id,
-            patient=patient,
         )
         return LockPage(locks, str(locks[-1].id) if more else "")

@@ -130,16 +130,14 @@ async def list_locks(
     limit: int,
     path: str | None = None,
     lock_id: int | None = None,
-    patient: bool = True,
 ) -> tuple[tuple[StandingLock, ...], bool]:
     """Return at most `limit` locks of a repository by id, and whether more follow.
 
-    `after` is the id of the last lock of the previous page. `path` and `lock_id` select one lock. For `patient` see
-    `Database.run`.
+    `after` is the id of the last lock of the previous page. `path` and `lock_id` select one lock.
     """
     # One more than asked for tells whether there are more.
     statement = listing(repository_id=repository_id, after=after, limit=limit + 1, path=path, lock_id=lock_id)
-    rows = await database.fetch(statement, patient=patient)
+    rows = await database.fetch(statement)
     return tuple(map(StandingLock._make, rows[:limit])), len(rows) > limit
 
 

@@ -40,13 +40,12 @@ class Load:
 
 
 def _locks(level: int) -> Load:
-    rows = tuple(f"lock_{what}_{level}" for what in ("list", "verify", "by_path", "create"))
+    asked = ("list", "verify", "by_path") if level == _FEW_LOCKS else ("list", "pages", "verify", "by_path", "create")
+    rows = tuple(f"lock_{what}_{level}" for what in asked)
     # Others take hours to get there.
     servers = _LOCKING if level <= min(LOCK_LEVELS) else (TOWPATH,)
     name = f"locks_{level}"
     run = partial(locks.ask, level=level)
-    if level == _FEW_LOCKS:
-        rows = rows[:-1]
     return Load(name, rows, servers, name, partial(locks.prepare, level=level), run, writes=True)
 
 

@@ -6,6 +6,8 @@ from benchmarks.speed.turn import Turn
 
 _LIMIT = 100
 _WARM_SECONDS = 1
+# More than are asked for at once, and more than any memory of pages holds.
+_PAGES = 100
 
 
 def _path(number: int | str) -> str:
@@ -32,7 +34,19 @@ def ask(turn: Turn, *, level: int) -> None:
             wrk.numbered(turn.site, request, seconds=_WARM_SECONDS, first=0, wrap=standing)
             rate = wrk.numbered(turn.site, request, seconds=turn.scale.seconds, first=0, wrap=standing)
             turn.tell_rate(row, rate)
+    list_pages(turn, level=level)
     create(turn, level=level)
+
+
+def list_pages(turn: Turn, *, level: int) -> None:
+    """List all locks, or many of them, so that no two ask for the same page at once."""
+    row = f"lock_pages_{level}"
+    if row in turn.rows:
+        requests = [listing(turn.site)]
+        while len(requests) < _PAGES and (cursor := client.ask(requests[-1]).json().get("next_cursor")):
+            requests.append(client.get(turn.site, f"locks?limit={_LIMIT}&cursor={cursor}"))
+        wrk.in_turn(turn.site, requests, seconds=_WARM_SECONDS)
+        turn.tell_rate(row, wrk.in_turn(turn.site, requests, seconds=turn.scale.seconds))
 
 
 def create(turn: Turn, *, level: int) -> None:

@@ -79,13 +79,15 @@ class Peer:
     async def call(
         self,
         method: Callable[..., Awaitable[Response]],
-        request: Message,
+        request: Message | bytes,
         *,
         detail: Message | None = None,
         deadline: float | None = None,
         wait_for_ready: bool = True,
     ) -> Response:
         """Call a unary method of a stub on this peer's channel, waiting for the peer while it restarts.
+
+        What `request` is depends on how the method was made: a message, or one that is serialized already.
 
         Raises the `ServiceError` that the service raised; a detail of its status is read into `detail`. A peer that
         was not there until the deadline, or says that it does not serve, is `Unavailable`; without `wait_for_ready` one
