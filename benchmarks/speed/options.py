@@ -39,7 +39,10 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     parser.add_argument("--only", nargs="+", metavar="ROW", choices=ROWS, help=f"some rows: {', '.join(ROWS)}")
     parser.add_argument("--peers", nargs="*", metavar="PEER", choices=PEERS, help=f"some peers: {', '.join(PEERS)}")
     parser.add_argument(
-        "--own-memory", action="store_true", help="read the memory of Towpath alone, in a third of the time"
+        "--memory",
+        choices=("all", "own", "none"),
+        default="all",
+        help="whose memory is read; Towpath's own: a third of the time",
     )
     parser.add_argument("--keep", type=Path, metavar="DIR", help="install peers here, where the next run finds them")
     parser.add_argument(
@@ -54,7 +57,7 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
         rounds=told.rounds or (1 if told.quick else 5),
         rows=frozenset(told.only or ROWS),
         servers=servers,
-        memory_of=own if told.own_memory else servers,
+        memory_of={"all": servers, "own": own, "none": ()}[told.memory],
         keep=told.keep,
         out=told.out or (RESULTS if is_whole else None),
         is_whole=is_whole,

@@ -54,5 +54,6 @@ class SharedAnswers(Generic[Question, Answer]):
         except Exception as error:  # whatever it is, it is for those who asked
             return error
         finally:
-            if self._latest[question] is task:
+            # One that was passed may end after the one that passed it.
+            if self._latest.get(question) is task:
                 del self._latest[question]

@@ -149,7 +149,8 @@ def test_a_whole_run_is_what_the_page_is_made_of() -> None:
     alone = parse(["--peers", "--out", "figures.json"])
     assert (alone.servers, alone.out) == ((TOWPATH, RELAYED), Path("figures.json"))
     assert whole.memory_of == whole.servers
-    own = parse(["--own-memory"])
+    assert parse(["--memory", "none"]).memory_of == ()
+    own = parse(["--memory", "own"])
     assert (own.memory_of, own.servers, own.is_whole) == ((TOWPATH, RELAYED), whole.servers, True)
 
 

@@ -79,6 +79,20 @@ async def test_a_question_that_is_stuck_is_passed() -> None:
     assert await asyncio.gather(*asking) == ["4 by 1", "4 by 2", "4 by 2"]
 
 
+async def test_one_that_was_passed_may_end_last() -> None:
+    """It still has its answer, and who asks afterwards is answered at once."""
+    squarer = Squarer()
+    shared = Squares(squarer.square, held_seconds=0.01)
+    stuck = asyncio.create_task(shared.ask(2))
+    await _settled()
+    squarer.free, first_free = asyncio.Event(), squarer.free
+    squarer.free.set()
+    assert await shared.ask(2) == "4 by 2"
+    first_free.set()
+    assert await stuck == "4 by 1"
+    assert await shared.ask(2) == "4 by 3"
+
+
 async def test_an_error_is_of_all_who_asked_for_it() -> None:
     """And of nobody who asks later, or for something else."""
     squarer = Squarer()
