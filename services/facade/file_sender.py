@@ -2,9 +2,8 @@
 
 import asyncio
 import os
+import socket
 from contextlib import suppress
-from socket import AF_UNIX, IPPROTO_TCP, TCP_CORK
-from socket import socket as Socket  # noqa: N812 - it is a class
 
 from starlette.types import Message
 from uvicorn.protocols.http.flow_control import FlowControl
@@ -71,11 +70,11 @@ class FileSender:
 
     async def _send_some(self, file: int, offset: int, count: int) -> int:
         """Send what the socket takes at once; in a thread where the disk has to be read for it."""
-        socket = self._transport.get_extra_info("socket")
+        connection = self._transport.get_extra_info("socket")
         if _is_cached(file, offset) and _is_cached(file, offset + count - 1):
-            return _send_file(socket, file, offset, count)
+            return _send_file(connection, file, offset, count)
         # The transport's own number may be another client's by the time that the thread gets to it.
-        with socket.dup() as duplicate:
+        with connection.dup() as duplicate:
             return await in_thread(_read_and_send, duplicate, file, offset, count)
 
 
@@ -95,18 +94,19 @@ async def _read(file: int, offset: int, count: int) -> bytes:
     return await in_thread(os.pread, file, count, offset)
 
 
-def _read_and_send(socket: Socket, file: int, offset: int, count: int) -> int:
+def _read_and_send(connection: socket.socket, file: int, offset: int, count: int) -> int:
     # The disk goes on reading while this part is sent.
     os.posix_fadvise(file, offset, count + _READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
-    return _send_file(socket, file, offset, count)
+    return _send_file(connection, file, offset, count)
 
 
-def _send_file(socket: Socket, file: int, offset: int, count: int) -> int:
+def _send_file(connection: socket.socket, file: int, offset: int, count: int) -> int:
     """Send what the socket takes, in full packets: the kernel would send one for every few pages of the file."""
-    if socket.family == AF_UNIX:
-        return os.sendfile(socket.fileno(), file, offset, count)
-    socket.setsockopt(IPPROTO_TCP, TCP_CORK, 1)
+    if connection.family == socket.AF_UNIX:
+        # It knows no packets, and refuses the option.
+        return os.sendfile(connection.fileno(), file, offset, count)
+    connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
     try:
-        return os.sendfile(socket.fileno(), file, offset, count)
+        return os.sendfile(connection.fileno(), file, offset, count)
     finally:
-        socket.setsockopt(IPPROTO_TCP, TCP_CORK, 0)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 0)

@@ -65,7 +65,7 @@ class Peers:
         self.list_locks = self._shared(f"/{LOCK_SERVICE}/ListLocks")
         """`ListLocks`, its request and response serialized; those who ask the same at once share a call."""
         self.verify_locks = self._shared(f"/{LOCK_SERVICE}/VerifyLocks")
-        """`VerifyLocks`, likewise."""
+        """`VerifyLocks`, likewise; who asks is part of the question."""
         self.access_stub = access_service_pb2_grpc.AccessServiceStub(self.locks.channel)
 
     @classmethod
@@ -88,6 +88,6 @@ class Peers:
         storage, locks = await asyncio.gather(self.storage.health(STORAGE_SERVICE), self.locks.health(LOCK_SERVICE))
         return {"storage": storage, "locks": locks}
 
-    def _shared(self, method: str) -> SharedAnswers[bytes, bytes]:
-        asked: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self.locks.channel.unary_unary(method)
-        return SharedAnswers(partial(self.locks.call, asked))
+    def _shared(self, name: str) -> SharedAnswers[bytes, bytes]:
+        method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self.locks.channel.unary_unary(name)
+        return SharedAnswers(partial(self.locks.call, method))

@@ -87,11 +87,10 @@ class Peer:
     ) -> Response:
         """Call a unary method of a stub on this peer's channel, waiting for the peer while it restarts.
 
-        What `request` is depends on how the method was made: a message, or one that is serialized already.
-
-        Raises the `ServiceError` that the service raised; a detail of its status is read into `detail`. A peer that
-        was not there until the deadline, or says that it does not serve, is `Unavailable`; without `wait_for_ready` one
-        that cannot be reached is so at once. A `deadline`, in seconds, takes the place of the peer's own.
+        `request` is a message, or one that is serialized already, as the method takes it. Raises the `ServiceError`
+        that the service raised; a detail of its status is read into `detail`. A peer that was not there until the
+        deadline, or says that it does not serve, is `Unavailable`; without `wait_for_ready` one that cannot be reached
+        is so at once. A `deadline`, in seconds, takes the place of the peer's own.
         """
         timeout = self._deadline if deadline is None else deadline
         try:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import pytest
 
 from services.common.grouped import Grouped
+from tests.support.loop import settled
 
 Doubling = Grouped[int, int]
 
@@ -26,12 +27,6 @@ class Doubler:
         return [ValueError(number) if number == 13 else 2 * number for number in numbers]
 
 
-async def _settled() -> None:
-    """Return when all that can go on has gone on."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
 async def test_what_comes_in_one_moment_is_one_group() -> None:
     """And each is answered with its own."""
     doubler = Doubler()
@@ -48,7 +43,7 @@ async def test_what_comes_meanwhile_is_the_next_group() -> None:
     asking = []
     for numbers in ([1], [2], [3, 4], [5, 6]):
         asking += [asyncio.create_task(grouped.ask(number)) for number in numbers]
-        await _settled()
+        await settled()
     assert doubler.groups == [[1], [2]]
     doubler.free.set()
     assert await asyncio.gather(*asking) == [2, 4, 6, 8, 10, 12]
@@ -60,9 +55,9 @@ async def test_a_group_that_is_stuck_is_passed() -> None:
     doubler = Doubler()
     grouped = Doubling(doubler.double, most=10, at_once=2, held_seconds=0.05)
     asking = [asyncio.create_task(grouped.ask(1))]
-    await _settled()
+    await settled()
     asking += [asyncio.create_task(grouped.ask(number)) for number in (2, 3)]
-    await _settled()
+    await settled()
     assert doubler.groups == [[1]]
     await asyncio.sleep(0.1)
     assert doubler.groups == [[1], [2, 3]]
@@ -79,9 +74,9 @@ async def test_what_is_held_goes_on_as_soon_as_it_can() -> None:
     doubler = Doubler()
     grouped = Doubling(doubler.double, most=10, at_once=2, held_seconds=60)
     asking = [asyncio.create_task(grouped.ask(1))]
-    await _settled()
+    await settled()
     asking += [asyncio.create_task(grouped.ask(number)) for number in (2, 3)]
-    await _settled()
+    await settled()
     doubler.free.set()
     assert await asyncio.wait_for(asyncio.gather(*asking), 5) == [2, 4, 6]
     assert doubler.groups == [[1], [2, 3]]
@@ -115,12 +110,12 @@ async def test_who_gives_up_changes_nothing_for_others() -> None:
     doubler = Doubler()
     grouped = Doubling(doubler.double, most=10, at_once=1, held_seconds=0)
     under_way = [asyncio.create_task(grouped.ask(number)) for number in (1, 2)]
-    await _settled()
+    await settled()
     waiting = [asyncio.create_task(grouped.ask(number)) for number in (3, 4)]
-    await _settled()
+    await settled()
     for task in (under_way[0], waiting[0]):
         task.cancel()
-    await _settled()
+    await settled()
     doubler.free.set()
     assert [await under_way[1], await waiting[1]] == [4, 8]
     assert doubler.groups == [[1, 2], [4]]
@@ -130,9 +125,9 @@ async def test_closed_amid_work() -> None:
     """Whoever waits is told."""
     grouped = Doubling(Doubler().double, most=10, at_once=1)
     asking = [asyncio.create_task(grouped.ask(1))]
-    await _settled()
+    await settled()
     asking.append(asyncio.create_task(grouped.ask(2)))
-    await _settled()
+    await settled()
     await grouped.close()
     for task in asking:
         with pytest.raises(asyncio.CancelledError):

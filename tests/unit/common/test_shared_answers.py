@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from services.common.shared_answers import SharedAnswers
+from tests.support.loop import settled
 
 Squares = SharedAnswers[int, str]
 
@@ -26,12 +27,6 @@ class Squarer:
         return f"{number * number} by {turn}"
 
 
-async def _settled() -> None:
-    """Return when all that can go on has gone on."""
-    for _ in range(10):
-        await asyncio.sleep(0)
-
-
 async def test_who_asks_the_same_in_one_moment_shares_an_answer() -> None:
     """And who asks something else has another."""
     squarer = Squarer()
@@ -46,9 +41,9 @@ async def test_nobody_is_told_what_was_found_before_they_asked() -> None:
     squarer = Squarer()
     shared = Squares(squarer.square, held_seconds=60)
     first = asyncio.create_task(shared.ask(2))
-    await _settled()
+    await settled()
     later = [asyncio.create_task(shared.ask(2)) for _ in range(3)]
-    await _settled()
+    await settled()
     assert squarer.asked == [2]
     squarer.free.set()
     assert await first == "4 by 1"
@@ -60,7 +55,7 @@ async def test_who_asks_something_else_waits_for_nobody() -> None:
     squarer = Squarer()
     shared = Squares(squarer.square, held_seconds=60)
     asking = [asyncio.create_task(shared.ask(number)) for number in (2, 2, 3)]
-    await _settled()
+    await settled()
     assert squarer.asked == [2, 3]
     squarer.free.set()
     await asyncio.gather(*asking)
@@ -71,7 +66,7 @@ async def test_a_question_that_is_stuck_is_passed() -> None:
     squarer = Squarer()
     shared = Squares(squarer.square, held_seconds=0.05)
     asking = [asyncio.create_task(shared.ask(2))]
-    await _settled()
+    await settled()
     asking += [asyncio.create_task(shared.ask(2)) for _ in range(2)]
     await asyncio.sleep(0.2)
     assert squarer.asked == [2, 2]
@@ -84,7 +79,7 @@ async def test_one_that_was_passed_may_end_last() -> None:
     squarer = Squarer()
     shared = Squares(squarer.square, held_seconds=0.01)
     stuck = asyncio.create_task(shared.ask(2))
-    await _settled()
+    await settled()
     squarer.free, first_free = asyncio.Event(), squarer.free
     squarer.free.set()
     assert await shared.ask(2) == "4 by 2"
@@ -110,9 +105,9 @@ async def test_who_gives_up_takes_no_answer_from_others() -> None:
     squarer = Squarer()
     shared = Squares(squarer.square)
     first, second = (asyncio.create_task(shared.ask(2)) for _ in range(2))
-    await _settled()
+    await settled()
     first.cancel()
-    await _settled()
+    await settled()
     squarer.free.set()
     assert await second == "4 by 1"
     assert first.cancelled()
@@ -123,9 +118,9 @@ async def test_at_the_end_nothing_is_under_way() -> None:
     squarer = Squarer()
     shared = Squares(squarer.square, held_seconds=60)
     asking = [asyncio.create_task(shared.ask(2))]
-    await _settled()
+    await settled()
     asking.append(asyncio.create_task(shared.ask(2)))
-    await _settled()
+    await settled()
     await shared.close()
     assert all(
         isinstance(told, asyncio.CancelledError) for told in await asyncio.gather(*asking, return_exceptions=True)
