@@ -38,8 +38,10 @@ def service(
     """Return the program of the service `storage`, `locks` or `facade`."""
     command = python(f"services.{name}")
     if ready is None:
-        return Program(name=name, command=command, environment=environment, inherited=inherited)
-    return Program(name=name, command=command, environment=environment, inherited=inherited, ready=ready)
+        return Program(name=name, command=command, environment=environment, inherited=inherited, tells_why=True)
+    return Program(
+        name=name, command=command, environment=environment, inherited=inherited, tells_why=True, ready=ready
+    )
 
 
 async def migrate(

@@ -151,3 +151,14 @@ async def test_run_once() -> None:
         await run_once("it", [*python, "import os; os.kill(os.getpid(), 9)"], ENVIRONMENT, seconds=20)
     with pytest.raises(CommandError, match="it: no end after"):
         await run_once("it", [*python, SLEEP], ENVIRONMENT, seconds=0.2)
+
+
+async def test_reason_of_a_process_is_told(tmp_path: Path) -> None:
+    """The message that ends `towpath up` says why, because what the process itself printed is far above by then."""
+    code = "from services.common.failure import fail; fail('sleeper', ValueError('TOWPATH_X: expected a number'))"
+    command = [sys.executable, "-P", "-c", code]
+    child = Child(Program("sleeper", command, ENVIRONMENT, tells_why=True))
+    with pytest.raises(CommandError, match=r"with exit status 1: TOWPATH_X: expected a number$"):
+        await asyncio.wait_for(asyncio.shield(child.ended), 120)
+    with pytest.raises(CommandError, match=r"^it failed with exit status 1: TOWPATH_X: expected a number$"):
+        await run_once("it", command, ENVIRONMENT, seconds=60)

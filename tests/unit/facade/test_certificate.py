@@ -15,9 +15,9 @@ from tests.unit.facade.test_settings import NEEDED
 def test_missing_files_are_named(tmp_path: Path) -> None:
     """Each by its setting."""
     files = write_certificate(tmp_path)
-    with pytest.raises(ValueError, match=r"^https_certificate: cannot be read: No such file"):
+    with pytest.raises(ValueError, match=r"^https_certificate: cannot be read: no such file"):
         Certificate(tmp_path / "none", files.key)
-    with pytest.raises(ValueError, match=r"^https_key: cannot be read: No such file"):
+    with pytest.raises(ValueError, match=r"^https_key: cannot be read: no such file"):
         Certificate(files.chain, tmp_path / "none")
 
 
