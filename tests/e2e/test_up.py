@@ -87,10 +87,11 @@ def test_demo(own: Stack) -> None:
 
 
 def test_demo_lines(own: Stack, tmp_path: Path) -> None:
-    """The lines that it prints work as they stand, with the real git-lfs in an empty folder."""
+    """The lines that it prints work as they stand, with the real git-lfs in an empty folder, and show no token."""
+    assert not [user for user, token in own.tokens.items() if token in own.log()]
     lines = [line.removeprefix("    ") for line in own.log().splitlines() if line.startswith("    git lfs lock")]
     assert len(lines) == 1
-    text = own.log().partition("Try it with git")[2].partition("alice may write")[0]
+    text = own.log().partition("Try it with git")[2].partition("Tokens: ")[0]
     script = [line.removeprefix("    ") for line in text.splitlines() if line.startswith("    ")]
     computer = Workspace(tmp_path / "home", "somebody", None, origin=own.origin)
     result = subprocess.run(
@@ -119,10 +120,15 @@ def test_second_one_is_refused(own: Stack) -> None:
 
 
 def test_port_in_use(own: Stack, tmp_path: Path) -> None:
-    """A port that is taken is told."""
+    """A port that is taken is told, and what to type instead."""
     host = urlsplit(own.origin).netloc
     message = refused("--data", str(tmp_path / "var"), "--listen", host)
-    assert message == f"cannot listen on {host}: address already in use"
+    told, _, hint = message.partition("; ")
+    assert told == f"cannot listen on {host}: address already in use"
+    option = re.match(r"`towpath up --listen (127\.0\.0\.1:\d+)`", hint)
+    assert option is not None
+    assert option[1] != host
+    assert f'`make run ARGS="--listen {option[1]}"`' in hint
 
 
 def test_setting_that_cannot_be(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""A real server for Azure's blobs on a loopback port: Azurite, which `make azurite` brings from npm."""
+"""A real server for Azure's blobs on a loopback port: Azurite, which `make programs` brings from npm."""
 
 import asyncio
 import base64
@@ -8,20 +8,18 @@ import os
 import secrets
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
-import pytest
 
 from services.storage.object_store.backend import ObjectStoreBackend
 from services.storage.object_store.opening import open_object_store
 from tests.support.ports import free_ports
+from tests.support.programs import AZURITE, needed
 
-_SCRIPT = Path(sys.prefix) / "azurite/node_modules/azurite/dist/src/blob/main.js"
 _START_SECONDS = 60
 
 
@@ -72,7 +70,7 @@ class Azurite:
         """Start it; it takes blobs when this returns."""
         node = shutil.which("node")
         assert node is not None
-        command = [node, str(_SCRIPT), f"--blobPort={self.port}", f"--location={self.folder}"]
+        command = [node, str(AZURITE), f"--blobPort={self.port}", f"--location={self.folder}"]
         process = await asyncio.create_subprocess_exec(
             *command,
             "--silent",
@@ -99,8 +97,7 @@ class Azurite:
 @asynccontextmanager
 async def running_azurite(folder: Path) -> AsyncIterator[Azurite]:
     """Run one that keeps its data in a folder; skip the test where it is not here."""
-    if not _SCRIPT.exists() or shutil.which("node") is None:
-        pytest.skip("azurite is not here; `make azurite` brings it where there is npm")
+    needed("azurite")
     server = Azurite(folder)
     process = await server.start()
     try:

@@ -7,6 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from tests.support.programs import needed
+
 _KEPT = ("PATH", "TMPDIR")
 
 
@@ -43,6 +45,8 @@ class Workspace:
     """One user's computer: a fresh home folder, git-lfs installed in it, and credentials that git keeps."""
 
     def __init__(self, home: Path, user: str, token: str | None, *, origin: str) -> None:
+        needed("git")
+        needed("git-lfs")
         self.home = home
         self.user = user
         home.mkdir(parents=True)

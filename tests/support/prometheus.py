@@ -1,29 +1,19 @@
 """A real Prometheus on a loopback port, with the project's own configuration."""
 
 import asyncio
-import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 import yaml
 
+from tests.support.programs import needed
+
 FOLDER = Path(__file__).parents[2] / "monitoring"
-
-
-def program(name: str) -> str:
-    """Return the path of `prometheus` or `promtool`; skip the test where there is none."""
-    beside = Path(sys.executable).parent
-    found = shutil.which(name) or shutil.which(name, path=str(beside))
-    if found is None:
-        pytest.skip(f"{name} is not here; `make prometheus` brings it where a package manager has it")
-    return found
 
 
 def configuration(folder: Path, targets: Mapping[str, str], token: str) -> Path:
@@ -69,7 +59,7 @@ async def running_prometheus(folder: Path, targets: Mapping[str, str], token: st
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     command = [
-        program("prometheus"),
+        needed("prometheus"),
         f"--config.file={configuration(folder, targets, token)}",
         f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address={address}",

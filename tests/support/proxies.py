@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tests.support.certificates import CertificateFiles, write_certificate
+from tests.support.programs import needed
 from tests.support.snippets import ROOT, replaced, snippet
 
 PAGE = "operations.md"
@@ -57,12 +57,6 @@ def free_port() -> int:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         port: int = listener.getsockname()[1]
         return port
-
-
-def _program(name: str) -> str:
-    """Return where a program is; without it the test is skipped, as not every package manager has it."""
-    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
-    return found or pytest.skip(f"{name} is not installed, and `make programs` could not bring it")
 
 
 @contextmanager
@@ -140,7 +134,7 @@ def running_nginx(
     )
     configuration = folder / "nginx.conf"
     configuration.write_text(_NGINX.format(folder=folder, server=server))
-    command = [_program("nginx"), "-e", "stderr", "-c", str(configuration)]
+    command = [needed("nginx"), "-e", "stderr", "-c", str(configuration)]
     with _running(folder, command, port, files, _nginx_request) as proxy:
         # Now whatever it would put on the disk fails.
         for unwanted in ("bodies", "answers", "unused"):
@@ -175,6 +169,6 @@ def running_caddy(folder: Path, upstreams: Sequence[str], *, sub_path: bool = Fa
     )
     configuration = folder / "Caddyfile"
     configuration.write_text("{\n\tadmin off\n\tauto_https disable_redirects\n}\n" + site)
-    command = [_program("caddy"), "run", "--config", str(configuration), "--adapter", "caddyfile"]
+    command = [needed("caddy"), "run", "--config", str(configuration), "--adapter", "caddyfile"]
     with _running(folder, command, port, files, _caddy_request) as proxy:
         yield proxy

@@ -9,6 +9,7 @@ import pytest
 from services.facade.certificate import Certificate
 from services.facade.settings import FacadeSettings
 from tests.support.certificates import write_certificate
+from tests.support.programs import needed
 from tests.unit.facade.test_settings import NEEDED
 
 
@@ -34,8 +35,19 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
 def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
     """Nobody is there to be asked for it."""
     files = write_certificate(tmp_path)
+    needed("openssl")
     locked = tmp_path / "locked.pem"
-    command = ["openssl", "pkey", "-in", str(files.key), "-out", str(locked), "-aes256", "-passout", "pass:secret"]
+    command = [
+        "openssl",
+        "pkey",
+        "-in",
+        str(files.key),
+        "-out",
+        str(locked),
+        "-aes256",
+        "-passout",
+        "pass:secret",
+    ]
     subprocess.run(command, check=True, capture_output=True, timeout=30)
     with pytest.raises(ValueError, match="https_key: expected a key without a passphrase"):
         Certificate(files.chain, locked)

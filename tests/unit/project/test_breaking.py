@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.programs import needed
+
 PROTO = Path(__file__).parents[3] / "proto"
 BUF = Path(sysconfig.get_path("scripts")) / "buf"
 LOCKS = Path("towpath/locks/v1/lock_service.proto")
@@ -55,6 +57,7 @@ def _environment() -> dict[str, str]:
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     """Files that are not committed yet."""
+    needed("git")
     return Repository(tmp_path / "repository")
 
 
