@@ -13,7 +13,7 @@ from tests.e2e.activity import Activity, Ledger, Moment
 from tests.e2e.bytes_at_rest import incoming, stored
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import Stack
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 
 EVERYTHING = "everything"
 VICTIMS = {
@@ -44,7 +44,7 @@ def total() -> Ledger:
 async def client(crashing: Stack) -> AsyncIterator[Client]:
     """Alice over HTTP."""
     token = crashing.tokens["alice"]
-    async with Client(crashing.base_url, "alice", token, seconds=40, verify=crashing.trust) as client:
+    async with Client(crashing.base_url, "alice", token, verify=crashing.trust) as client:
         yield client
 
 
@@ -120,7 +120,6 @@ def _indexed(stack: Stack) -> set[str]:
     return {entry["oid"] for entry in stack.towpath("object", "list", "demo/assets")}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("victim", "moment"), POINTS, ids=[f"{victim}-{moment.name}" for victim, moment in POINTS])
 async def test_crash(victim: str, moment: Moment, crashing: Stack, client: Client, total: Ledger) -> None:
     """The victim dies at the moment, in the midst of uploads, locks and unlocks (traps 2 and 3)."""
@@ -130,7 +129,7 @@ async def test_crash(victim: str, moment: Moment, crashing: Stack, client: Clien
     activity = Activity(client, name, moment)
     running = asyncio.create_task(activity.run())
     try:
-        await asyncio.wait_for(activity.reached.wait(), 30)
+        await asyncio.wait_for(activity.reached.wait(), STEP_SECONDS)
         _kill(processes)
         activity.struck.set()
         await _bring_back(crashing, victim, processes, copies)
@@ -138,7 +137,7 @@ async def test_crash(victim: str, moment: Moment, crashing: Stack, client: Clien
     finally:
         activity.struck.set()
         activity.stop.set()
-        await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(running, STEP_SECONDS)
     ledger = activity.ledger
     await _assert_kept(client, ledger)
     total.objects |= ledger.objects

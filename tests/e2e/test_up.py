@@ -19,7 +19,7 @@ from tests.support.git import Workspace
 from tests.support.http import Client, content
 from tests.support.postgres import TestPostgres
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 
 NOBODY = 65534
 
@@ -37,7 +37,7 @@ def refused(*arguments: str, environment: dict[str, str] | None = None) -> str:
         [*TOWPATH, "up", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=STEP_SECONDS,
         check=False,
         env={**os.environ, **(environment or {})},
     )
@@ -56,7 +56,7 @@ def test_says_one_line_when_it_answers(own: Stack) -> None:
     """The ready line is all that standard output gets, and holds when it is printed."""
     assert own.lines == [f"Towpath is ready: {own.origin}\n"]
     assert re.fullmatch(r"http://127\.0\.0\.1:[1-9]\d*", own.origin)
-    assert httpx.get(f"{own.origin}/readyz", trust_env=False).status_code == 200
+    assert httpx.get(f"{own.origin}/readyz", trust_env=False, timeout=STEP_SECONDS).status_code == 200
 
 
 def test_data_folder_is_its_owners(own: Stack) -> None:
@@ -103,7 +103,7 @@ def test_demo_lines(own: Stack, tmp_path: Path) -> None:
         env=computer.environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=STEP_SECONDS,
         check=False,
     )
     assert result.returncode == 0, result.stderr
@@ -119,7 +119,7 @@ def test_second_one_is_refused(own: Stack) -> None:
     assert own.process is not None
     message = refused("--data", str(own.data), "--listen", "127.0.0.1:0")
     assert message == f"{own.data.resolve()}: another `towpath up` works on it (process {own.process.pid})"
-    assert httpx.get(f"{own.origin}/readyz", trust_env=False).status_code == 200
+    assert httpx.get(f"{own.origin}/readyz", trust_env=False, timeout=STEP_SECONDS).status_code == 200
 
 
 def test_port_in_use(own: Stack, tmp_path: Path) -> None:
@@ -173,7 +173,7 @@ async def test_any_data_path(tmp_path: Path) -> None:
 def migrate(url: str) -> list[str]:
     """Run `towpath migrate`, and return the lines that it prints."""
     result = subprocess.run(
-        [*TOWPATH, "migrate", "--database-url", url], capture_output=True, text=True, timeout=120, check=False
+        [*TOWPATH, "migrate", "--database-url", url], capture_output=True, text=True, timeout=STEP_SECONDS, check=False
     )
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()

@@ -19,7 +19,7 @@ from services.cli.up.tables import tables_are_newest
 from tests.support.http import Client, content, oid_of
 from tests.support.postgres import TestPostgres
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 
 FACADES = 2
 SERVICES = ("postgres", "storage", "locks", "facade")
@@ -68,14 +68,14 @@ async def test_stopped_with_a_download_in_progress(stack: Stack) -> None:
     url = urlsplit(action.href)
     assert url.hostname is not None
     assert url.port is not None
-    with socket.create_connection((url.hostname, url.port), timeout=10) as connection:
+    with socket.create_connection((url.hostname, url.port), timeout=STEP_SECONDS) as connection:
         head = [f"GET {url.path} HTTP/1.1", f"Host: {url.netloc}"]
         head += [f"{name}: {value}" for name, value in action.header.items()]
         connection.sendall("\r\n".join([*head, "", ""]).encode())
         assert connection.recv(1024).startswith(b"HTTP/1.1 200 ")
         stop(stack, signal.SIGTERM)
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((url.hostname, url.port), timeout=10)
+        socket.create_connection((url.hostname, url.port), timeout=STEP_SECONDS)
 
 
 def test_stopped_and_started(stack: Stack) -> None:
@@ -92,7 +92,9 @@ def test_stopped_and_started(stack: Stack) -> None:
     assert stack.tokens["bob"] == before["users"]["bob"]
     assert stack.tokens["alice"] != before["users"]["alice"], "a token that does not work is made anew"
     headers = {"Authorization": f"Bearer {stack.tokens['alice']}", "Accept": "application/vnd.blob+json"}
-    assert httpx.get(f"{stack.base_url}/locks", headers=headers, trust_env=False).status_code == 200
+    assert (
+        httpx.get(f"{stack.base_url}/locks", headers=headers, trust_env=False, timeout=STEP_SECONDS).status_code == 200
+    )
 
 
 @pytest.mark.parametrize("seconds", [0.5, 1.5, 3.0])
@@ -191,7 +193,7 @@ async def test_killed_supervisor(stack: Stack) -> None:
         assert (await client.upload(data)).status_code == 200
     orphans = everything(stack)
     stack.process.kill()
-    stack.process.wait(10)
+    stack.process.wait(STEP_SECONDS)
     stack.start()
     _, alive = psutil.wait_procs(orphans, timeout=1)
     assert not alive

@@ -12,6 +12,7 @@ from pydantic import SecretStr
 from sqlalchemy.engine import make_url
 
 from services.cli.embedded_postgres import STOP_SIGNAL, SUPERUSER, EmbeddedPostgres, programs
+from tests.support.waiting import STEP_SECONDS
 
 _numbers = itertools.count()
 
@@ -61,7 +62,7 @@ class TestPostgres:
             f"--command={statement}",
             stdout=subprocess.PIPE,
         )
-        output, _ = await asyncio.wait_for(process.communicate(), timeout=30)
+        output, _ = await asyncio.wait_for(process.communicate(), timeout=STEP_SECONDS)
         assert process.returncode == 0, statement
         return output.decode().strip()
 
@@ -83,4 +84,4 @@ async def running_postgres() -> AsyncIterator[TestPostgres]:
             yield TestPostgres(postgres)
         finally:
             server.send_signal(STOP_SIGNAL)
-            await asyncio.wait_for(server.wait(), timeout=30)
+            await asyncio.wait_for(server.wait(), timeout=STEP_SECONDS)

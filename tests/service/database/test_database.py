@@ -18,6 +18,7 @@ from services.database.migrations import migrate
 from services.database.transactions import Database, Statement
 from services.database.versions import Schema, is_at, newest_version
 from tests.support.postgres import TestPostgres
+from tests.support.waiting import STEP_SECONDS
 
 _FIRST = '''"""Make the first table."""
 
@@ -205,7 +206,7 @@ async def test_a_single_statement_that_fails_leaves_its_place_to_the_next(
     given_up.cancel()
     with pytest.raises(asyncio.CancelledError):
         await given_up
-    assert len(await asyncio.wait_for(database.fetch(_pid()), 5)) == 1
+    assert len(await asyncio.wait_for(database.fetch(_pid()), STEP_SECONDS)) == 1
     await database.close()
 
 

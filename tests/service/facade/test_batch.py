@@ -13,6 +13,7 @@ from services.facade.dialect import DIALECTS, Dialect
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import MEDIA_TYPE, Client, content, oid_of
+from tests.support.waiting import STEP_SECONDS
 
 OID = "a" * 64
 
@@ -201,7 +202,7 @@ async def test_a_public_repository_is_read_by_anybody(facade: RunningFacade, inn
     """And written by nobody without credentials; bad ones are refused on it too."""
     public = await new_place(facade, inner, public=True)
     oid = await inner.storage.write(public.repository_id, b"public")
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
 
         async def batch(operation: str, **headers: str) -> httpx.Response:
             body = {"operation": operation, "objects": [{"oid": oid, "size": 6}]}

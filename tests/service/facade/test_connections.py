@@ -12,8 +12,9 @@ from services.facade.server import listening_socket, serve
 from tests.service.facade import raw
 from tests.service.facade.conftest import Place
 from tests.support import streams
-from tests.support.facade import running_facade, wait_until
+from tests.support.facade import running_facade
 from tests.support.http import Action, content, oid_of
+from tests.support.waiting import STEP_SECONDS, until
 
 MIB = 1024**2
 
@@ -38,7 +39,7 @@ async def test_a_refused_upload_can_be_read_by_a_client_that_sends_on(place: Pla
         for _ in range(19):
             writer.write(b"x" * MIB)
             await writer.drain()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(STEP_SECONDS):
             assert await reader.read() == b""
 
 
@@ -65,7 +66,7 @@ async def test_a_client_that_asks_before_it_sends_is_told_either_way(place: Plac
         started = time.monotonic()
         writer.write(raw.head(Action(action.href, {}), "PUT", Content_Length="100000", Expect="100-continue"))
         assert (await raw.answer(reader))[0] == 403
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(STEP_SECONDS):
             assert await reader.read() == b""
     assert time.monotonic() - started < 3
 
@@ -82,7 +83,7 @@ async def test_a_silent_client_is_told_408(place: Place) -> None:
             status, headers, body = await raw.answer(reader)
         assert (status, headers["connection"]) == (408, "close")
         assert json.loads(body)["message"].startswith("body: ")
-    await wait_until(lambda: inner.storage.files() == before)
+    await until(lambda: inner.storage.files() == before)
 
 
 async def test_a_client_that_reads_nothing_is_cut_off(place: Place) -> None:
@@ -120,7 +121,7 @@ async def test_a_client_that_goes_away_ends_its_download(place: Place) -> None:
         async def is_idle() -> bool:
             return (await alice.http.get(f"{facade.origin}/x")).status_code != 429
 
-        await wait_until(is_idle)
+        await until(is_idle)
 
 
 @pytest.mark.parametrize(
@@ -173,8 +174,8 @@ async def test_a_stop_lets_what_runs_end(place: Place) -> None:
             await asyncio.sleep(0.3)
             writer.write(data[500_000:])
             assert (await raw.answer(reader))[0] == 200
-        await asyncio.wait_for(facade.served, 10)
-        async with httpx.AsyncClient(trust_env=False) as http:
+        await asyncio.wait_for(facade.served, STEP_SECONDS)
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
             with pytest.raises(httpx.ConnectError):
                 await http.get(f"{facade.origin}/healthz")
 
@@ -189,7 +190,7 @@ async def test_a_stop_is_bounded(place: Place) -> None:
             writer.write(raw.head(action, "PUT", Content_Length=str(len(data))) + data[:500_000])
             await asyncio.sleep(0.2)
             facade.stop.set()
-            await asyncio.wait_for(facade.served, 5)
+            await asyncio.wait_for(facade.served, STEP_SECONDS)
 
 
 async def test_half_an_answer_is_never_sent() -> None:
@@ -217,4 +218,4 @@ async def test_half_an_answer_is_never_sent() -> None:
     finally:
         await streams.end([writer])
         stop.set()
-        await asyncio.wait_for(serving, 10)
+        await asyncio.wait_for(serving, STEP_SECONDS)

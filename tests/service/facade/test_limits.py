@@ -9,9 +9,10 @@ import httpx
 
 from services.facade.dialect import WIDESPREAD
 from tests.service.facade.conftest import Inner, Place
-from tests.support.facade import RunningFacade, running_facade, wait_until
+from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import Client, basic, content, oid_of
 from tests.support.postgres import TestPostgres
+from tests.support.waiting import STEP_SECONDS, until
 
 
 def _slow_facade(inner: Inner, **settings: Any) -> AbstractAsyncContextManager[RunningFacade]:  # noqa: ANN401 - settings
@@ -21,7 +22,7 @@ def _slow_facade(inner: Inner, **settings: Any) -> AbstractAsyncContextManager[R
 
 def _guesser(address: str) -> httpx.AsyncClient:
     headers = {"Accept": WIDESPREAD.media_type, "X-Forwarded-For": address}
-    return httpx.AsyncClient(trust_env=False, headers=headers)
+    return httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, headers=headers)
 
 
 async def test_repeated_bad_credentials_are_slowed_and_good_ones_never_refused(place: Place) -> None:
@@ -64,9 +65,9 @@ async def test_facades_add_up_bad_credentials(place: Place, postgres: TestPostgr
     settings = {"failed_logins": "5/10 minutes"}
     async with _slow_facade(inner, **settings) as one, _slow_facade(inner, **settings) as other:
         assert await statuses(one, 6) == [401] * 5 + [429]
-        await wait_until(lambda: owed(560))
+        await until(lambda: owed(560))
         assert await statuses(other, 1) == [401]
-        await wait_until(lambda: owed(680))
+        await until(lambda: owed(680))
         # The answer to what was just told may still be on its way, so the second may be a 401, but no third.
         assert 429 in await _asked_slowly(lambda: statuses(other, 1), 2)
         async with _slow_facade(inner, **settings) as late:

@@ -14,11 +14,11 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from services.database.migrations import migrate
 from services.facade.server import listening_socket
 from services.storage.schema import SCHEMA
-from tests.support.facade import wait_until
 from tests.support.http import Client, content, oid_of
 from tests.support.locks import running_locks
 from tests.support.postgres import TestPostgres
 from tests.support.service_process import service_process, wait_ready
+from tests.support.waiting import until
 
 SIGNING_KEY = "a key that signs nothing outside of this test"
 
@@ -108,7 +108,7 @@ async def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> 
     settings = {**_needed(tmp_path), "lifeline_fd": str(reading)}
     with service_process("facade", tmp_path / "log", descriptors=(reading,), settings=settings) as ours:
         os.close(reading)
-        await wait_until(lambda: bool(psutil.Process(ours.pid).net_connections(kind="tcp")), seconds=30)
+        await until(lambda: bool(psutil.Process(ours.pid).net_connections(kind="tcp")))
         os.close(writing)
         assert await asyncio.to_thread(ours.wait, 10) == 0
 

@@ -22,12 +22,12 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
 from services.common.rpc.client import Peer
-from tests.support.facade import wait_until
 from tests.support.http import MEDIA_TYPE
 from tests.support.locks import running_locks
 from tests.support.ports import free_ports
 from tests.support.postgres import TestPostgres, running_postgres
 from tests.support.service_process import service_process, standing_still
+from tests.support.waiting import STEP_SECONDS, until
 
 SIGNING_KEY = "a key that signs nothing outside of this test"
 SECRET = "what the services show each other in this test"
@@ -42,7 +42,7 @@ _LISTENING = "SELECT pid FROM pg_stat_activity WHERE query LIKE '%pg_trigger%' A
 
 def _http() -> httpx.AsyncClient:
     # Nothing is verified over HTTP, and to prepare for it takes longer than the request.
-    return httpx.AsyncClient(trust_env=False, verify=False, timeout=60)  # noqa: S501 - see above
+    return httpx.AsyncClient(trust_env=False, verify=False, timeout=STEP_SECONDS)  # noqa: S501 - see above
 
 
 @dataclass(frozen=True)
@@ -92,7 +92,7 @@ class Site:
     def kill_locks(self, number: int) -> None:
         """Kill one of them."""
         self.locks[number].kill()
-        self.locks[number].wait(20)
+        self.locks[number].wait(STEP_SECONDS)
 
     def start_facade(self, number: int) -> None:
         """Start one of the facades."""
@@ -123,12 +123,12 @@ class Site:
         finally:
             await peer.close()
         for facade in self.facades:
-            await wait_until(partial(self.serves, facade), seconds=60)
+            await until(partial(self.serves, facade))
         await self.remembered()
 
     async def remembered(self) -> None:
         """Ask until both facades answer from memory."""
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(STEP_SECONDS):
             for number, facade in enumerate(self.facades):
                 before = await self.from_memory(number)
                 while await self.from_memory(number) < before + 6:

@@ -16,6 +16,7 @@ from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
 from tests.support.postgres import TestPostgres, running_postgres
 from tests.support.service_process import standing_still
+from tests.support.waiting import STEP_SECONDS
 
 _TERMINATE = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_trigger%' AND "
 _TERMINATE += "application_name = 'towpath-locks'"
@@ -40,7 +41,7 @@ class Watcher:
 
     async def begin(self) -> None:
         """Ask until somebody listens, and all that has been is known."""
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(STEP_SECONDS):
             while True:
                 try:
                     await self.ask()

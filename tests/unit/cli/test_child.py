@@ -14,6 +14,7 @@ import pytest
 from services.cli.errors import CommandError
 from services.cli.up.child import Child, Program, run_once
 from services.cli.up.supervisor import Supervisor
+from tests.support.waiting import STEP_SECONDS
 
 SLEEP = "import time; time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
@@ -48,7 +49,7 @@ def note_lines(notes: Path) -> list[str]:
 
 async def lines(notes: Path, count: int) -> list[int]:
     """Wait until the program has been started so often, and return the process ids."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(STEP_SECONDS):
         while len(note_lines(notes)) < count:  # noqa: ASYNC110 - another process writes them
             await asyncio.sleep(0.01)
     return [int(line) for line in note_lines(notes)]
@@ -67,7 +68,7 @@ async def test_started_again(tmp_path: Path) -> None:
     """A child that is killed is started again, and stopped in the end."""
     notes = tmp_path / "notes"
     async with running(program(SLEEP, notes=notes)) as child:
-        await asyncio.wait_for(child.ready.wait(), 20)
+        await asyncio.wait_for(child.ready.wait(), STEP_SECONDS)
         [first] = await lines(notes, 1)
         os.kill(first, signal.SIGKILL)
         _, second = await lines(notes, 2)
@@ -88,7 +89,7 @@ async def test_given_up(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     async with running(program("raise SystemExit(3)", notes=notes)) as child:
         with pytest.raises(CommandError, match="sleeper died 6 times within 60 s, the last time with exit status 3"):
-            await asyncio.wait_for(asyncio.shield(child.ended), 60)
+            await asyncio.wait_for(asyncio.shield(child.ended), STEP_SECONDS)
     assert len(await lines(notes, 6)) == 6
 
 
@@ -126,7 +127,7 @@ async def test_supervisor_raises_the_failure_of_a_child() -> None:
         await asyncio.sleep(3600)
 
     with pytest.raises(CommandError, match="died 6 times"):
-        await asyncio.wait_for(supervisor.run(start(), asyncio.Event()), 60)
+        await asyncio.wait_for(supervisor.run(start(), asyncio.Event()), STEP_SECONDS)
     await supervisor.stop()
 
 
@@ -138,7 +139,7 @@ async def test_supervisor_stops_while_it_starts() -> None:
         stop.set()
         await asyncio.sleep(3600)
 
-    await asyncio.wait_for(Supervisor().run(start(), stop), 20)
+    await asyncio.wait_for(Supervisor().run(start(), stop), STEP_SECONDS)
 
 
 async def test_run_once() -> None:

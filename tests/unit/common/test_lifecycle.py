@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from services.common.lifecycle import end
+from tests.support.waiting import STEP_SECONDS
 
 
 async def test_a_lost_cancellation_is_asked_for_again() -> None:
@@ -23,7 +24,7 @@ async def test_a_lost_cancellation_is_asked_for_again() -> None:
 
     tasks = [asyncio.create_task(work()), asyncio.create_task(asyncio.sleep(60))]
     await asyncio.sleep(0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(STEP_SECONDS):
         await end(*tasks)
     assert lost == 1
     assert all(task.cancelled() for task in tasks)

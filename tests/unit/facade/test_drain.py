@@ -7,6 +7,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from services.facade.drain import Drain
+from tests.support.waiting import STEP_SECONDS
 
 
 async def _refuse(scope: Scope, receive: Receive, send: Send) -> None:
@@ -64,7 +65,7 @@ async def test_a_small_body_is_read_first_and_the_connection_stays() -> None:
 
 async def test_a_small_body_that_does_not_come_is_not_waited_for() -> None:
     """The answer comes at once all the same."""
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(STEP_SECONDS):
         task = asyncio.create_task(_exchange([b"x"], silent=True, content_length="100"))
         await asyncio.sleep(0.3)
         task.cancel()
