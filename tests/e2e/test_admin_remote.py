@@ -74,7 +74,7 @@ async def test_locks_of_all_pages(remote: Remote) -> None:
     repository = remote.towpath("repo", "add", "locks/many")["id"]
     holder = remote.towpath("user", "add", "holder")["id"]
     paths = [f"{number}.bin" for number in range(5)]
-    peer = Peer(remote.address, deadline=20, secret=SecretStr(SECRET))
+    peer = Peer(remote.address, deadline=STEP_SECONDS, secret=SecretStr(SECRET))
     for path in paths:
         request = pb.CreateLockRequest(repository_id=repository, user_id=holder, path=path)
         await peer.call(LockServiceStub(peer.channel).CreateLock, request)

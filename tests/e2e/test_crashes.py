@@ -77,21 +77,22 @@ async def _bring_back(stack: Stack, victim: str, killed: list[psutil.Process], c
 async def _answers(client: Client, name: str) -> None:
     """Wait until all the services answer: an upload, a lock and an unlock succeed."""
     data = content(f"{name}/after", 1000)
-    for _ in range(20):
+
+    async def are_back() -> bool:
         try:
             held = await client.action("upload", oid_of(data), len(data))
             locks = await client.locks(path=f"{name}/after.dat")
             locks.raise_for_status()
         except httpx.HTTPError:
-            await asyncio.sleep(0.1)
-            continue
+            return False
         assert held is not None
-        assert (await client.upload(data)).status_code == 200
-        made = await client.lock(f"{name}/after.dat")
-        assert made.status_code == 201
-        assert (await client.unlock(made.json()["lock"]["id"])).status_code == 200
-        return
-    raise AssertionError("the services do not come back")
+        return True
+
+    await until(are_back, "the services come back")
+    assert (await client.upload(data)).status_code == 200
+    made = await client.lock(f"{name}/after.dat")
+    assert made.status_code == 201
+    assert (await client.unlock(made.json()["lock"]["id"])).status_code == 200
 
 
 async def _assert_kept(client: Client, ledger: Ledger) -> None:

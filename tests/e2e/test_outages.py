@@ -68,7 +68,7 @@ async def test_killed_service_is_not_missed(victim: str, failing: Stack, client:
     """SIGKILL: only what the dead process itself was receiving or answering for a client may fail."""
     load = Load(client, f"killed {victim}")
     running = await _begin(load)
-    await asyncio.to_thread(psutil.wait_procs, failing.kill_service(victim), 10)
+    await asyncio.to_thread(psutil.wait_procs, failing.kill_service(victim), STEP_SECONDS)
     died = time.monotonic()
     await _end(load, running, died)
     excused: list[Request] = []

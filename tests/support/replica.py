@@ -83,7 +83,7 @@ class Caller:
         return (await self.peer.call(self._locks.VerifyLocks, pb.VerifyLocksRequest())).next_cursor
 
     async def ask_until(self, *names: str) -> Sequence[str]:
-        """Ask until all of these have answered, for at most 30 s; return all answers."""
+        """Ask until all of these have answered; return all answers."""
         answers: list[str] = []
         async with asyncio.timeout(STEP_SECONDS):
             while not set(names) <= set(answers):

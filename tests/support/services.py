@@ -121,7 +121,7 @@ class Services:
             if process is not None and process.poll() is None:
                 process.send_signal(signal.SIGTERM)
                 try:
-                    await asyncio.to_thread(process.wait, 20)
+                    await asyncio.to_thread(process.wait, STEP_SECONDS)
                 finally:
                     process.kill()
 

@@ -27,7 +27,7 @@ from tests.support.certificates import write_certificate
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import Action, Client, content, oid_of
 from tests.support.service_process import wait_ready
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until
 
 MIB = 1024**2
 BIG = 40 * MIB
@@ -242,7 +242,7 @@ async def test_slow_clients_are_served_and_silent_ones_are_not(
 async def test_what_runs_at_a_stop_ends_well(inner: Inner, facade: RunningFacade, tmp_path: Path) -> None:
     """A download in the midst at SIGTERM comes whole, and then the process ends."""
     data = content("shared drain", BIG)
-    async with _shared(inner, facade, tmp_path, drain_seconds=20) as shared:
+    async with _shared(inner, facade, tmp_path, drain_seconds=LONG_SECONDS) as shared:
         action = await shared.action(data)
         origin = shared.place.facade.origin
         async with (
@@ -256,7 +256,7 @@ async def test_what_runs_at_a_stop_ends_well(inner: Inner, facade: RunningFacade
             await draining(watching, origin)
             assert await reader.readexactly(len(data)) == data
             assert await reader.read() == b""
-        assert await asyncio.to_thread(shared.process.wait, 20) == 0
+        assert await asyncio.to_thread(shared.process.wait, STEP_SECONDS) == 0
 
 
 async def test_what_runs_too_long_at_a_stop_is_cut_off(inner: Inner, facade: RunningFacade, tmp_path: Path) -> None:
@@ -268,7 +268,7 @@ async def test_what_runs_too_long_at_a_stop_is_cut_off(inner: Inner, facade: Run
             writer.write(raw.head(action, "GET"))
             await reader.readuntil(b"\r\n\r\n")
             shared.process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(shared.process.wait, 20) == 0
+            assert await asyncio.to_thread(shared.process.wait, STEP_SECONDS) == 0
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                 await reader.readexactly(len(data))
 

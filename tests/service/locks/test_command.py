@@ -44,7 +44,7 @@ async def test_migrate_bootstrap_serve(database_url: SecretStr, tmp_path: Path) 
     server = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "services.locks", env={**os.environ, **environment}, stdout=asyncio.subprocess.DEVNULL
     )
-    peer = Peer(address, deadline=10)
+    peer = Peer(address, deadline=STEP_SECONDS)
     try:
         await wait_until_serving(peer.channel)
         stub = AccessServiceStub(peer.channel)

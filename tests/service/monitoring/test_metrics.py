@@ -201,5 +201,5 @@ async def test_metrics_are_not_open_to_other_hosts_without_a_token(tmp_path: Pat
     address = f"unix:{tmp_path / 'nobody'}"
     settings = {"storage_address": address, "locks_address": address, "signing_key": "k" * 32}
     services.start("facade", {**settings, "listen": "127.0.0.1:0", "facade_metrics_listen": "0.0.0.0:0"})
-    assert await asyncio.to_thread(services.processes["facade"].wait, 30) == 1
+    assert await asyncio.to_thread(services.processes["facade"].wait, STEP_SECONDS) == 1
     assert "metrics_token: needed" in services.log("facade")

@@ -16,8 +16,8 @@ from services.cli.up.child import Child, Program, run_once
 from services.cli.up.supervisor import Supervisor
 from tests.support.waiting import STEP_SECONDS
 
-SLEEP = "import time; time.sleep(60)"
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+SLEEP = "import time; time.sleep(3600)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
@@ -33,7 +33,7 @@ def program(code: str, *, notes: Path | None = None) -> Program:
 
 
 @asynccontextmanager
-async def running(what: Program, *, grace: float = 30) -> AsyncIterator[Child]:
+async def running(what: Program, *, grace: float = STEP_SECONDS) -> AsyncIterator[Child]:
     """Run a child, and stop it."""
     child = Child(what)
     try:
@@ -110,9 +110,9 @@ async def test_later_tiers_are_stopped_first(tmp_path: Path) -> None:
         code = (
             f"import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); "
             f"import atexit; atexit.register(lambda: open({str(ends)!r}, 'a').write('{name} ')); "
-            f"open({str(notes)!r}, 'w').write('1'); time.sleep(60)"
+            f"open({str(notes)!r}, 'w').write('1'); time.sleep(3600)"
         )
-        supervisor.start(program(code), stop_seconds=30)
+        supervisor.start(program(code), stop_seconds=STEP_SECONDS)
         await lines(notes, 1)
     await supervisor.stop()
     assert ends.read_text() == "facade storage postgres "
@@ -145,10 +145,10 @@ async def test_supervisor_stops_while_it_starts() -> None:
 async def test_run_once() -> None:
     """What a command prints is returned; a failure tells how it ended."""
     python = [sys.executable, "-S", "-c"]
-    assert await run_once("it", [*python, "print('x')"], ENVIRONMENT, seconds=20) == "x\n"
+    assert await run_once("it", [*python, "print('x')"], ENVIRONMENT, seconds=STEP_SECONDS) == "x\n"
     with pytest.raises(CommandError, match="it failed with exit status 4"):
-        await run_once("it", [*python, "raise SystemExit(4)"], ENVIRONMENT, seconds=20)
+        await run_once("it", [*python, "raise SystemExit(4)"], ENVIRONMENT, seconds=STEP_SECONDS)
     with pytest.raises(CommandError, match="it failed with SIGKILL"):
-        await run_once("it", [*python, "import os; os.kill(os.getpid(), 9)"], ENVIRONMENT, seconds=20)
+        await run_once("it", [*python, "import os; os.kill(os.getpid(), 9)"], ENVIRONMENT, seconds=STEP_SECONDS)
     with pytest.raises(CommandError, match="it: no end after"):
         await run_once("it", [*python, SLEEP], ENVIRONMENT, seconds=0.2)

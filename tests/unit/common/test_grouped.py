@@ -73,7 +73,7 @@ async def test_a_group_that_is_stuck_is_passed() -> None:
 async def test_what_is_held_goes_on_as_soon_as_it_can() -> None:
     """The end of the group that was under way is enough."""
     doubler = Doubler()
-    grouped = Doubling(doubler.double, most=10, at_once=2, held_seconds=60)
+    grouped = Doubling(doubler.double, most=10, at_once=2, held_seconds=3600)
     asking = [asyncio.create_task(grouped.ask(1))]
     await settled()
     asking += [asyncio.create_task(grouped.ask(number)) for number in (2, 3)]

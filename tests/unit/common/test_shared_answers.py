@@ -39,7 +39,7 @@ async def test_who_asks_the_same_in_one_moment_shares_an_answer() -> None:
 async def test_nobody_is_told_what_was_found_before_they_asked() -> None:
     """Who comes meanwhile waits for the next answer, all of them for the same."""
     squarer = Squarer()
-    shared = Squares(squarer.square, held_seconds=60)
+    shared = Squares(squarer.square, held_seconds=3600)
     first = asyncio.create_task(shared.ask(2))
     await settled()
     later = [asyncio.create_task(shared.ask(2)) for _ in range(3)]
@@ -53,7 +53,7 @@ async def test_nobody_is_told_what_was_found_before_they_asked() -> None:
 async def test_who_asks_something_else_waits_for_nobody() -> None:
     """However long another question takes."""
     squarer = Squarer()
-    shared = Squares(squarer.square, held_seconds=60)
+    shared = Squares(squarer.square, held_seconds=3600)
     asking = [asyncio.create_task(shared.ask(number)) for number in (2, 2, 3)]
     await settled()
     assert squarer.asked == [2, 3]
@@ -116,7 +116,7 @@ async def test_who_gives_up_takes_no_answer_from_others() -> None:
 async def test_at_the_end_nothing_is_under_way() -> None:
     """Who still waits is cancelled, also who waits for another's answer first."""
     squarer = Squarer()
-    shared = Squares(squarer.square, held_seconds=60)
+    shared = Squares(squarer.square, held_seconds=3600)
     asking = [asyncio.create_task(shared.ask(2))]
     await settled()
     asking.append(asyncio.create_task(shared.ask(2)))
