@@ -14,6 +14,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
     add_TraceServiceServicer_to_server,
 )
 
+from tests.support.waiting import until
+
 
 @dataclass(frozen=True)
 class ReceivedSpan:

@@ -198,7 +198,7 @@ async def test_a_repository_that_holds_something(both: Both) -> None:
 
 async def _cut_off(service: RunningLocks, name: str) -> None:
     """Begin to remove a repository while the storage service is away, and give up."""
-    peer = Peer(service.address, deadline=1.5, secret=SecretStr(service.admin_token))
+    peer = Peer(service.address, deadline=5, secret=SecretStr(service.admin_token))
     request = admin.DeleteRepositoryRequest(name=name, force=True)
     with refused(DeadlineExceeded, Reason.DEADLINE_EXCEEDED):
         await peer.call(AdminServiceStub(peer.channel).DeleteRepository, request)

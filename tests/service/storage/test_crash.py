@@ -61,7 +61,7 @@ async def test_killed_between_the_bytes_and_the_commit(
     process: StorageProcess, client: StorageClient, sql: Sql, streamed: bool
 ) -> None:
     """Bytes in place whose record was never committed are swept at the next start."""
-    await sql(SLOW_COMMIT.format(seconds=60))
+    await sql(SLOW_COMMIT.format(seconds=3600))
     await process.start()
     oid = oid_of(b"data")
     call = asyncio.ensure_future(client.write(1, b"data", streamed=streamed))
@@ -77,7 +77,7 @@ async def test_killed_between_the_bytes_and_the_commit(
 
 async def test_killed_while_the_commit_goes_on(process: StorageProcess, client: StorageClient, sql: Sql) -> None:
     """A commit that Postgres ends after the process was killed counts: the sweep waits for it and keeps the bytes."""
-    await sql(SLOW_COMMIT.format(seconds=4))
+    await sql(SLOW_COMMIT.format(seconds=10))
     await process.start()
     oid = oid_of(b"data")
     call = asyncio.ensure_future(client.write(1, b"data"))

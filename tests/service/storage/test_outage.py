@@ -76,7 +76,7 @@ async def test_commit_that_cannot_be_made(storage: RunningStorage, sql: Sql) -> 
 
 async def test_client_that_goes_away_amid_the_commit(storage: RunningStorage, sql: Sql) -> None:
     """An upload that is whole is kept, also when its sender does not wait for the answer."""
-    await sql(SLOW_COMMIT.format(seconds=1))
+    await sql(SLOW_COMMIT.format(seconds=3))
     oid = oid_of(b"data")
     call = storage.stub.WriteObject(upload(1, oid, 4, [b"data"]), timeout=STEP_SECONDS)
     task = asyncio.ensure_future(call)

@@ -40,7 +40,7 @@ async def test_header_and_then_data(storage: RunningStorage) -> None:
     assert b"".join(other.data for other in others) == content
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(offset=st.integers(0, 200), length=st.none() | st.integers(0, 2**63 - 1) | st.integers(0, 250))
 async def test_trap_8_ranges(storage: RunningStorage, offset: int, length: int | None) -> None:
     """A range gives its bytes and no others, and the header the whole size (trap 8)."""

@@ -182,7 +182,7 @@ async def test_groups_of_two_processes_do_not_wait_for_each_other(database: Data
 async def test_a_database_that_is_away(registrar: Registrar, sql: Sql) -> None:
     """Connections that are cut amid a group are not noticed; each of it is registered once."""
     uploads = [await begun(registrar, 1, b"%d" % number) for number in range(10)]
-    await sql(SLOW_COMMIT.format(seconds=0.3))
+    await sql(SLOW_COMMIT.format(seconds=2))
     registering = asyncio.create_task(registered(registrar, *uploads))
     async with asyncio.timeout(STEP_SECONDS):
         while await sql(f"SELECT count(*) {SESSIONS} AND wait_event = 'PgSleep'") == "0":  # noqa: ASYNC110 - Postgres sets no event
@@ -219,7 +219,7 @@ async def test_killed_between_the_bytes_and_the_commit_of_a_group(
     await process.start()
     held = [await client.write(1, b"%d" % number) for number in range(3)]
     # For each object: the first come alone, and the others together while those are committed.
-    await sql(SLOW_COMMIT.format(seconds=0.5))
+    await sql(SLOW_COMMIT.format(seconds=2))
     data = [os.urandom(2000) for _ in range(16)]
     calls = [asyncio.ensure_future(client.write(1, each, streamed=streamed)) for each in data]
     await until(lambda: len(client.files()) == 3 + 16 and not client.incoming())

@@ -113,7 +113,7 @@ async def test_answer_describes_the_object(storage: RunningStorage) -> None:
     assert not answer.object.HasField("removed_at")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(content=st.binary(max_size=2000), length=st.integers(1, 700), empty=st.booleans())
 async def test_any_chunking(storage: RunningStorage, content: bytes, length: int, empty: bool) -> None:
     """However the bytes are cut, with empty pieces or without, the object is the same."""

@@ -32,7 +32,7 @@ def memory(tmp_path: Path) -> Path:
 @pytest.fixture
 async def storage(database_url: SecretStr, tmp_path: Path, memory: Path) -> AsyncIterator[RunningStorage]:
     """A storage service that shares it."""
-    async with running_storage(database_url, tmp_path, shared_memory_path=memory, storage_idle_seconds=1.0) as running:
+    async with running_storage(database_url, tmp_path, shared_memory_path=memory, storage_idle_seconds=5.0) as running:
         yield running
 
 
