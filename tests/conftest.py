@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import TypeAlias
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pydantic import SecretStr
 
 from services.storage.object_store.backend import ObjectStoreBackend
@@ -14,6 +15,10 @@ from tests.support import programs
 from tests.support.azurite import Azurite, running_azurite
 from tests.support.postgres import TestPostgres, running_postgres
 from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
+
+# What a machine under load needs for an example says nothing of the code.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 def pytest_configure() -> None:

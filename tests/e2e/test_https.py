@@ -14,7 +14,7 @@ from tests.support.stack import Stack, running_stack
 
 @pytest.fixture(scope="module")
 def files() -> Iterator[CertificateFiles]:
-    """The certificate that it serves with, where the account can read it as which it runs where the tests are root's."""
+    """The certificate that it serves with, where the account can read it that root's stack runs as."""
     with temporary_folder() as folder:
         yield write_certificate(folder)
 

@@ -18,6 +18,7 @@ from tests.support.git import Workspace
 from tests.support.http import Client, content
 from tests.support.postgres import TestPostgres
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
+from tests.support.waiting import STEP_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -33,7 +34,7 @@ def refused(*arguments: str, environment: dict[str, str] | None = None) -> str:
         [*TOWPATH, "up", *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=STEP_SECONDS,
         check=False,
         env={**os.environ, **(environment or {})},
     )
@@ -52,7 +53,7 @@ def test_says_one_line_when_it_answers(own: Stack) -> None:
     """The ready line is all that standard output gets, and holds when it is printed."""
     assert own.lines == [f"Towpath is ready: {own.origin}\n"]
     assert re.fullmatch(r"http://127\.0\.0\.1:[1-9]\d*", own.origin)
-    assert httpx.get(f"{own.origin}/readyz", trust_env=False).status_code == 200
+    assert httpx.get(f"{own.origin}/readyz", trust_env=False, timeout=STEP_SECONDS).status_code == 200
 
 
 def test_data_folder_is_its_owners(own: Stack) -> None:
@@ -100,7 +101,7 @@ def test_demo_lines(own: Stack, tmp_path: Path) -> None:
         env=computer.environment,
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=STEP_SECONDS,
         check=False,
     )
     assert result.returncode == 0, result.stderr
@@ -116,7 +117,7 @@ def test_second_one_is_refused(own: Stack) -> None:
     assert own.process is not None
     message = refused("--data", str(own.data), "--listen", "127.0.0.1:0")
     assert message == f"{own.data.resolve()}: another `towpath up` works on it (process {own.process.pid})"
-    assert httpx.get(f"{own.origin}/readyz", trust_env=False).status_code == 200
+    assert httpx.get(f"{own.origin}/readyz", trust_env=False, timeout=STEP_SECONDS).status_code == 200
 
 
 def test_port_in_use(own: Stack, tmp_path: Path) -> None:
@@ -179,7 +180,7 @@ async def test_any_data_path(tmp_path: Path) -> None:
 def migrate(url: str) -> list[str]:
     """Run `towpath migrate`, and return the lines that it prints."""
     result = subprocess.run(
-        [*TOWPATH, "migrate", "--database-url", url], capture_output=True, text=True, timeout=120, check=False
+        [*TOWPATH, "migrate", "--database-url", url], capture_output=True, text=True, timeout=STEP_SECONDS, check=False
     )
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()

@@ -19,9 +19,7 @@ from services.storage.object_store.backend import ObjectStoreBackend
 from services.storage.object_store.opening import open_object_store
 from tests.support.ports import free_ports
 from tests.support.programs import AZURITE, needed
-
-_START_SECONDS = 60
-
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 CONTAINER = "objects"
 
@@ -63,7 +61,7 @@ class Azurite:
         lines.extend(f"{name}:{value}" for name, value in sorted(query.items()))
         digest = hmac.digest(base64.b64decode(self.key), "\n".join(lines).encode(), hashlib.sha256)
         headers["Authorization"] = f"SharedKey {self.account}:{base64.b64encode(digest).decode()}"
-        async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
             return await http.request(method, f"{self.endpoint}{path}", params=query, headers=headers)
 
     async def start(self) -> asyncio.subprocess.Process:
@@ -79,7 +77,7 @@ class Azurite:
             stdout=subprocess.DEVNULL,
             env=os.environ | {"AZURITE_ACCOUNTS": f"{self.account}:{self.key}"},
         )
-        async with asyncio.timeout(_START_SECONDS):
+        async with asyncio.timeout(START_SECONDS):
             while not await self._answers():
                 assert process.returncode is None
                 await asyncio.sleep(0.1)

@@ -12,6 +12,7 @@ import httpx
 import yaml
 
 from tests.support.programs import needed
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 FOLDER = Path(__file__).parents[2] / "monitoring"
 
@@ -67,8 +68,8 @@ async def running_prometheus(folder: Path, targets: Mapping[str, str], token: st
     with (folder / "prometheus.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=subprocess.STDOUT)
     try:
-        async with httpx.AsyncClient(trust_env=False, base_url=f"http://{address}", timeout=30) as http:
-            async with asyncio.timeout(60):
+        async with httpx.AsyncClient(trust_env=False, base_url=f"http://{address}", timeout=STEP_SECONDS) as http:
+            async with asyncio.timeout(START_SECONDS):
                 while not await _is_ready(http):
                     assert process.returncode is None, (folder / "prometheus.log").read_text()
                     await asyncio.sleep(0.1)

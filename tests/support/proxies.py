@@ -16,10 +16,10 @@ import psutil
 from tests.support.certificates import CertificateFiles, write_certificate
 from tests.support.programs import needed
 from tests.support.snippets import ROOT, replaced, snippet
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 PAGE = "operations.md"
 NAME = "localhost"
-_READY_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def _running(
     with output.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, env=environment)
     try:
-        deadline = time.monotonic() + _READY_SECONDS
+        deadline = time.monotonic() + START_SECONDS
         while True:
             assert process.poll() is None, f"{command[0]} ended:\n{output.read_text()}"
             try:
@@ -82,7 +82,7 @@ def _running(
         yield Proxy(f"https://{NAME}:{origin_port}", files, process, log, read)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(STEP_SECONDS)
 
 
 _NGINX = """\

@@ -22,7 +22,7 @@ _GRANTS = [
     pb.GrantAccessRequest(user_name="bob", repository=REPOSITORY, role=pb.ROLE_READ),
     pb.GrantAccessRequest(user_name="bob", repository=REPOSITORY, role=pb.ROLE_WRITE, ref_patterns=["refs/heads/bob"]),
 ]
-_PROBE_SECONDS = 15.0
+_PROBE_SECONDS = 60.0
 _LINES = """\
 Try it with git and git-lfs, in a second terminal and an empty folder:
 

@@ -10,14 +10,14 @@ from pathlib import Path
 
 from services.cli.errors import CommandError
 
-_WAIT_SECONDS = 15.0
+_WAIT_SECONDS = 60.0
 _INTERVAL_SECONDS = 0.1
 
 
 async def lock_out_orphans(runtime: Path) -> int:
     """Wait until no service of an earlier `towpath up` is left, and return the lock for ours to inherit.
 
-    The caller closes the descriptor. Raises `CommandError` where one is still there after 15 s.
+    The caller closes the descriptor. Raises `CommandError` where one is still there after 60 s.
     """
     descriptor = _open_lock(runtime)
     try:

@@ -10,7 +10,7 @@ from services.cli.up.child import Program, Work, run_once
 from services.common.health import probe_http
 
 _MIGRATION_SECONDS = 900.0
-_BOOTSTRAP_SECONDS = 60.0
+_BOOTSTRAP_SECONDS = 300.0
 _PROBE_INTERVAL_SECONDS = 0.05
 
 

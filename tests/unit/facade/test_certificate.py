@@ -10,6 +10,7 @@ from services.facade.certificate import Certificate
 from services.facade.settings import FacadeSettings
 from tests.support.certificates import write_certificate
 from tests.support.programs import needed
+from tests.support.waiting import STEP_SECONDS
 from tests.unit.facade.test_settings import NEEDED
 
 
@@ -37,18 +38,8 @@ def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
     files = write_certificate(tmp_path)
     needed("openssl")
     locked = tmp_path / "locked.pem"
-    command = [
-        "openssl",
-        "pkey",
-        "-in",
-        str(files.key),
-        "-out",
-        str(locked),
-        "-aes256",
-        "-passout",
-        "pass:secret",
-    ]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    command = ["openssl", "pkey", "-in", str(files.key), "-out", str(locked), "-aes256", "-passout", "pass:secret"]
+    subprocess.run(command, check=True, capture_output=True, timeout=STEP_SECONDS)
     with pytest.raises(ValueError, match="https_key: expected a key without a passphrase"):
         Certificate(files.chain, locked)
 
