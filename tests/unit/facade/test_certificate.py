@@ -37,17 +37,7 @@ def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
     files = write_certificate(tmp_path)
     needed("openssl")
     locked = tmp_path / "locked.pem"
-    command = [
-        "openssl",
-        "pkey",
-        "-in",
-        str(files.key),
-        "-out",
-        str(locked),
-        "-aes256",
-        "-passout",
-        "pass:secret",
-    ]
+    command = ["openssl", "pkey", "-in", str(files.key), "-out", str(locked), "-aes256", "-passout", "pass:secret"]
     subprocess.run(command, check=True, capture_output=True, timeout=30)
     with pytest.raises(ValueError, match="https_key: expected a key without a passphrase"):
         Certificate(files.chain, locked)
