@@ -109,11 +109,11 @@ class Place:
     def stops(self, stack: Stack) -> None:
         """Look at its processes and its files, and stop it: with exit status 0, and no process left."""
         processes = stack.processes()
-        (user,) = users_of(processes)
         if self.starter.is_root:
             assert privileged(processes) == []
         else:
-            assert user == self.starter.uid
+            assert users_of(processes) == {self.starter.uid}
+        (user,) = users_of(processes)
         private = [stack.data, *(stack.data / name for name in ("admin-token", "signing-key", "demo.json"))]
         assert [path.stat().st_mode & 0o777 for path in private] == [0o700, 0o600, 0o600, 0o600]
         assert {path.stat().st_uid for path in (stack.data, *stack.data.iterdir())} == {user}
@@ -296,13 +296,13 @@ def test_with_temporary_files_on_another_file_system(place: Place) -> None:
     with tempfile.TemporaryDirectory(dir=memory, prefix="towpath-test-") as folder:
         place.starter.own(Path(folder))
         command = place.command(environment={"TMPDIR": folder})
-        place.locks_and_stops(place.stack(place.folder / "with a space" / "var", command=command))
+        place.locks_and_stops(place.stack(place.make("with a space") / "var", command=command))
 
 
 def test_in_a_locale_without_utf_8(place: Place) -> None:
     """Names of files are bytes, and no text depends on the locale."""
     command = place.command(environment={"LC_ALL": "C", "LANG": "C"}, without=["LC_CTYPE", "PYTHONUTF8"])
-    place.locks_and_stops(place.stack(place.folder / "größe" / "var", command=command))
+    place.locks_and_stops(place.stack(place.make("größe") / "var", command=command))
 
 
 def test_without_setpriv(place: Place) -> None:
