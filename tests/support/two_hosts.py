@@ -1,15 +1,14 @@
 """Two hosts of one site: they share a database and a bucket, and a proxy passes requests to both by turns."""
 
 import ssl
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
 import psutil
 
 from tests.support import stack
+from tests.support.folders import temporary_folder
 from tests.support.proxies import free_port, running_nginx
 from tests.support.stack import Stack
 
@@ -70,11 +69,11 @@ def running_two_hosts() -> Iterator[Stack]:
     """Run two hosts on fresh data folders, the first with `--demo`, behind nginx as docs/operations.md says."""
     bucket = stack.new_bucket()
     assert bucket is not None, "two hosts share no disk"
-    with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
-        site = TwoHosts(Path(folder) / "var", ("--demo",), _SETTINGS, bucket=bucket)
+    with temporary_folder() as folder:
+        site = TwoHosts(folder / "var", ("--demo",), _SETTINGS, bucket=bucket)
         upstreams = [site.first.listen, site.second.listen]
-        (Path(folder) / "nginx").mkdir()
-        with running_nginx(Path(folder) / "nginx", upstreams) as proxy:
+        (folder / "nginx").mkdir()
+        with running_nginx(folder / "nginx", upstreams) as proxy:
             site.origin = proxy.origin
             site.trust = ssl.create_default_context(cafile=str(proxy.files.authority))
             try:

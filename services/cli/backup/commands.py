@@ -13,11 +13,12 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.backup.installation import run_on_data, run_on_environment
+from services.cli.backup.installation import enter_account, run_as_account, run_on_data, run_on_environment
 from services.cli.backup.program import Outcome, ProgramFailed
 from services.cli.options import DEFAULT_DATA, Data, Json
 from services.cli.output import cell, show_record
 from services.cli.settings import CommandSettings
+from services.cli.unprivileged.entry import Inherited
 
 _MEBIBYTE = 1024 * 1024
 
@@ -97,7 +98,12 @@ def _run(data: Path | None, arguments: list[str], *, new: bool = False, storage:
             if storage is not None:
                 raise typer.BadParameter("TOWPATH_STORAGE_URL says where the bytes go", param_hint="--storage")
             return asyncio.run(run_on_environment(arguments))
-        return asyncio.run(run_on_data((data or settings.data).resolve(), arguments, new=new, storage=storage))
+        if (inherited := Inherited.take()) is not None:
+            return asyncio.run(run_as_account(inherited, arguments))
+        folder = (data or settings.data).resolve()
+        if arguments[0] == "check":
+            enter_account(folder, settings.user)
+        return asyncio.run(run_on_data(folder, arguments, new=new, storage=storage, user=settings.user))
     except ProgramFailed:
         sys.exit(1)
 

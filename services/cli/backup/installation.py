@@ -1,15 +1,19 @@
 """Where everything lies: in a data folder, with or without a `towpath up` on it, or where the environment says."""
 
+import asyncio
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from services.cli.backup.program import Outcome, run_program
 from services.cli.embedded_postgres import EmbeddedPostgres
 from services.cli.errors import CommandError
+from services.cli.unprivileged.account import account_for
+from services.cli.unprivileged.entry import Inherited, enter
+from services.cli.unprivileged.installation import installation_for
 from services.cli.up import programs
-from services.cli.up.data_directory import DataDirectory, FolderTaken, storage_url_of
+from services.cli.up.data_directory import DataDirectory, FolderTaken, reach, storage_url_of
 from services.cli.up.orphans import lock_out_orphans
 from services.cli.up.runtime_directory import POSTGRES_SOCKET, runtime_directory
 from services.cli.up.supervisor import Supervisor
@@ -23,31 +27,73 @@ async def run_on_environment(arguments: list[str]) -> Outcome:
     return await run_program(arguments, os.environ)
 
 
-async def run_on_data(data: Path, arguments: list[str], *, new: bool = False, storage: str | None = None) -> Outcome:
+async def run_on_data(
+    data: Path, arguments: list[str], *, new: bool = False, storage: str | None = None, user: str | None = None
+) -> Outcome:
     """Run the program on a data folder; Postgres is started for the while where no `towpath up` runs on it.
 
     `data` is an absolute path without symbolic links. With `new` the folder may be missing, and no `towpath up` may
-    run; its bytes go to the URL `storage`, where one is given. Raises `CommandError`.
+    run; its bytes go to the URL `storage`, where one is given. For root, Postgres runs as the account of `account_for`,
+    and the program as root, which alone may read and write the backup. Raises `CommandError`.
     """
     # The folder of the bytes may be gone, when all of them have moved to another store.
     if not new and not (data / "lock").is_file():
         raise CommandError(f"{data}: no data of a `towpath up`; give --data")
+    account = account_for(data, user)
     with ExitStack() as owned:
         try:
-            directory = owned.enter_context(DataDirectory.open(data))
+            directory = owned.enter_context(DataDirectory.open(data, account))
         except FolderTaken:
             if new:
                 raise
-            sockets = runtime_directory(data)
-            if not (sockets / POSTGRES_SOCKET).exists():
-                raise CommandError(_no_cluster(data)) from None
-            cluster = EmbeddedPostgres(data / "postgres", sockets)
-            return await run_program(arguments, _environment(cluster, storage_url_of(data)))
-        if not new and not directory.postgres.exists():
-            raise CommandError(_no_cluster(data))
-        if new:
-            directory.storage_url(storage)
-        return await _with_postgres(directory, arguments, owned)
+            return await _run_beside(data, arguments)
+        return await _run_on_folder(directory, arguments, owned, new=new, storage=storage)
+
+
+def enter_account(data: Path, user: str | None) -> None:
+    """Start this command again as the account of the data folder where it is root's; else return.
+
+    For a command that writes into the folder and nowhere else. Raises `CommandError`.
+    """
+    if not (data / "lock").is_file() or (account := account_for(data, user)) is None:
+        return
+    try:
+        with DataDirectory.open(data, account) as directory:
+            enter(account, directory.bequest())
+    except FolderTaken:
+        folder = reach(data, account)
+        enter(account, Inherited(str(data), folder=folder))
+
+
+async def run_as_account(inherited: Inherited, arguments: list[str]) -> Outcome:
+    """Run the program on the data folder that root has opened for this process, which is an account's."""
+    if inherited.lock is None:
+        return await _run_beside(inherited.reached, arguments, inherited.descriptors)
+    with ExitStack() as owned:
+        directory = owned.enter_context(DataDirectory.inherited(inherited))
+        return await _run_on_folder(directory, arguments, owned)
+
+
+async def _run_beside(data: Path, arguments: list[str], inherited: Sequence[int] = ()) -> Outcome:
+    """Run the program on a data folder on which `towpath up` runs."""
+    sockets = runtime_directory(data)
+    if not (sockets / POSTGRES_SOCKET).exists():
+        raise CommandError(_no_cluster(data))
+    cluster = EmbeddedPostgres(data / "postgres", sockets)
+    return await run_program(arguments, _environment(cluster, storage_url_of(data)), inherited)
+
+
+async def _run_on_folder(
+    directory: DataDirectory, arguments: list[str], owned: ExitStack, *, new: bool = False, storage: str | None = None
+) -> Outcome:
+    if not new and not directory.postgres.exists():
+        raise CommandError(_no_cluster(directory.path))
+    if new:
+        # While root writes there, the folder of bytes is root's: so one that is killed is made good by the next start.
+        directory.take_storage()
+    owned.callback(directory.give)
+    storage_url = directory.storage_url(storage)
+    return await _with_postgres(directory, storage_url, arguments, owned)
 
 
 def _no_cluster(data: Path) -> str:
@@ -57,18 +103,24 @@ def _no_cluster(data: Path) -> str:
     )
 
 
-async def _with_postgres(directory: DataDirectory, arguments: list[str], owned: ExitStack) -> Outcome:
+async def _with_postgres(directory: DataDirectory, storage_url: str, arguments: list[str], owned: ExitStack) -> Outcome:
     stop = stop_event(None)
-    cluster = EmbeddedPostgres(directory.postgres, directory.run)
+    run = directory.make_run()
+    packages = None
+    if directory.account is not None:
+        installation = await asyncio.to_thread(installation_for, directory.account)
+        packages = installation.packages
+        owned.callback(installation.close)
+    cluster = EmbeddedPostgres(directory.postgres, run, run_as=directory.run_as, packages=packages)
     supervisor = Supervisor()
     outcome: Outcome | None = None
 
     async def work() -> None:
         nonlocal outcome
-        owned.callback(os.close, await lock_out_orphans(directory.run))
+        owned.callback(os.close, await lock_out_orphans(run))
         [child] = supervisor.start(programs.postgres(cluster), stop_seconds=_POSTGRES_STOP_SECONDS)
         await child.ready.wait()
-        outcome = await run_program(arguments, _environment(cluster, storage_url_of(directory.path)))
+        outcome = await run_program(arguments, _environment(cluster, storage_url), directory.run_as.inherited)
         stop.set()
 
     try:

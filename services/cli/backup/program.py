@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from typing import Any
@@ -31,7 +31,7 @@ class ProgramFailed(CommandError):
     """The program could not do what it was asked, and has said why."""
 
 
-async def run_program(arguments: list[str], environment: Mapping[str, str]) -> Outcome:
+async def run_program(arguments: list[str], environment: Mapping[str, str], inherited: Sequence[int] = ()) -> Outcome:
     """Run the program to its end, however long that takes; it stops when this process does.
 
     Its errors go to the standard error. Raises `ProgramFailed` where it has printed nothing, and `CommandError` where
@@ -47,7 +47,7 @@ async def run_program(arguments: list[str], environment: Mapping[str, str]) -> O
             stdout=subprocess.PIPE,
             stderr=sys.stderr,
             env={**environment, "TOWPATH_LIFELINE_FD": str(lifeline)},
-            pass_fds=[lifeline],
+            pass_fds=[lifeline, *inherited],
             # A Ctrl-C must not reach it before it is told to stop.
             start_new_session=True,
         )

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from services.cli.errors import CommandError
+from services.cli.unprivileged.run_as import OURSELVES, RunAs
 from services.common.logs import get_logger
 
 _DEATHS = 5
@@ -37,6 +38,7 @@ class Program:
     command: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)
     inherited: Sequence[int] = ()
+    run_as: RunAs = OURSELVES
     stop_signal: signal.Signals = signal.SIGTERM
     prepare: Work = _nothing
     ready: Work = _nothing
@@ -88,7 +90,7 @@ class Child:
             stdout=sys.stderr,
             stderr=sys.stderr,
             env=self._program.environment,
-            pass_fds=self._program.inherited,
+            **self._program.run_as.options(*self._program.inherited),
             # A Ctrl-C must not reach it: `up` stops its children in order.
             start_new_session=True,
         )

@@ -13,9 +13,11 @@ from pydantic import SecretStr
 
 from services.cli.options import UP_DATA
 from services.cli.settings import CommandSettings
+from services.cli.unprivileged.account import account_for
+from services.cli.unprivileged.entry import Inherited
 from services.cli.up import programs
 from services.cli.up.listener import Address
-from services.cli.up.stack import UpOptions
+from services.cli.up.stack import UpOptions, enter_account
 from services.cli.up.stack import up as run_stack
 from services.common.logs import LogFormat, configure
 
@@ -104,6 +106,16 @@ def up(
             help="How many processes serve clients; they share the port, and where one dies the others go on.",
         ),
     ] = 2,
+    user: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NAME",
+            envvar="TOWPATH_USER",
+            help="Started as root: the account that everything runs as. By default the owner of DIR, or the account "
+            "towpath, which is made where it is missing.",
+            show_default=False,
+        ),
+    ] = None,
     demo: Annotated[
         bool, typer.Option("--demo", help="Make a repository and two users to try it with (DIR/demo.json).")
     ] = False,
@@ -112,7 +124,8 @@ def up(
 
     When clients can connect it prints one line, `Towpath is ready: http://HOST:PORT` (https:// where
     TOWPATH_HTTPS_CERTIFICATE is set); all else goes to the standard error. SIGINT (Ctrl-C) and SIGTERM stop it within
-    10 s. A process of it that dies is started again.
+    10 s. A process of it that dies is started again. Started as root, it opens the port and then goes on as an ordinary
+    user, see --user.
 
     The services read their settings from the environment (TOWPATH_...).
     """
@@ -120,21 +133,21 @@ def up(
     with redirect_stdout(sys.stderr):
         # The standard output has the ready line and nothing else.
         configure("up", level="INFO", log_format=log_format)
-    asyncio.run(
-        run_stack(
-            UpOptions(
-                data=data,
-                listen=listen,
-                public_url=public_url,
-                database_url=SecretStr(database_url) if database_url else None,
-                storage_url=storage,
-                facades=facades,
-                demo=demo,
-                log_format=log_format,
-                environment=os.environ,
-            )
-        )
+    inherited = Inherited.take()
+    options = UpOptions(
+        data=data,
+        listen=listen,
+        public_url=public_url,
+        database_url=SecretStr(database_url) if database_url else None,
+        storage_url=storage,
+        facades=facades,
+        demo=demo,
+        log_format=log_format,
+        environment=os.environ,
     )
+    if (account := account_for(data, user)) is not None:
+        enter_account(options, account)
+    asyncio.run(run_stack(options, inherited))
 
 
 def migrate(database_url: DatabaseUrl = None) -> None:

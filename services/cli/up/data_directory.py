@@ -1,24 +1,54 @@
-"""The data folder of `towpath up`: what lies where, and that only one works on it.
+"""The data folder of `towpath up`: what lies where, whose it is, and that only one works on it.
 
 DIR/postgres/       the cluster, unless --database-url is given
 DIR/storage/        the objects' bytes, unless --storage is given
 DIR/storage-url     where they are instead
-DIR/run/            the sockets, or elsewhere: see runtime_directory, which has the memory that is shared too
+DIR/run/            the sockets, or a link to where they are: see runtime_directory
+DIR/memory          a link to the memory that the services share
 DIR/admin-token     the administrator's token, for the administration commands
 DIR/signing-key     what the facade signs the tokens of its actions with
 DIR/demo.json       what --demo made
 DIR/lock            held by the `towpath up` that works on the folder, with its process id
+
+The folder and all of it belong to the user that the processes run as. One that is below a folder which that user may
+not enter, such as /root, is reached through a descriptor that root has opened; `reached` is its name then.
 """
 
 import fcntl
 import os
 import secrets
-import shutil
+import stat
 from pathlib import Path
 from typing import Self
 
 from services.cli.errors import CommandError
-from services.cli.up.runtime_directory import make_memory_directory, make_runtime_directory
+from services.cli.unprivileged.account import Account
+from services.cli.unprivileged.entry import Inherited, reached_by
+from services.cli.unprivileged.ownership import give
+from services.cli.unprivileged.run_as import RunAs
+from services.cli.up.runtime_directory import (
+    make_memory_directory,
+    make_runtime_directory,
+    remove_memory_directory,
+)
+
+_LOCK = "lock"
+_STORAGE = "storage"
+_STORAGE_URL = "storage-url"
+_ENTRIES = (
+    "postgres",
+    "postgres.new",
+    _STORAGE,
+    _STORAGE_URL,
+    "run",
+    "memory",
+    "admin-token",
+    "signing-key",
+    "demo.json",
+    _LOCK,
+)
+# An empty file system has it.
+_NOT_COUNTED = "lost+found"
 
 
 class FolderTaken(CommandError):
@@ -26,42 +56,47 @@ class FolderTaken(CommandError):
 
 
 class DataDirectory:
-    """A data folder that this process has for itself, from `open` to `close`."""
+    """A data folder that this process has for itself, from `open` to `close`.
 
-    def __init__(self, path: Path, lock: int) -> None:
+    With an account this process is root's, and the folder the account's.
+    """
+
+    def __init__(self, path: Path, lock: int, folder: int | None, account: Account | None = None) -> None:
         self.path = path
+        self.account = account
         self._lock = lock
-        self.run = make_runtime_directory(path)
-        self.memory = make_memory_directory(path)
-        self.postgres = path / "postgres"
-        self.storage = path / "storage"
-        self.admin_token = path / "admin-token"
-        self.signing_key = path / "signing-key"
-        self.demo = path / "demo.json"
+        self._folder = folder
+        self._has_memory = False
+        self.reached = reached_by(path, folder)
+        self.postgres = self.reached / "postgres"
+        self.storage = self.reached / _STORAGE
+        self.admin_token = self.reached / "admin-token"
+        self.signing_key = self.reached / "signing-key"
+        self.demo = self.reached / "demo.json"
 
     @classmethod
-    def open(cls, path: Path) -> Self:
-        """Make the folder (mode 0700) where it is missing, and take it.
+    def open(cls, path: Path, account: Account | None = None) -> Self:
+        """Make the folder where it is missing, take it, and close it to all others (mode 0700).
 
-        Raises `FolderTaken` where another `towpath up` has it, and `CommandError` where it cannot be written.
+        Root opens it for an account, to which it then belongs with all of Towpath's in it. Raises `FolderTaken` where
+        another `towpath up` has it, and `CommandError` where it cannot be written, or is neither empty nor one of ours.
         """
         path = path.resolve()
         try:
             path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+            lock = _take(path)
         except OSError as error:
             raise CommandError(f"{path}: {(error.strerror or str(error)).lower()}") from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
-            os.close(lock)
-            raise FolderTaken(f"{path}: another `towpath up` works on it (process {holder or 'unknown'})") from None
-        os.ftruncate(lock, 0)
-        os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
-        try:
-            directory = cls(path, lock)
+            _close_to_others(path)
+            folder = None
+            if account is not None:
+                _give(path, account)
+                folder = reach(path, account)
+            directory = cls(path, lock, folder, account)
             directory.storage.mkdir(mode=0o700, exist_ok=True)
+            if account is not None:
+                give(directory.storage, account)
         except OSError as error:
             os.close(lock)
             raise CommandError(f"{path}: {(error.strerror or str(error)).lower()}") from error
@@ -70,11 +105,48 @@ class DataDirectory:
             raise
         return directory
 
+    @classmethod
+    def inherited(cls, inherited: Inherited) -> Self:
+        """Return the folder that root has opened and taken for this process."""
+        if inherited.lock is None:
+            raise ValueError("expected a data folder that is taken")
+        return cls(Path(inherited.data), inherited.lock, inherited.folder)
+
+    def bequest(self, *, listener: int | None = None) -> Inherited:
+        """Return what a process of the account has to inherit, with a listening socket where it needs one."""
+        return Inherited(str(self.path), self._lock, self._folder, listener)
+
+    @property
+    def run_as(self) -> RunAs:
+        """How programs are started that work on the folder."""
+        return RunAs(self.account, () if self._folder is None else (self._folder,))
+
+    def make_run(self) -> Path:
+        """Return the folder of the sockets, made where it is missing; see `make_runtime_directory`."""
+        return make_runtime_directory(self.path, self.reached, self.account)
+
+    def make_memory(self) -> Path | None:
+        """Return an empty folder in memory, which `close` removes; see `make_memory_directory`."""
+        self._has_memory = True
+        return make_memory_directory(self.reached)
+
+    def take_storage(self) -> None:
+        """Let the folder of the bytes be root's, where this process is, until `give`."""
+        if self.account is not None:
+            os.chown(self.storage, os.geteuid(), os.getegid())
+
+    def give(self) -> None:
+        """Let everything in the folder be the account's, where this process is root's and has written there."""
+        if self.account is not None:
+            _give(self.path, self.account)
+
     def close(self) -> None:
         """Let the folder go, and with it the memory."""
-        if self.memory is not None:
-            shutil.rmtree(self.memory, ignore_errors=True)
+        if self._has_memory:
+            remove_memory_directory(self.reached)
         os.close(self._lock)
+        if self._folder is not None:
+            os.close(self._folder)
 
     def __enter__(self) -> Self:
         return self
@@ -83,16 +155,18 @@ class DataDirectory:
         self.close()
 
     def storage_url(self, given: str | None) -> str:
-        """Return where the bytes of objects are; what is `given` at first is remembered.
+        """Return where the bytes of objects are, as the services get there; what is `given` at first is remembered.
 
         Raises `CommandError` where they are somewhere else already.
         """
-        if given is not None and not _storage_url_file(self.path).exists() and not any(self.storage.glob("objects/*")):
-            write_secret(_storage_url_file(self.path), f"{given}\n")
-        known = storage_url_of(self.path)
-        if given not in (None, known):
-            raise CommandError(f"{self.path}: its objects are in {known}, not in {given}")
-        return known
+        remembered = self.reached / _STORAGE_URL
+        if given is not None and not remembered.exists() and not any(self.storage.glob("objects/*")):
+            write_secret(remembered, f"{given}\n")
+        known = remembered.read_text().strip() if remembered.exists() else None
+        shown = known or (self.path / _STORAGE).as_uri()
+        if given not in (None, shown):
+            raise CommandError(f"{self.path}: its objects are in {shown}, not in {given}")
+        return known or self.storage.as_uri()
 
     def ensure_signing_key(self) -> str:
         """Return the signing key, made on first use: 64 random characters."""
@@ -101,14 +175,61 @@ class DataDirectory:
         return self.signing_key.read_text().strip()
 
 
-def _storage_url_file(data: Path) -> Path:
-    return data / "storage-url"
+def _take(path: Path) -> int:
+    """Return the descriptor of the lock, held. Raises `FolderTaken` and `OSError`."""
+    strange = {entry.name for entry in path.iterdir()} - {*_ENTRIES, _NOT_COUNTED}
+    if strange and not (path / _LOCK).exists():
+        # The mode and the owner of the folder are going to change, which may close it to those who use the rest.
+        raise CommandError(f"{path}: expected an empty folder or one of a `towpath up`, found {min(strange)}")
+    # The folder may be another user's: a link would have root write to what it leads to.
+    lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
+    found = os.fstat(lock)
+    if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
+        os.close(lock)
+        raise CommandError(f"{path / _LOCK}: expected a regular file")
+    try:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        holder = os.pread(lock, 20, 0).decode(errors="replace").strip()
+        os.close(lock)
+        raise FolderTaken(f"{path}: another `towpath up` works on it (process {holder or 'unknown'})") from None
+    os.ftruncate(lock, 0)
+    os.pwrite(lock, f"{os.getpid()}\n".encode(), 0)
+    return lock
+
+
+def _close_to_others(path: Path) -> None:
+    found = path.stat()
+    if stat.S_IMODE(found.st_mode) & 0o077:
+        if found.st_uid != os.geteuid() and os.geteuid() != 0:
+            raise CommandError(f"{path}: expected a folder of our own, or one with mode 0700")
+        path.chmod(0o700)
+
+
+def _give(path: Path, account: Account) -> None:
+    for name in _ENTRIES:
+        if os.path.lexists(path / name):
+            give(path / name, account)
+    # Last, so that what is interrupted is gone on with. The folder alone: what else lies in it is not ours.
+    os.chown(path, account.uid, account.gid)
+
+
+def reach(path: Path, account: Account) -> int | None:
+    """Return the folder's descriptor, where the account may not enter one of those above it."""
+    if account.can(f"-x {path}"):
+        return None
+    if not Path("/proc/self/fd").is_dir():
+        raise CommandError(
+            f"{path}: the account {account.name} may not enter a folder above it; "
+            "give --data a folder that it can reach"
+        )
+    return os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
 
 
 def storage_url_of(data: Path) -> str:
     """Return where the bytes of the objects of a data folder are."""
-    file = _storage_url_file(data)
-    return file.read_text().strip() if file.exists() else (data / "storage").as_uri()
+    file = data / _STORAGE_URL
+    return file.read_text().strip() if file.exists() else (data / _STORAGE).as_uri()
 
 
 def write_secret(path: Path, text: str) -> None:

@@ -66,3 +66,10 @@ def listen(address: Address) -> tuple[socket.socket, Address]:
         reason = (error.strerror or str(error)).lower()
         raise CommandError(f"cannot listen on {address}: {reason}") from error
     return listener, Address(address.host, listener.getsockname()[1])
+
+
+def inherit(descriptor: int, address: Address) -> tuple[socket.socket, Address]:
+    """Return the socket that listens already under a descriptor, and the address with its real port."""
+    listener = socket.socket(fileno=descriptor)
+    listener.set_inheritable(False)
+    return listener, Address(address.host, listener.getsockname()[1])

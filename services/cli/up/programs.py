@@ -25,6 +25,7 @@ def postgres(cluster: EmbeddedPostgres) -> Program:
         name="postgres",
         command=cluster.command(),
         environment=ENVIRONMENT,
+        run_as=cluster.run_as,
         stop_signal=STOP_SIGNAL,
         prepare=cluster.prepare,
         ready=cluster.wait_ready,

@@ -8,15 +8,19 @@ from collections.abc import Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import NoReturn
 
 from pydantic import SecretStr
 
 from services.cli.embedded_postgres import EmbeddedPostgres
 from services.cli.errors import CommandError
+from services.cli.unprivileged.account import Account
+from services.cli.unprivileged.entry import Inherited, enter
+from services.cli.unprivileged.ownership import provide_folder
 from services.cli.up import programs
 from services.cli.up.data_directory import DataDirectory, write_secret
 from services.cli.up.environment import Environments
-from services.cli.up.listener import Address, listen
+from services.cli.up.listener import Address, inherit, listen
 from services.cli.up.orphans import lock_out_orphans
 from services.cli.up.supervisor import Supervisor
 from services.cli.up.tables import tables_are_newest
@@ -46,12 +50,30 @@ class UpOptions:
     environment: Mapping[str, str] = field(repr=False)
 
 
-async def up(options: UpOptions) -> None:
-    """Run everything until SIGINT or SIGTERM, and stop it. Raises `CommandError`."""
+def enter_account(options: UpOptions, account: Account) -> NoReturn:
+    """Do what only root can, and start this command again as the account. Raises `CommandError`."""
+    with DataDirectory.open(options.data, account) as directory:
+        provide_folder(directory.storage_url(options.storage_url), account)
+        directory.give()
+        listener, _ = listen(options.listen)
+        with listener:
+            enter(account, directory.bequest(listener=listener.fileno()))
+
+
+async def up(options: UpOptions, inherited: Inherited | None) -> None:
+    """Run everything until SIGINT or SIGTERM, and stop it. Raises `CommandError`.
+
+    `inherited` is what root has opened where it has started this command.
+    """
     stop = stop_event(None)
     with ExitStack() as owned:
-        directory = owned.enter_context(DataDirectory.open(options.data))
-        listener, address = listen(options.listen)
+        directory = owned.enter_context(
+            DataDirectory.open(options.data) if inherited is None else DataDirectory.inherited(inherited)
+        )
+        if inherited is None or inherited.listener is None:
+            listener, address = listen(options.listen)
+        else:
+            listener, address = inherit(inherited.listener, options.listen)
         owned.enter_context(listener)
         lifeline, held = os.pipe()
         owned.callback(os.close, held)
@@ -92,10 +114,11 @@ class _Stack:
         """Start everything in order, and print the line that says that it answers."""
         directory = self._directory
         storage_url = directory.storage_url(self._options.storage_url)
-        orphans = await lock_out_orphans(directory.run)
+        run = directory.make_run()
+        orphans = await lock_out_orphans(run)
         self._owned.callback(os.close, orphans)
-        environments = await self._database()
-        inherited = (self._lifeline, orphans)
+        environments = await self._database(run)
+        inherited = (*directory.run_as.inherited, self._lifeline, orphans)
         storage = environments.storage(storage_url, drain_seconds=_SERVICE_DRAIN_SECONDS)
         locks = environments.locks(drain_seconds=_SERVICE_DRAIN_SECONDS)
         signing_key = directory.ensure_signing_key()
@@ -151,20 +174,19 @@ class _Stack:
         sys.stdout.write(READY_LINE.format(origin=f"{scheme}://{self._address}"))
         sys.stdout.flush()
 
-    async def _database(self) -> Environments:
+    async def _database(self, run: Path) -> Environments:
         """Return the environments of the services, with a database that answers."""
         url = self._options.database_url
         inherited = self._options.environment
         if url is None:
-            self._cluster = cluster = EmbeddedPostgres(self._directory.postgres, self._directory.run)
+            self._cluster = cluster = EmbeddedPostgres(self._directory.postgres, run, run_as=self._directory.run_as)
             [child] = self._supervisor.start(programs.postgres(cluster), stop_seconds=_POSTGRES_STOP_SECONDS)
             await child.ready.wait()
             url = SecretStr(cluster.url)
             # What libpq's variables say is meant for other databases.
             inherited = {name: value for name, value in inherited.items() if not name.startswith("PG")}
-        directory = self._directory
         return Environments(
-            inherited, directory.run, url, self._lifeline, self._options.log_format, memory=directory.memory
+            inherited, run, url, self._lifeline, self._options.log_format, memory=self._directory.make_memory()
         )
 
 

@@ -10,14 +10,11 @@ import pytest
 from pydantic import SecretStr
 
 from services.cli.embedded_postgres import DATABASE, STOP_SIGNAL, SUPERUSER, EmbeddedPostgres, programs
+from services.cli.unprivileged.run_as import OURSELVES, RunAs
+from tests.support.folders import temporary_folder
 from tests.support.ports import free_ports
+from tests.support.postgres import new_cluster
 from tests.support.storage import running_storage
-
-
-def _prefix(postgres: EmbeddedPostgres) -> list[str]:
-    """Return what makes another user of root, as who Postgres does not run."""
-    command = postgres.command()
-    return command[: command.index(str(programs() / "postgres"))]
 
 
 @asynccontextmanager
@@ -30,6 +27,7 @@ async def _running(postgres: EmbeddedPostgres, port: int, log: Path) -> AsyncIte
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
+            **postgres.run_as.options(),
         )
     try:
         yield server
@@ -39,9 +37,9 @@ async def _running(postgres: EmbeddedPostgres, port: int, log: Path) -> AsyncIte
             await asyncio.wait_for(server.wait(), timeout=30)
 
 
-async def _run(prefix: list[str], program: str, *arguments: str) -> str:
+async def _run(run_as: RunAs, program: Path, *arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
-        *prefix, str(programs() / program), *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+        program, *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **run_as.options()
     )
     output, _ = await asyncio.wait_for(process.communicate(), timeout=60)
     assert process.returncode == 0, output.decode()
@@ -50,8 +48,8 @@ async def _run(prefix: list[str], program: str, *arguments: str) -> str:
 
 async def _psql(port: int, statement: str, *, database: str = DATABASE) -> str:
     return await _run(
-        [], "psql", "--host=127.0.0.1", f"--port={port}", f"--username={SUPERUSER}", "--no-psqlrc", "--tuples-only",
-        "--no-align", f"--command={statement}", database,
+        OURSELVES, programs() / "psql", "--host=127.0.0.1", f"--port={port}", f"--username={SUPERUSER}", "--no-psqlrc",
+        "--tuples-only", "--no-align", f"--command={statement}", database,
     )  # fmt: skip
 
 
@@ -71,22 +69,19 @@ async def _until(port: int, question: str, *, database: str = DATABASE) -> None:
 async def test_the_services_find_the_new_primary(tmp_path: Path) -> None:
     """With both hosts in the URL: what was committed is there, and new objects are written, within the usual wait."""
     ports = free_ports(2)
-    first, second = (EmbeddedPostgres(tmp_path / name / "data", tmp_path / name) for name in ("first", "second"))
-    for postgres in (first, second):
-        postgres.sockets.mkdir()
-        # Where the tests are root, Postgres is somebody else.
-        postgres.sockets.chmod(0o777)
-    await first.prepare()
     hosts = "&".join(f"host=127.0.0.1:{port}" for port in ports)
     url = SecretStr(f"postgresql://{SUPERUSER}@/{DATABASE}?{hosts}&target_session_attrs=primary")
     async with AsyncExitStack() as stack:
+        folder = stack.enter_context(temporary_folder())
+        first, second = (new_cluster(folder / name) for name in ("first", "second"))
+        await first.prepare()
         primary = await stack.enter_async_context(_running(first, ports[0], tmp_path / "first.log"))
         await _until(ports[0], "SELECT true", database="postgres")
         await _psql(ports[0], f"CREATE DATABASE {DATABASE}", database="postgres")
         source = f"--dbname=host=127.0.0.1 port={ports[0]} user={SUPERUSER}"
         await _run(
-            _prefix(first),
-            "pg_basebackup",
+            second.run_as,
+            Path(second.command()[0]).with_name("pg_basebackup"),
             source,
             f"--pgdata={second.data}",
             "--write-recovery-conf",

