@@ -3,7 +3,6 @@
 import os
 import shutil
 import stat
-import subprocess
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -14,7 +13,6 @@ from tests.support.outside import ROOT
 
 # Large parts of Python's library that no server needs, and the packages of others.
 _LEFT_OUT = ("site-packages", "dist-packages", "test", "idlelib", "turtledemo", "tkinter", "ensurepip", "config-*")
-_COMPILE_SECONDS = 300
 
 
 @dataclass(frozen=True)
@@ -62,19 +60,12 @@ class Installation:
         made.python.parent.mkdir()
         made.python.symlink_to(program)
         (folder / "venv" / "pyvenv.cfg").write_text(f"home = {program.parent}\ninclude-system-site-packages = false\n")
-        subprocess.run(
-            [made.python, "-m", "compileall", "-q", "services", "proto/gen"],
-            cwd=made.checkout,
-            env={**os.environ, **environment},
-            check=True,
-            timeout=_COMPILE_SECONDS,
-        )
         return made
 
     def _copy_checkout(self) -> None:
-        ignored = shutil.ignore_patterns("__pycache__")
+        # With what is compiled of them, which spares every process of a read-only checkout some seconds.
         for name in ("services", "proto"):
-            shutil.copytree(ROOT / name, self.checkout / name, ignore=ignored)
+            shutil.copytree(ROOT / name, self.checkout / name)
         for name in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(ROOT / name, self.checkout)
 

@@ -87,10 +87,12 @@ def _ask(program: Path) -> Interpreter | None:
 
 def _programs() -> Iterator[Path]:
     names = [f"python3.{minor}" for minor in range(OLDEST[1], OLDEST[1] + 10)]
-    folders = [Path("/usr/bin"), Path("/usr/local/bin"), *map(Path, os.get_exec_path())]
+    folders = [Path("/usr/bin"), Path("/usr/local/bin")]
     managed = Path.home() / ".pyenv" / "versions", Path.home() / ".local" / "share" / "uv" / "python"
     folders += [folder for place in managed for folder in sorted(place.glob("*/bin"))]
-    yield from (folder / name for folder in folders for name in names if (folder / name).is_file())
+    # Those of the PATH last: there may be scripts among them that take long to find one of the others.
+    folders += map(Path, os.get_exec_path())
+    yield from ((folder / name).resolve() for folder in folders for name in names if (folder / name).is_file())
     yield Path(sys.executable).resolve()
 
 
@@ -115,13 +117,15 @@ def packages_of(interpreter: Interpreter) -> dict[Path, Path]:
     `PackagesMissing` where it cannot.
     """
     if interpreter.version == RUNNING:
-        return dict(_own_packages())
+        return _own_packages()
     installed = _installed_packages(interpreter)
     return {path.relative_to(installed): path for path in installed.rglob("*") if not path.is_dir()}
 
 
-def _own_packages() -> Iterator[tuple[Path, Path]]:
-    """Yield the files of what the project requires, and of what that requires in turn, but not the project's own."""
+@functools.cache
+def _own_packages() -> dict[Path, Path]:
+    """Return the files of what the project requires, and of what that requires in turn, but not the project's own."""
+    found = {}
     for distribution in _required("towpath", frozenset(_EXTRAS), {}).values():
         if distribution.name == "towpath":
             continue
@@ -129,9 +133,10 @@ def _own_packages() -> Iterator[tuple[Path, Path]]:
             path = Path(str(file.locate()))
             if ".." in file.parts or not path.is_file():
                 continue
-            yield Path(file), path
+            found[Path(file)] = path
             if path.suffix == ".py" and (compiled := Path(importlib.util.cache_from_source(path))).is_file():
-                yield Path(file).parent / "__pycache__" / compiled.name, compiled
+                found[Path(file).parent / "__pycache__" / compiled.name] = compiled
+    return found
 
 
 def _required(
