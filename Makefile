@@ -10,15 +10,19 @@ ENV_FILE ?= .env
 TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run test stack stack-test growth-test bench fuzz lint types format proto clean programs prometheus azurite
+.PHONY: help run test stack stack-test growth-test bench fuzz lint types format proto clean programs
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
-run: $(VENV)/server ## Run Towpath with a demo repository; Ctrl-C stops it
-	$(BIN)/towpath up --demo
+# A shell that stays beside it passes on what stops make. Of a failure make would print a line of its own, below the one
+# that says why; so it is ended as by Ctrl-C, of which it prints none.
+run: $(VENV)/server ## Run Towpath with a demo repository, Ctrl-C stops it; ARGS="--listen 127.0.0.1:8090" adds options
+	@$(BIN)/towpath up --demo $(ARGS) & towpath=$$!; trap 'kill $$towpath 2>/dev/null' INT TERM; \
+	while wait $$towpath; status=$$?; kill -0 $$towpath 2>/dev/null; do :; done; \
+	test $$status = 0 || kill -INT $$PPID
 
-test: $(VENV)/dev programs prometheus azurite ## Run all tests; ARGS="tests/unit -k lock" runs some
+test: $(VENV)/dev programs ## Run all tests; ARGS="tests/unit -k lock" runs some
 	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=worksteal $(ARGS)
 
 stack: $(ENV_FILE) ## Build the image and run the stack of compose.yaml; needs Docker with compose
@@ -61,38 +65,35 @@ proto: $(VENV)/dev ## Generate the stubs of the .proto files into OUT
 clean: ## Remove the virtual environment and all caches, but no data
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
+# Readable by all, whatever the umask is: root runs Towpath as another user. Only a terminal shows pip's own progress.
+PIP_INSTALL = umask 022; test -t 2 || quiet=--quiet; $(BIN)/python -m pip install $$quiet
+
 # A marker file for each set of packages; newer settings install again.
 $(VENV)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed" >&2; exit 1; }
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	@echo "Installing into $(VENV), which is done once, and takes about a minute and a half ..." >&2
+	@umask 022 && $(PYTHON) -m venv $(VENV)
+	@umask 022 && $(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
 $(VENV)/server: $(VENV)/python pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[server,embedded]'
+	@echo "Installing what Towpath needs (50 packages, about a minute) ..." >&2
+	@$(PIP_INSTALL) --editable '.[server,embedded]' >&2
 	@touch $@
 
 $(VENV)/dev: $(VENV)/server pyproject.toml
-	$(BIN)/pip install --quiet --editable '.[server,embedded,tracing]' --group dev
+	@echo "Installing what the tests and checks need (about a minute) ..." >&2
+	@$(PIP_INSTALL) --editable '.[server,embedded,tracing]' --group dev >&2
 	@touch $@
 
 $(VENV)/bench: $(VENV)/dev pyproject.toml
-	@sh tests/support/install.sh wrk curl
-	$(BIN)/pip install --quiet --group bench
+	@sh tests/support/install.sh $(BIN) wrk curl
+	@$(PIP_INSTALL) --group bench >&2
 	@touch $@
 
-# The tests run the real client, which they cannot do without, real proxies, and the tool of the benchmarks; any package
-# manager is asked for them.
-programs:
-	@sh tests/support/install.sh git git-lfs
-	@sh tests/support/install.sh nginx caddy || echo "the tests with a proxy that is missing are skipped" >&2
-	@sh tests/support/install.sh wrk || echo "the tests of the benchmarks with wrk are skipped" >&2
-
-# The alerts and the dashboard are tried on a real one; where it cannot be had, those tests are skipped.
-prometheus: $(VENV)/python
-	@command -v promtool >/dev/null || test -x $(BIN)/promtool || sh tests/support/install-prometheus.sh $(BIN) || true
-
-# Azure's blobs for one host, from npm; where that cannot be had, those tests are skipped.
-azurite: $(VENV)/python
-	@sh tests/support/install.sh npm || true
+# The tests run the real client, real proxies, a real Prometheus, Azure's blobs for one host, and the tool of the
+# benchmarks. What cannot be had is listed, with the tests that are skipped without it.
+programs: $(VENV)/dev
+	@sh tests/support/install.sh $(BIN) git git-lfs openssl nginx caddy wrk prometheus npm || true
 	@test -d $(VENV)/azurite/node_modules/azurite || sh tests/support/install-azurite.sh $(VENV)/azurite || true
+	@$(BIN)/python -m tests.support.programs

@@ -1,17 +1,29 @@
 """Fixtures that more than one folder of tests uses."""
 
+import os
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TypeAlias
 
 import pytest
+from hypothesis import HealthCheck, settings
 from pydantic import SecretStr
 
 from services.storage.object_store.backend import ObjectStoreBackend
+from tests.support import programs
 from tests.support.azurite import Azurite, running_azurite
 from tests.support.postgres import TestPostgres, running_postgres
 from tests.support.seaweedfs import SeaweedFS, running_seaweedfs
+
+# What a machine under load needs for an example says nothing of the code.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
+
+
+def pytest_configure() -> None:
+    """Let the tests, and what they start, find the programs that `make programs` put beside Python."""
+    os.environ["PATH"] = programs.PATH
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -23,9 +24,9 @@ DATABASE = "towpath"
 PORT = 5432
 """No port is opened; it is part of the socket's name."""
 
-_INITDB_SECONDS = 60
-_STOP_SECONDS = 20
-_START_SECONDS = 60
+_INITDB_SECONDS = 300
+_STOP_SECONDS = 60
+_START_SECONDS = 300
 _START_INTERVAL_SECONDS = 0.02
 _PARTS_SECONDS = 30
 _PARTS_INTERVAL_SECONDS = 0.1
@@ -84,9 +85,18 @@ async def _run(run_as: RunAs, *arguments: str | Path, seconds: float) -> str:
         if process.returncode is None:
             process.kill()
             await process.wait()
+    text = output.decode(errors="replace").strip()
     if process.returncode != 0:
-        raise PostgresError(output.decode(errors="replace").strip())
-    return output.decode(errors="replace").strip()
+        raise PostgresError(f"{Path(arguments[0]).name}: {_complaint(text)}")
+    return text
+
+
+def _complaint(output: str) -> str:
+    """Return the line of a failed program's output that says why: the first error, else the last line."""
+    lines = [line.strip() for line in output.splitlines() if line.strip()]
+    return next(
+        (line for line in lines if re.search(r"\b(error|FATAL|PANIC):", line)), lines[-1] if lines else "failed"
+    )
 
 
 def _is_postgres(pid: int) -> bool:

@@ -3,9 +3,10 @@
 from pathlib import Path
 from typing import Self
 
-from pydantic import Field, SecretStr, ValidationError
+from pydantic import Field, SecretStr
 
 from services.cli.errors import CommandError
+from services.common.failure import reason_of
 from services.common.settings import TlsSettings
 
 
@@ -37,12 +38,5 @@ class CommandSettings(TlsSettings):
         """Read them. Raises `CommandError`, which names the variable, where one cannot be used."""
         try:
             return cls()
-        except ValidationError as error:
-            wrong = [f"TOWPATH_{_name(found['loc'])}: {found['msg'].lower()}" for found in error.errors()]
-            raise CommandError("; ".join(wrong)) from error
         except ValueError as error:
-            raise CommandError(str(error)) from error
-
-
-def _name(location: tuple[int | str, ...]) -> str:
-    return "_".join(str(part) for part in location).upper()
+            raise CommandError(reason_of(error)) from error

@@ -2,12 +2,12 @@
 
 import asyncio
 import resource
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
 from services.common import logs, memory
+from services.common.failure import fail
 from services.common.lifecycle import stop_event
 from services.common.metrics import served_metrics
 from services.common.tracing import traced
@@ -60,7 +60,7 @@ def main() -> None:
         with traced("facade", settings.traces_endpoint):
             uvloop.run(_run(settings))
     except ValueError as error:
-        sys.exit(f"facade: {error}")
+        fail("facade", error)
 
 
 if __name__ == "__main__":

@@ -1,6 +1,8 @@
 """The certificate with which the facade itself serves HTTPS, renewed without a restart."""
 
 import asyncio
+import os
+import pwd
 import ssl
 from pathlib import Path
 from typing import Self
@@ -73,7 +75,9 @@ class Certificate:
             try:
                 path.read_bytes()
             except OSError as error:
-                raise ValueError(f"{name}: cannot be read: {error.strerror}: {path}") from error
+                reader = f" by {_reader()}" if isinstance(error, PermissionError) else ""
+                reason = (error.strerror or str(error)).lower()
+                raise ValueError(f"{name}: cannot be read{reader}: {reason}: {path}") from error
         context = _context()
         try:
             context.load_cert_chain(self._chain, self._key, password=_no_password)
@@ -96,3 +100,11 @@ def _context() -> ssl.SSLContext:
 
 def _no_password() -> str:
     raise ValueError("https_key: expected a key without a passphrase")
+
+
+def _reader() -> str:
+    """Return the name of the user that this process runs as, else its number."""
+    try:
+        return pwd.getpwuid(os.geteuid()).pw_name
+    except KeyError:
+        return f"user id {os.geteuid()}"

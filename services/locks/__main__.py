@@ -8,6 +8,7 @@ import uvloop
 
 from services.common import logs
 from services.common.errors import ServiceError
+from services.common.failure import fail
 from services.common.lifecycle import stop_event
 from services.common.tracing import traced
 from services.database.engine import create_engine
@@ -63,7 +64,7 @@ def main() -> None:
     try:
         uvloop.run(_COMMANDS[arguments.command](arguments))
     except (ValueError, ServiceError) as error:
-        sys.exit(f"locks: {error}")
+        fail("locks", error)
 
 
 if __name__ == "__main__":

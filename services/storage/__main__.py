@@ -2,13 +2,13 @@
 
 import argparse
 import asyncio
-import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
 from services.common import lifecycle, logs, memory
 from services.common.errors import ServiceError
+from services.common.failure import fail
 from services.common.tracing import traced
 from services.storage.application import serve
 from services.storage.schema import SCHEMA
@@ -47,7 +47,7 @@ def main() -> None:
         else:
             asyncio.run(_migrate(settings, wait_seconds=arguments.wait))
     except (ValueError, ServiceError) as error:
-        sys.exit(f"storage: {error}")
+        fail("storage", error)
 
 
 if __name__ == "__main__":

@@ -14,8 +14,8 @@ from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
 from services.cli.up.runtime_directory import LOCKS_SOCKET, runtime_directory
 from tests.support.stack import Stack
+from tests.support.waiting import STEP_SECONDS
 
-_SECONDS = 30
 # Within this, every facade knows what was taken away.
 _EVERYWHERE_SECONDS = 1.0
 _ROLES = {"read": pb.ROLE_READ, "write": pb.ROLE_WRITE, "admin": pb.ROLE_ADMIN}
@@ -39,33 +39,35 @@ class Administration:
 
     def add_user(self, name: str) -> str:
         """Add a user and return a token."""
-        self._stub.CreateUser(pb.CreateUserRequest(name=name), _SECONDS, self._metadata)
+        self._stub.CreateUser(pb.CreateUserRequest(name=name), STEP_SECONDS, self._metadata)
         return self.add_token(name, "contract")
 
     def add_token(self, user: str, name: str) -> str:
         """Add a token and return its secret."""
         request = pb.CreateTokenRequest(user_name=user, name=name)
-        return self._stub.CreateToken(request, _SECONDS, self._metadata).secret
+        return self._stub.CreateToken(request, STEP_SECONDS, self._metadata).secret
 
     def revoke_token(self, user: str, name: str) -> None:
         """End a token."""
-        self._stub.RevokeToken(pb.RevokeTokenRequest(user_name=user, name=name), _SECONDS, self._metadata)
+        self._stub.RevokeToken(pb.RevokeTokenRequest(user_name=user, name=name), STEP_SECONDS, self._metadata)
         time.sleep(_EVERYWHERE_SECONDS)
 
     def add_repository(self, name: str, *, public: bool = False, admins_force: bool = False) -> None:
         """Add a repository."""
         forced_unlock = pb.FORCED_UNLOCK_ADMINS if admins_force else pb.FORCED_UNLOCK_WRITERS
         request = pb.CreateRepositoryRequest(name=name, public=public, forced_unlock=forced_unlock)
-        self._stub.CreateRepository(request, _SECONDS, self._metadata)
+        self._stub.CreateRepository(request, STEP_SECONDS, self._metadata)
 
     def rename_repository(self, name: str, new_name: str) -> None:
         """Give a repository another name."""
-        self._stub.UpdateRepository(pb.UpdateRepositoryRequest(name=name, new_name=new_name), _SECONDS, self._metadata)
+        self._stub.UpdateRepository(
+            pb.UpdateRepositoryRequest(name=name, new_name=new_name), STEP_SECONDS, self._metadata
+        )
         time.sleep(_EVERYWHERE_SECONDS)
 
     def remove_repository(self, name: str) -> None:
         """Remove a repository with all that it holds."""
-        self._stub.DeleteRepository(pb.DeleteRepositoryRequest(name=name, force=True), _SECONDS, self._metadata)
+        self._stub.DeleteRepository(pb.DeleteRepositoryRequest(name=name, force=True), STEP_SECONDS, self._metadata)
         time.sleep(_EVERYWHERE_SECONDS)
 
     def grant(self, user: str, repository: str, role: str, refs: Iterable[str] = ()) -> None:
@@ -73,18 +75,20 @@ class Administration:
         request = pb.GrantAccessRequest(
             user_name=user, repository=repository, role=_ROLES[role], ref_patterns=list(refs)
         )
-        self._stub.GrantAccess(request, _SECONDS, self._metadata)
+        self._stub.GrantAccess(request, STEP_SECONDS, self._metadata)
 
     def revoke(self, user: str, repository: str) -> None:
         """Take all grants of a user in a repository."""
-        self._stub.RevokeAccess(pb.RevokeAccessRequest(user_name=user, repository=repository), _SECONDS, self._metadata)
+        self._stub.RevokeAccess(
+            pb.RevokeAccessRequest(user_name=user, repository=repository), STEP_SECONDS, self._metadata
+        )
         time.sleep(_EVERYWHERE_SECONDS)
 
     def remove_object(self, repository: str, oid: str, reason: str) -> None:
         """Remove an object."""
         request = pb.RemoveObjectRequest(repository=repository, oid=oid, reason=reason)
-        self._stub.RemoveObject(request, _SECONDS, self._metadata)
+        self._stub.RemoveObject(request, STEP_SECONDS, self._metadata)
 
     def restore_object(self, repository: str, oid: str) -> None:
         """Let an object that was removed be uploaded again."""
-        self._stub.RestoreObject(pb.RestoreObjectRequest(repository=repository, oid=oid), _SECONDS, self._metadata)
+        self._stub.RestoreObject(pb.RestoreObjectRequest(repository=repository, oid=oid), STEP_SECONDS, self._metadata)

@@ -11,6 +11,7 @@ import httpx
 from tests.contract.answers import check
 from tests.contract.blobs import Blob
 from tests.contract.dialects import NEUTRAL, Dialect
+from tests.support.waiting import STEP_SECONDS
 
 Action = Mapping[str, Any]
 Headers = Iterable[tuple[str, str]]
@@ -18,7 +19,7 @@ Headers = Iterable[tuple[str, str]]
 
 def new_http() -> httpx.Client:
     """Return an HTTP client that adds no header of its own and follows no redirect."""
-    http = httpx.Client(timeout=60, limits=httpx.Limits(max_connections=100))
+    http = httpx.Client(timeout=STEP_SECONDS, limits=httpx.Limits(max_connections=100))
     http.headers.clear()
     return http
 

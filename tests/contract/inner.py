@@ -20,6 +20,7 @@ from towpath.locks.v1 import lock_service_pb2 as locks
 from towpath.storage.v1 import storage_service_pb2 as storage
 
 from services.common.errors import ServiceError, trailing_metadata
+from tests.support.waiting import STEP_SECONDS
 
 LOCK = locks.Lock(id="7", path="a", locked_at=Timestamp(seconds=1), owner_id=1, owner_name="zoe")
 MISSING = storage.BatchStatObjectsResponse.ObjectStat(status=storage.OBJECT_STATUS_MISSING)
@@ -64,7 +65,7 @@ class Inner(grpc.GenericRpcHandler):
         def answer(_request: object, context: grpc.ServicerContext) -> Message:
             if method == self.held:
                 self.reached.set()
-                self.release.wait(30)
+                self.release.wait(STEP_SECONDS)
             if (error := self.failures.get(method)) is not None:
                 context.set_trailing_metadata(trailing_metadata(error))
                 context.abort(error.status, error.message)
@@ -114,5 +115,5 @@ def running_facade(**settings: str) -> Iterator[tuple[str, Inner]]:
         finally:
             inner.release.set()
             process.terminate()
-            process.wait(15)
-            server.stop(None).wait(10)
+            process.wait(STEP_SECONDS)
+            server.stop(None).wait(STEP_SECONDS)

@@ -9,7 +9,7 @@ from typing import Self
 
 import httpx
 
-SECONDS = 30
+from tests.support.waiting import STEP_SECONDS
 
 
 class Connection:
@@ -18,7 +18,7 @@ class Connection:
     def __init__(self, origin: str) -> None:
         url = httpx.URL(origin)
         self._host = url.netloc
-        self._socket = socket.create_connection((url.host, url.port or 80), timeout=SECONDS)
+        self._socket = socket.create_connection((url.host, url.port or 80), timeout=STEP_SECONDS)
         self._request = httpx.Request("GET", origin)
 
     def __enter__(self) -> Self:

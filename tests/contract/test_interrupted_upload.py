@@ -1,6 +1,5 @@
 """Uploads that are cut, stalled, refused early, or several at once (design: PUT; client cases 54, 57 and 60)."""
 
-import time
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
 
@@ -13,6 +12,7 @@ from tests.contract.client import Action, Client
 from tests.contract.dialects import NEUTRAL
 from tests.contract.raw import Connection
 from tests.support.stack import Stack
+from tests.support.waiting import blocking_until
 
 SIZE = 4 * 1024 * 1024
 BIG = 12 * 1024 * 1024
@@ -26,10 +26,7 @@ def begin(connection: Connection, action: Action, *headers: tuple[str, str]) -> 
 
 def wait_for_files(stack: Stack, blob: Blob, count: int) -> None:
     """Wait until so many files bear the oid: what is left over is swept a moment later."""
-    deadline = time.monotonic() + 30
-    while len(list(stack.data.rglob(f"{blob.oid}*"))) != count:
-        assert time.monotonic() < deadline, "a left-over file stays"
-        time.sleep(0.02)
+    blocking_until(lambda: len(list(stack.data.rglob(f"{blob.oid}*"))) == count, f"{count} files bear {blob.oid}")
 
 
 @pytest.mark.parametrize("framing", ["length", "chunks"])

@@ -13,6 +13,7 @@ import pytest
 from tests.contract.blobs import new_blob
 from tests.contract.client import Action, Client
 from tests.support.stack import Stack, running_stack
+from tests.support.waiting import LONG_SECONDS
 
 SECONDS = int(os.environ.get("TOWPATH_FUZZ_SECONDS", "60"))
 """How long each test runs; `make fuzz` sets 10 minutes."""
@@ -85,12 +86,12 @@ def run(folder: Path, stack: Stack, config: str, *options: str) -> None:
     command += [f"{stack.origin}/openapi.json", f"--checks={','.join(CHECKS)}", f"--max-time={SECONDS}"]
     command += ["--continue-on-failure", "--warnings=off", "--generation-database=none", "--suppress-health-check=all"]
     result = subprocess.run(
-        [*command, *options], cwd=folder, capture_output=True, text=True, timeout=SECONDS + 200, check=False
+        [*command, *options], cwd=folder, capture_output=True, text=True, timeout=SECONDS + LONG_SECONDS, check=False
     )
     assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-5_000:]
 
 
-@pytest.mark.timeout(SECONDS + 240)
+@pytest.mark.timeout(SECONDS + 2 * LONG_SECONDS)
 def test_no_request_is_answered_off_the_schema(tmp_path: Path, fuzzed: Stack, http: httpx.Client) -> None:
     """issue: schemathesis finds no 5xx and no answer off the schema; client case 24: no 500 whatever is sent."""
     alice = Client(http, fuzzed.base_url, f"Bearer {fuzzed.tokens['alice']}")

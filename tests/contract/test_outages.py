@@ -1,6 +1,5 @@
 """A short outage behind the facade is waited out (design: not passed on, since a client repeats no batch)."""
 
-import time
 from collections.abc import Iterator
 
 import httpx
@@ -10,6 +9,7 @@ import pytest
 from tests.contract.blobs import Blob, new_blob
 from tests.contract.client import Client
 from tests.support.stack import Stack, running_stack
+from tests.support.waiting import STEP_SECONDS, blocking_until
 
 
 @pytest.fixture(scope="module")
@@ -27,12 +27,8 @@ def alice(fragile: Stack, http: httpx.Client) -> Client:
 
 def kill(stack: Stack, name: str) -> None:
     """Kill all of a service once it runs, as it may have been started again a moment ago."""
-    deadline = time.monotonic() + 30
-    while not stack.services(name):
-        assert time.monotonic() < deadline, f"{name} is not started again"
-        # Nothing tells when it is.
-        time.sleep(0.02)
-    _, alive = psutil.wait_procs(stack.kill_service(name), timeout=10)
+    blocking_until(lambda: stack.services(name), f"{name} is started again")
+    _, alive = psutil.wait_procs(stack.kill_service(name), timeout=STEP_SECONDS)
     assert not alive
 
 
@@ -65,7 +61,7 @@ def test_a_killed_facade_is_there_again_for_the_next_request(fragile: Stack, ali
     blob = new_blob()
     action = alice.action("upload", blob)
     kill(fragile, "facade")
-    with httpx.Client(timeout=60) as http:
+    with httpx.Client(timeout=STEP_SECONDS) as http:
         again = Client(http, alice.base_url, alice.authorization)
         assert again.put(action, blob.content).status_code == 200
         assert again.holds(blob)

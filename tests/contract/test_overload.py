@@ -7,6 +7,7 @@ import httpx
 from tests.contract.blobs import Blob
 from tests.contract.client import Client
 from tests.contract.inner import running_facade
+from tests.support.waiting import STEP_SECONDS
 
 
 def test_more_requests_than_can_be_served_are_429_with_retry_after(http: httpx.Client) -> None:
@@ -17,7 +18,7 @@ def test_more_requests_than_can_be_served_are_429_with_retry_after(http: httpx.C
         actions = zoe.entry("upload", blob)["actions"]
         inner.held = "BatchStatObjects"
         waiting = pool.submit(zoe.batch, "download", blob.entry)
-        assert inner.reached.wait(30)
+        assert inner.reached.wait(STEP_SECONDS)
         refused = [
             zoe.batch("download", blob.entry),
             zoe.locks(),

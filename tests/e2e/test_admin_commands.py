@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import TOWPATH, Stack
+from tests.support.waiting import STEP_SECONDS
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -35,7 +36,7 @@ def run(*arguments: str, environment: dict[str, str] | None = None) -> subproces
         [*TOWPATH, *arguments],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=STEP_SECONDS,
         check=False,
         env={**os.environ, **(environment or {})},
     )

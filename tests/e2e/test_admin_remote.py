@@ -16,6 +16,7 @@ from towpath.locks.v1.lock_service_pb2_grpc import LockServiceStub
 
 from services.common.rpc.client import Peer
 from tests.support.stack import TOWPATH
+from tests.support.waiting import STEP_SECONDS
 
 SECRET = "the secret between the services of this test"
 LOCKS = [sys.executable, "-m", "services.locks"]
@@ -35,7 +36,7 @@ class Remote:
             env={**os.environ, "TOWPATH_TOKEN": self.token},
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=STEP_SECONDS,
             check=False,
         )
         assert result.returncode == 0, result.stderr
@@ -56,14 +57,16 @@ def remote(database_url: SecretStr) -> Iterator[Remote]:
         "TOWPATH_LOCK_PAGE_DEFAULT": "2",
         "TOWPATH_LOCK_PAGE_MAX": "2",
     }
-    subprocess.run([*LOCKS, "migrate"], env=environment, check=True, timeout=60, stdout=subprocess.DEVNULL)
-    made = subprocess.run([*LOCKS, "bootstrap"], env=environment, check=True, timeout=60, stdout=subprocess.PIPE)
+    subprocess.run([*LOCKS, "migrate"], env=environment, check=True, timeout=STEP_SECONDS, stdout=subprocess.DEVNULL)
+    made = subprocess.run(
+        [*LOCKS, "bootstrap"], env=environment, check=True, timeout=STEP_SECONDS, stdout=subprocess.PIPE
+    )
     service = subprocess.Popen(LOCKS, env=environment, stdout=subprocess.DEVNULL)
     try:
         yield Remote(address, made.stdout.decode().strip())
     finally:
         service.terminate()
-        service.wait(20)
+        service.wait(STEP_SECONDS)
 
 
 async def test_locks_of_all_pages(remote: Remote) -> None:
@@ -71,7 +74,7 @@ async def test_locks_of_all_pages(remote: Remote) -> None:
     repository = remote.towpath("repo", "add", "locks/many")["id"]
     holder = remote.towpath("user", "add", "holder")["id"]
     paths = [f"{number}.bin" for number in range(5)]
-    peer = Peer(remote.address, deadline=20, secret=SecretStr(SECRET))
+    peer = Peer(remote.address, deadline=STEP_SECONDS, secret=SecretStr(SECRET))
     for path in paths:
         request = pb.CreateLockRequest(repository_id=repository, user_id=holder, path=path)
         await peer.call(LockServiceStub(peer.channel).CreateLock, request)

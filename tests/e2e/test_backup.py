@@ -16,6 +16,7 @@ from tests.e2e.bytes_at_rest import overwrite, remove, stored
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
 from tests.support.storage import stored_path
+from tests.support.waiting import STEP_SECONDS
 
 DATA = {name: content(name, size) for name, size in (("one", 1), ("two", 70_000), ("three", 3_000_000))}
 
@@ -44,7 +45,11 @@ def towpath(stack: Stack, *arguments: str | Path, status: int = 0) -> list[str]:
     """Run a command without --json on the stack's data and return the lines of its standard output and error."""
     place = ("--storage", stack.bucket.url) if arguments[0] == "restore" and stack.bucket is not None else ()
     result = subprocess.run(
-        [*TOWPATH, *arguments, *place, "--data", stack.data], capture_output=True, text=True, timeout=60, check=False
+        [*TOWPATH, *arguments, *place, "--data", stack.data],
+        capture_output=True,
+        text=True,
+        timeout=STEP_SECONDS,
+        check=False,
     )
     assert result.returncode == status, result.stderr
     return [*result.stdout.splitlines(), *result.stderr.splitlines()]
@@ -111,7 +116,7 @@ async def test_half_restored_does_not_start(own: Stack, alice: Client, target: P
     with pytest.raises(AssertionError, match="run `towpath restore` again"):
         own.start()
     assert own.process is not None
-    assert own.process.wait(20) == 1
+    assert own.process.wait(STEP_SECONDS) == 1
     copy.write_bytes(DATA["two"])
     towpath(own, "restore", target)
     own.arguments = ()
@@ -186,7 +191,7 @@ def test_the_environment_of_the_stack(own: Stack, target: Path) -> None:
         [*TOWPATH, "backup", str(target)],
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=STEP_SECONDS,
         check=True,
         env={**os.environ, **environment},
     )
@@ -197,7 +202,7 @@ def test_the_environment_of_the_stack(own: Stack, target: Path) -> None:
 def test_where_no_data_are(tmp_path: Path) -> None:
     """A folder without data is told, and nothing is made."""
     result = subprocess.run(
-        [*TOWPATH, "check", "--data", tmp_path], capture_output=True, text=True, timeout=60, check=False
+        [*TOWPATH, "check", "--data", tmp_path], capture_output=True, text=True, timeout=STEP_SECONDS, check=False
     )
     assert (result.returncode, result.stdout) == (1, "")
     assert "no data of a `towpath up`" in result.stderr
@@ -218,5 +223,5 @@ def test_nothing_is_left_running() -> None:
         while not (stack.data / "postgres" / "postmaster.pid").exists():
             assert process.poll() is None
         process.terminate()
-        process.communicate(timeout=30)
+        process.communicate(timeout=STEP_SECONDS)
         assert processes_of(stack.data) == []

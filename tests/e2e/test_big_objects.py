@@ -15,6 +15,7 @@ from tests.e2e.bytes_at_rest import incoming, names
 from tests.support.http import Action, Client, content
 from tests.support.seaweedfs import SeaweedFS
 from tests.support.stack import Stack, running_stack
+from tests.support.waiting import STEP_SECONDS
 
 BLOCK = 1024 * 1024
 BLOCKS = 3 * 1024 + 1
@@ -84,7 +85,7 @@ class MemoryWatch:
 
 
 def _connect(action: Action) -> http.client.HTTPConnection:
-    return http.client.HTTPConnection(urlsplit(action.href).netloc, timeout=120)
+    return http.client.HTTPConnection(urlsplit(action.href).netloc, timeout=STEP_SECONDS)
 
 
 def _send(action: Action, first: int = 0, count: int = BLOCKS) -> int:
@@ -110,7 +111,6 @@ def _receive(action: Action, size: int = SIZE) -> str:
     return digest.hexdigest()
 
 
-@pytest.mark.timeout(280)
 @pytest.mark.usefixtures("relayed")
 async def test_three_gibibytes_pass_without_growth(roomy: Stack) -> None:
     """3 GiB go up and down, and no process of Towpath grows by more than 64 MiB; ranges past 2 GiB are right."""
@@ -138,7 +138,6 @@ async def test_three_gibibytes_pass_without_growth(roomy: Stack) -> None:
             assert part.content == _block(number)[:100]
 
 
-@pytest.mark.timeout(900)
 @pytest.mark.usefixtures("relayed")
 async def test_eight_objects_at_once_through_an_object_store(seaweedfs: SeaweedFS) -> None:
     """Large objects go up and down together, relayed to S3, and facade and storage grow by less than 128 MiB."""
@@ -164,7 +163,6 @@ async def test_eight_objects_at_once_through_an_object_store(seaweedfs: SeaweedF
             assert {name: bytes_ for name, bytes_ in growth.items() if bytes_ >= GROWTH_FOR_EIGHT} == {}
 
 
-@pytest.mark.timeout(60)
 @pytest.mark.usefixtures("relayed")
 async def test_readers_that_stand_still_take_no_memory(roomy: Stack) -> None:
     """Slow downloads hold back the service: it keeps far less for each of them than the 64 MiB to come (trap 9)."""

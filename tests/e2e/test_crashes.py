@@ -13,7 +13,7 @@ from tests.e2e.activity import Activity, Ledger, Moment
 from tests.e2e.bytes_at_rest import incoming, stored
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import Stack
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 
 EVERYTHING = "everything"
 VICTIMS = {
@@ -44,7 +44,7 @@ def total() -> Ledger:
 async def client(crashing: Stack) -> AsyncIterator[Client]:
     """Alice over HTTP."""
     token = crashing.tokens["alice"]
-    async with Client(crashing.base_url, "alice", token, seconds=40, verify=crashing.trust) as client:
+    async with Client(crashing.base_url, "alice", token, verify=crashing.trust) as client:
         yield client
 
 
@@ -77,21 +77,22 @@ async def _bring_back(stack: Stack, victim: str, killed: list[psutil.Process], c
 async def _answers(client: Client, name: str) -> None:
     """Wait until all the services answer: an upload, a lock and an unlock succeed."""
     data = content(f"{name}/after", 1000)
-    for _ in range(20):
+
+    async def are_back() -> bool:
         try:
             held = await client.action("upload", oid_of(data), len(data))
             locks = await client.locks(path=f"{name}/after.dat")
             locks.raise_for_status()
         except httpx.HTTPError:
-            await asyncio.sleep(0.1)
-            continue
+            return False
         assert held is not None
-        assert (await client.upload(data)).status_code == 200
-        made = await client.lock(f"{name}/after.dat")
-        assert made.status_code == 201
-        assert (await client.unlock(made.json()["lock"]["id"])).status_code == 200
-        return
-    raise AssertionError("the services do not come back")
+        return True
+
+    await until(are_back, "the services come back")
+    assert (await client.upload(data)).status_code == 200
+    made = await client.lock(f"{name}/after.dat")
+    assert made.status_code == 201
+    assert (await client.unlock(made.json()["lock"]["id"])).status_code == 200
 
 
 async def _assert_kept(client: Client, ledger: Ledger) -> None:
@@ -120,7 +121,6 @@ def _indexed(stack: Stack) -> set[str]:
     return {entry["oid"] for entry in stack.towpath("object", "list", "demo/assets")}
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize(("victim", "moment"), POINTS, ids=[f"{victim}-{moment.name}" for victim, moment in POINTS])
 async def test_crash(victim: str, moment: Moment, crashing: Stack, client: Client, total: Ledger) -> None:
     """The victim dies at the moment, in the midst of uploads, locks and unlocks (traps 2 and 3)."""
@@ -130,7 +130,7 @@ async def test_crash(victim: str, moment: Moment, crashing: Stack, client: Clien
     activity = Activity(client, name, moment)
     running = asyncio.create_task(activity.run())
     try:
-        await asyncio.wait_for(activity.reached.wait(), 30)
+        await asyncio.wait_for(activity.reached.wait(), STEP_SECONDS)
         _kill(processes)
         activity.struck.set()
         await _bring_back(crashing, victim, processes, copies)
@@ -138,7 +138,7 @@ async def test_crash(victim: str, moment: Moment, crashing: Stack, client: Clien
     finally:
         activity.struck.set()
         activity.stop.set()
-        await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(running, STEP_SECONDS)
     ledger = activity.ledger
     await _assert_kept(client, ledger)
     total.objects |= ledger.objects

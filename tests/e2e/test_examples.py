@@ -16,8 +16,9 @@ from pydantic import SecretStr
 
 from tests.support.certificates import certificate_files
 from tests.support.inner_services import InnerServices, inner_services
-from tests.support.outside import ROOT, SECONDS, Outside
+from tests.support.outside import ROOT, Outside
 from tests.support.postgres import TestPostgres
+from tests.support.waiting import LONG_SECONDS, STEP_SECONDS
 
 EXAMPLES = ROOT / "examples"
 REPOSITORY = "studio/film"
@@ -52,7 +53,7 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
     folder = tmp_path_factory.mktemp("node") / "example"
     shutil.copytree(EXAMPLES / "node", folder, ignore=shutil.ignore_patterns("node_modules"))
     install = ["npm", "install", "--no-audit", "--no-fund", "--no-package-lock", "--prefer-offline", "--loglevel=error"]
-    subprocess.run(install, cwd=folder, check=True, timeout=SECONDS)
+    subprocess.run(install, cwd=folder, check=True, timeout=LONG_SECONDS)
     return folder
 
 
@@ -64,7 +65,7 @@ def run_node(folder: Path, environment: dict[str, str], *arguments: str) -> subp
         env={**os.environ, **environment, "TOWPATH_PROTO": str(ROOT / "proto")},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=STEP_SECONDS,
         check=False,
     )
 

@@ -6,15 +6,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.certificates import CertificateFiles, write_certificate
+from tests.support.folders import temporary_folder
 from tests.support.git import Workspace, shared_repository
 from tests.support.http import content
 from tests.support.stack import Stack, running_stack
 
 
 @pytest.fixture(scope="module")
-def files(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
-    """The certificate that it serves with."""
-    return write_certificate(tmp_path_factory.mktemp("tls"))
+def files() -> Iterator[CertificateFiles]:
+    """The certificate that it serves with, where the account can read it that root's stack runs as."""
+    with temporary_folder() as folder:
+        yield write_certificate(folder)
 
 
 @pytest.fixture(scope="module")

@@ -81,7 +81,6 @@ async def _verified(client: Client, limit: int) -> list[dict[str, Any]]:
         body["cursor"] = page["next_cursor"]
 
 
-@pytest.mark.timeout(280)
 async def test_ten_thousand_locks_are_listed_without_loss_or_repeat(alice: Client, crowded: Stack) -> None:
     """Whatever comes and goes meanwhile, every standing lock is listed once, by every page size and by verify."""
     paths = [f"standing/{n}.dat" for n in range(STANDING)]

@@ -13,6 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from tests.support.stack import TOWPATH
+from tests.support.waiting import STEP_SECONDS
 
 FIRST = "the-first-token-of-the-administrator"
 SECOND = "the-second-token-of-the-administrator"
@@ -28,7 +29,12 @@ class Site:
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of `towpath`."""
         return subprocess.run(
-            [*TOWPATH, *arguments], env=self.environment, capture_output=True, text=True, timeout=120, check=False
+            [*TOWPATH, *arguments],
+            env=self.environment,
+            capture_output=True,
+            text=True,
+            timeout=STEP_SECONDS,
+            check=False,
         )
 
     def give_token(self, token: str) -> None:
@@ -71,7 +77,7 @@ def site(database_url: SecretStr, tmp_path: Path) -> Iterator[Site]:
         yield Site(secrets, environment)
     finally:
         service.terminate()
-        service.wait(20)
+        service.wait(STEP_SECONDS)
 
 
 def test_the_administrator_has_the_token_that_was_given(site: Site) -> None:

@@ -5,10 +5,10 @@ import os
 import shutil
 import subprocess
 import threading
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -17,6 +17,7 @@ from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.http import Client, content, oid_of
 from tests.support.seaweedfs import Prefix, SeaweedFS
 from tests.support.stack import TOWPATH, Stack
+from tests.support.waiting import LONG_SECONDS, blocking_until
 
 # A whole move is of 5,000, which takes too long for each run of all tests; the size of each is the same.
 OBJECTS = int(os.environ.get("TOWPATH_TEST_MOVED_OBJECTS", "1000"))
@@ -83,10 +84,11 @@ class People:
     def wait_round(self) -> None:
         """Wait until each of them has begun and ended a round from now on."""
         before = list(self.rounds)
-        deadline = time.monotonic() + 180
-        while any(now < then + 2 for now, then in zip(self.rounds, before, strict=True)):
-            assert time.monotonic() < deadline, (before, self.rounds)
-            time.sleep(0.2)
+
+        def have_all() -> bool:
+            return all(now >= then + 2 for now, then in zip(self.rounds, before, strict=True))
+
+        blocking_until(have_all, "each of them ends a round", seconds=LONG_SECONDS)
 
     def _work(self, number: int, clone: Clone) -> None:
         branch = f"person-{number}"
@@ -94,10 +96,10 @@ class People:
         while not self._stop.is_set():
             data = content(f"{branch} {self.rounds[number]}", 700_000 + 100_000 * number)
             clone.commit({f"{branch}.dat": data})
-            clone.git("push", "origin", branch, seconds=120)
+            clone.git("push", "origin", branch)
             shutil.rmtree(clone.path / ".git" / "lfs" / "objects")
             (clone.path / f"{branch}.dat").unlink()
-            clone.git("checkout", "--", f"{branch}.dat", seconds=120)
+            clone.git("checkout", "--", f"{branch}.dat")
             assert (clone.path / f"{branch}.dat").read_bytes() == data
             self.rounds[number] += 1
             self._stop.wait(_PAUSE_SECONDS)
@@ -108,11 +110,8 @@ def _store(stack: Stack, name: str) -> dict[str, int]:
     return store  # type: ignore[no-any-return]
 
 
-def _wait(condition: Callable[[], bool], *, seconds: float = 300) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.3)
+def _holds(stack: Stack, name: str, count: int) -> bool:
+    return _store(stack, name)["object_count"] >= count
 
 
 def _copy(stack: Stack, from_name: str, to_name: str) -> subprocess.Popen[str]:
@@ -129,16 +128,16 @@ def _move(stack: Stack, from_name: str, to_name: str, url: str, *, kills: tuple[
     stack.towpath("storage", "add", to_name, url)
     with _copy(stack, from_name, to_name) as copying:
         for count in kills:
-            _wait(lambda count=count: _store(stack, to_name)["object_count"] >= count)  # type: ignore[misc]
+            blocking_until(partial(_holds, stack, to_name, count), f"{count} objects are copied", seconds=LONG_SECONDS)
             assert _store(stack, to_name)["lacking_count"] > 0
             stack.service("storage").kill()
-        output, _ = copying.communicate(timeout=600)
+        output, _ = copying.communicate(timeout=LONG_SECONDS)
     assert copying.returncode == 0, output
     stack.towpath("storage", "set-primary", to_name)
     stack.towpath("storage", "remove", from_name)
 
 
-@pytest.mark.timeout(1500)
+@pytest.mark.timeout(3600)
 def test_a_site_moves_to_s3_and_back(disk_stack: Stack, seaweedfs: SeaweedFS, tmp_path: Path) -> None:
     """No client fails, nothing is lost, and the store that was left can be deleted."""
     asyncio.run(_fill(disk_stack))
@@ -159,7 +158,7 @@ def test_a_site_moves_to_s3_and_back(disk_stack: Stack, seaweedfs: SeaweedFS, tm
 
 def _require_whole(stack: Stack) -> None:
     """Read every object of the primary, and compare its hash."""
-    report = stack.towpath("check", "--hash", "--rate", "0", seconds=300)
+    report = stack.towpath("check", "--hash", "--rate", "0", seconds=LONG_SECONDS)
     assert (report["missing"], report["corrupt"]) == (0, 0)
     assert report["objects"] >= OBJECTS
     oid = oid_of(content("move 7", SIZE))

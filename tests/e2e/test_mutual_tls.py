@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from tests.support.certificates import certificate_files
 from tests.support.stack import TOWPATH
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 
 SERVICES = {"storage": "towpath.storage.v1.StorageService", "locks": "towpath.locks.v1.LockService"}
 
@@ -41,7 +41,7 @@ class Site:
             env={**self.environment, **overrides},
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=STEP_SECONDS,
             check=False,
         )
 
@@ -93,7 +93,7 @@ def site(database_url: SecretStr, tmp_path: Path) -> Iterator[Site]:
 async def test_everything_speaks_with_everything(site: Site) -> None:
     """Facade, storage, locks, the command and the probe show certificates and the secret; no stranger is answered."""
     readyz = f"http://{site.addresses['facade']}/readyz"
-    await until(lambda: site.healthy(readyz), "the facade reaches storage and locks", seconds=60)
+    await until(lambda: site.healthy(readyz), "the facade reaches storage and locks")
     for name, service in SERVICES.items():
         assert site.healthy(site.addresses[name], service)
         assert not site.healthy(site.addresses[name], service, TOWPATH_SECRETS_DIR="/none")

@@ -10,7 +10,7 @@ import pytest
 from tests.e2e.load import Load, Request
 from tests.support.http import Client
 from tests.support.stack import Stack, running_stack
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 
 KINDS = {
     "upload batch",
@@ -43,8 +43,8 @@ async def _begin(load: Load) -> asyncio.Task[None]:
     """Start the load and wait until all of it is under way."""
     await load.prepare()
     running = asyncio.create_task(load.run())
-    await asyncio.wait_for(load.half_sent.wait(), 30)
-    await asyncio.wait_for(load.half_read.wait(), 30)
+    await asyncio.wait_for(load.half_sent.wait(), STEP_SECONDS)
+    await asyncio.wait_for(load.half_read.wait(), STEP_SECONDS)
     await until(lambda: load.succeeded_since(0) >= KINDS, "every kind of request has succeeded once")
     return running
 
@@ -56,20 +56,19 @@ async def _end(load: Load, running: asyncio.Task[None], over: float) -> None:
         await until(lambda: load.succeeded_since(over) >= KINDS, "every kind of request succeeds again")
     finally:
         load.stop.set()
-        await asyncio.wait_for(running, 60)
+        await asyncio.wait_for(running, STEP_SECONDS)
 
 
 def _problems(load: Load) -> list[Request]:
     return [request for request in load.requests if request.problem is not None]
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("victim", ["storage", "locks", "postgres", "facade"])
 async def test_killed_service_is_not_missed(victim: str, failing: Stack, client: Client) -> None:
     """SIGKILL: only what the dead process itself was receiving or answering for a client may fail."""
     load = Load(client, f"killed {victim}")
     running = await _begin(load)
-    await asyncio.to_thread(psutil.wait_procs, failing.kill_service(victim), 10)
+    await asyncio.to_thread(psutil.wait_procs, failing.kill_service(victim), STEP_SECONDS)
     died = time.monotonic()
     await _end(load, running, died)
     excused: list[Request] = []
@@ -80,7 +79,6 @@ async def test_killed_service_is_not_missed(victim: str, failing: Stack, client:
     assert [request for request in _problems(load) if request not in excused] == []
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.parametrize("victim", ["storage", "locks", "postgres"])
 async def test_frozen_service_is_waited_for(victim: str, failing: Stack, client: Client) -> None:
     """A service that stands still for five seconds delays its clients and fails none of them."""

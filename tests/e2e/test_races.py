@@ -11,7 +11,7 @@ import pytest
 from tests.e2e.bytes_at_rest import incoming, names, stored
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import Stack
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 
 ROUNDS = 20
 CREATORS = 50
@@ -34,7 +34,6 @@ async def bob(stack: Stack) -> AsyncIterator[Client]:
         yield client
 
 
-@pytest.mark.timeout(120)
 async def test_one_of_fifty_creators_gets_the_lock(alice: Client, bob: Client) -> None:
     """Each round one 201, and 49 conflicts that show the lock and name its holder (traps 14 and 17, client case 68)."""
     for number in range(ROUNDS):
@@ -87,7 +86,6 @@ def _lies_once(stack: Stack, oid: str) -> bool:
     return sum(name.startswith(oid) for name in names(stack)) == 1
 
 
-@pytest.mark.timeout(120)
 @pytest.mark.usefixtures("relayed")
 async def test_eight_uploads_of_one_object_all_succeed(alice: Client, stack: Stack) -> None:
     """Each round eight times 200, one file of the right bytes, and nothing left behind (traps 3, 4 and 13)."""
@@ -127,7 +125,7 @@ async def test_a_corrupt_and_a_stalled_upload_do_not_hinder_the_good_ones(alice:
                 assert hashlib.sha256(answer.content).hexdigest() == oid
 
     stalling_upload = asyncio.create_task(alice.put(stalled, stalling(), size))
-    await asyncio.wait_for(halfway.wait(), 30)
+    await asyncio.wait_for(halfway.wait(), STEP_SECONDS)
     reader = asyncio.create_task(read())
     refused, *answers = await asyncio.gather(
         alice.put(corrupt, bytes([data[0] ^ 1]) + data[1:], size),

@@ -167,7 +167,6 @@ STRANGE = [
 ]
 
 
-@pytest.mark.timeout(120)
 def test_strange_file_names_are_locked_and_unlocked(alices: Clone) -> None:
     """Any name that a file can have is locked, listed as it is, and unlocked by that name (client case 69)."""
     alices.commit({name: content(name, 100) for name in STRANGE})

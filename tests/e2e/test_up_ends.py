@@ -19,11 +19,10 @@ from services.cli.up.tables import tables_are_newest
 from tests.support.http import Client, content, oid_of
 from tests.support.postgres import TestPostgres
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 
 FACADES = 2
 SERVICES = ("postgres", "storage", "locks", "facade")
-STOP_SECONDS = 10
 BIG = 32 * 1024 * 1024
 
 
@@ -46,20 +45,18 @@ def everything(stack: Stack) -> list[psutil.Process]:
 
 
 def stop(stack: Stack, signal_number: int) -> None:
-    """Stop it as a terminal or an init system does, and check that all of it ends in time with exit status 0."""
+    """Stop it as a terminal or an init system does, and check that all of it ends with exit status 0."""
     assert stack.process is not None
     processes = everything(stack)
-    began = time.monotonic()
     os.killpg(stack.process.pid, signal_number)
-    assert stack.process.wait(STOP_SECONDS + 5) == 0
-    assert time.monotonic() - began < STOP_SECONDS
-    _, alive = psutil.wait_procs(processes, timeout=1)
+    assert stack.process.wait(STEP_SECONDS) == 0
+    _, alive = psutil.wait_procs(processes, timeout=STEP_SECONDS)
     assert not alive
 
 
 @pytest.mark.usefixtures("relayed")
 async def test_stopped_with_a_download_in_progress(stack: Stack) -> None:
-    """SIGTERM ends it within 10 s also while a client reads slowly; new clients are refused from then on."""
+    """SIGTERM ends it also while a client reads nothing; new clients are refused from then on."""
     data = content("slow", BIG)
     async with alice(stack) as client:
         assert (await client.upload(data)).status_code == 200
@@ -68,14 +65,14 @@ async def test_stopped_with_a_download_in_progress(stack: Stack) -> None:
     url = urlsplit(action.href)
     assert url.hostname is not None
     assert url.port is not None
-    with socket.create_connection((url.hostname, url.port), timeout=10) as connection:
+    with socket.create_connection((url.hostname, url.port), timeout=STEP_SECONDS) as connection:
         head = [f"GET {url.path} HTTP/1.1", f"Host: {url.netloc}"]
         head += [f"{name}: {value}" for name, value in action.header.items()]
         connection.sendall("\r\n".join([*head, "", ""]).encode())
         assert connection.recv(1024).startswith(b"HTTP/1.1 200 ")
         stop(stack, signal.SIGTERM)
     with pytest.raises(ConnectionRefusedError):
-        socket.create_connection((url.hostname, url.port), timeout=10)
+        socket.create_connection((url.hostname, url.port), timeout=STEP_SECONDS)
 
 
 def test_stopped_and_started(stack: Stack) -> None:
@@ -92,7 +89,9 @@ def test_stopped_and_started(stack: Stack) -> None:
     assert stack.tokens["bob"] == before["users"]["bob"]
     assert stack.tokens["alice"] != before["users"]["alice"], "a token that does not work is made anew"
     headers = {"Authorization": f"Bearer {stack.tokens['alice']}", "Accept": "application/vnd.blob+json"}
-    assert httpx.get(f"{stack.base_url}/locks", headers=headers, trust_env=False).status_code == 200
+    assert (
+        httpx.get(f"{stack.base_url}/locks", headers=headers, trust_env=False, timeout=STEP_SECONDS).status_code == 200
+    )
 
 
 @pytest.mark.parametrize("seconds", [0.5, 1.5, 3.0])
@@ -107,9 +106,7 @@ def test_stopped_while_it_starts(tmp_path: Path, seconds: float) -> None:
     )
     time.sleep(seconds)
     process.send_signal(signal.SIGTERM)
-    began = time.monotonic()
-    output, _ = process.communicate(timeout=STOP_SECONDS + 5)
-    assert time.monotonic() - began < STOP_SECONDS
+    output, _ = process.communicate(timeout=STEP_SECONDS)
     # Before it has taken charge of the signal, Python ends by it.
     assert process.returncode == 0 or (process.returncode == -signal.SIGTERM and not data.exists())
     assert output == b""
@@ -191,9 +188,9 @@ async def test_killed_supervisor(stack: Stack) -> None:
         assert (await client.upload(data)).status_code == 200
     orphans = everything(stack)
     stack.process.kill()
-    stack.process.wait(10)
+    stack.process.wait(STEP_SECONDS)
     stack.start()
-    _, alive = psutil.wait_procs(orphans, timeout=1)
+    _, alive = psutil.wait_procs(orphans, timeout=STEP_SECONDS)
     assert not alive
     async with alice(stack) as client:
         assert (await client.download(oid_of(data), len(data))).content == data
@@ -209,7 +206,7 @@ async def test_killed_altogether(stack: Stack) -> None:
     user = stack.service("postgres").uids().real
     stack.kill()
     # As in a container that starts anew, or whose first process does not ask how others ended.
-    another = await asyncio.create_subprocess_exec("sleep", "120", user=user)
+    another = await asyncio.create_subprocess_exec("sleep", "3600", user=user)
     try:
         for file in (stack.data / "postgres" / "postmaster.pid", stack.data / "run" / ".s.PGSQL.5432.lock"):
             first, rest = file.read_text().split("\n", 1)

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.outside import ROOT, Outside
+from tests.support.waiting import LONG_SECONDS
 
 EXAMPLES = ROOT / "examples" / "python"
 TYPES = ["types-grpcio", "types-grpcio-reflection", "types-grpcio-status", "types-protobuf"]
@@ -61,12 +62,12 @@ def test_the_command_says_what_it_needs(bare: Outside, arguments: tuple[str, ...
 def test_the_examples_are_typed_by_the_installed_stubs(furnished: Outside, tmp_path: Path) -> None:
     """`mypy --strict` finds nothing in the examples, and finds a wrong field where there is one."""
     pip = [sys.executable, "-m", "pip", "--python", str(furnished.python), "install", "--quiet", *TYPES]
-    subprocess.run(pip, check=True, timeout=120)
+    subprocess.run(pip, check=True, timeout=LONG_SECONDS)
 
     def mypy(*files: str, folder: Path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(furnished.python)]
         command += ["--config-file=", "--no-incremental", f"--cache-dir={tmp_path / 'cache'}", *files]
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=240, check=False)
+        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LONG_SECONDS, check=False)
 
     done = mypy(*sorted(path.name for path in EXAMPLES.glob("*.py")), folder=EXAMPLES)
     assert done.returncode == 0, done.stdout + done.stderr

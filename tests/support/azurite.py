@@ -1,4 +1,4 @@
-"""A real server for Azure's blobs on a loopback port: Azurite, which `make azurite` brings from npm."""
+"""A real server for Azure's blobs on a loopback port: Azurite, which `make programs` brings from npm."""
 
 import asyncio
 import base64
@@ -8,22 +8,18 @@ import os
 import secrets
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 
 import httpx
-import pytest
 
 from services.storage.object_store.backend import ObjectStoreBackend
 from services.storage.object_store.opening import open_object_store
 from tests.support.ports import free_ports
-
-_SCRIPT = Path(sys.prefix) / "azurite/node_modules/azurite/dist/src/blob/main.js"
-_START_SECONDS = 60
-
+from tests.support.programs import AZURITE, needed
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 CONTAINER = "objects"
 
@@ -65,14 +61,14 @@ class Azurite:
         lines.extend(f"{name}:{value}" for name, value in sorted(query.items()))
         digest = hmac.digest(base64.b64decode(self.key), "\n".join(lines).encode(), hashlib.sha256)
         headers["Authorization"] = f"SharedKey {self.account}:{base64.b64encode(digest).decode()}"
-        async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
             return await http.request(method, f"{self.endpoint}{path}", params=query, headers=headers)
 
     async def start(self) -> asyncio.subprocess.Process:
         """Start it; it takes blobs when this returns."""
         node = shutil.which("node")
         assert node is not None
-        command = [node, str(_SCRIPT), f"--blobPort={self.port}", f"--location={self.folder}"]
+        command = [node, str(AZURITE), f"--blobPort={self.port}", f"--location={self.folder}"]
         process = await asyncio.create_subprocess_exec(
             *command,
             "--silent",
@@ -81,7 +77,7 @@ class Azurite:
             stdout=subprocess.DEVNULL,
             env=os.environ | {"AZURITE_ACCOUNTS": f"{self.account}:{self.key}"},
         )
-        async with asyncio.timeout(_START_SECONDS):
+        async with asyncio.timeout(START_SECONDS):
             while not await self._answers():
                 assert process.returncode is None
                 await asyncio.sleep(0.1)
@@ -99,8 +95,7 @@ class Azurite:
 @asynccontextmanager
 async def running_azurite(folder: Path) -> AsyncIterator[Azurite]:
     """Run one that keeps its data in a folder; skip the test where it is not here."""
-    if not _SCRIPT.exists() or shutil.which("node") is None:
-        pytest.skip("azurite is not here; `make azurite` brings it where there is npm")
+    needed("azurite")
     server = Azurite(folder)
     process = await server.start()
     try:

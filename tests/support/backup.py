@@ -16,6 +16,7 @@ from pydantic import SecretStr
 
 from tests.support.locks import RunningLocks, running_locks
 from tests.support.storage import RunningStorage, running_storage
+from tests.support.waiting import STEP_SECONDS
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ class Place:
         """Run it to its end; fail unless its exit status is `status`."""
         process = await self.start(*arguments)
         try:
-            output, errors = await asyncio.wait_for(process.communicate(), timeout=60)
+            output, errors = await asyncio.wait_for(process.communicate(), timeout=STEP_SECONDS)
         finally:
             if process.returncode is None:
                 process.send_signal(signal.SIGKILL)

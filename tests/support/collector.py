@@ -1,6 +1,5 @@
 """A collector of traces: what an OpenTelemetry collector does on its gRPC port, in this process."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -14,6 +13,8 @@ from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import (
     TraceServiceServicer,
     add_TraceServiceServicer_to_server,
 )
+
+from tests.support.waiting import until
 
 
 @dataclass(frozen=True)
@@ -66,11 +67,9 @@ class Collector(TraceServiceServicer):
         """Return the spans with this request id."""
         return [span for span in self.spans if span.attributes.get("towpath.request_id") == request_id]
 
-    async def until(self, arrived: Callable[[], bool], *, seconds: float = 30) -> None:
+    async def until(self, arrived: Callable[[], bool]) -> None:
         """Wait until the spans that are waited for have come; they are sent every few seconds."""
-        async with asyncio.timeout(seconds):
-            while not arrived():  # noqa: ASYNC110 - other processes set no event
-                await asyncio.sleep(0.05)
+        await until(arrived, "the spans come")
 
 
 @asynccontextmanager

@@ -13,6 +13,7 @@ from typing import Any
 import httpx
 
 from tests.support.prometheus import FOLDER
+from tests.support.waiting import STEP_SECONDS
 
 _COLUMN, _ROW = 60, 34
 _COLORS = ("#73bf69", "#5794f2", "#f2cc0c", "#ff780a", "#b877d9", "#f2495c", "#37872d", "#8ab8ff")
@@ -80,7 +81,7 @@ def page(prometheus: str, minutes: float) -> str:
     """Return the page: the panels where the dashboard has them, with what Prometheus has of the last minutes."""
     dashboard = json.loads((FOLDER / "grafana" / "dashboards" / "towpath.json").read_text())
     drawn = []
-    with httpx.Client(base_url=prometheus, trust_env=False, timeout=30) as http:
+    with httpx.Client(base_url=prometheus, trust_env=False, timeout=STEP_SECONDS) as http:
         for panel in dashboard["panels"]:
             place, unit = panel["gridPos"], panel.get("fieldConfig", {}).get("defaults", {}).get("unit", "none")
             width, height = place["w"] * _COLUMN - 8, place["h"] * _ROW - 8

@@ -14,14 +14,13 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.storage.object_store.backend import ObjectStoreBackend
 from services.storage.object_store.opening import open_object_store
-from tests.support.facade import wait_until
 from tests.support.seaweedfs import SeaweedFS
 from tests.support.storage import RunningStorage, oid_of, running_storage
+from tests.support.waiting import STEP_SECONDS, until
 
 SignedUrl = pb.SignObjectUrlsResponse.SignedUrl
 
 _repositories = itertools.count(1)
-_PROBE_SECONDS = 60
 
 
 @dataclass
@@ -37,7 +36,7 @@ class DirectStorage:
         """Ask what is held, with an intent."""
         keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid) for oid in oids]
         request = pb.BatchStatObjectsRequest(repository_id=repository_id, objects=keys, intent=intent)
-        return await self.service.stub.BatchStatObjects(request, timeout=60)
+        return await self.service.stub.BatchStatObjects(request, timeout=STEP_SECONDS)
 
     async def found_and_signed(
         self, repository_id: int, *objects: tuple[str, int], intent: "pb.Intent.ValueType", seconds: int = 60
@@ -47,7 +46,7 @@ class DirectStorage:
         request = pb.BatchStatObjectsRequest(
             repository_id=repository_id, intent=intent, objects=keys, expires_in=seconds
         )
-        return list((await self.service.stub.BatchStatObjects(request, timeout=60)).objects)
+        return list((await self.service.stub.BatchStatObjects(request, timeout=STEP_SECONDS)).objects)
 
     async def sign(
         self, repository_id: int, *objects: tuple[str, int], intent: "pb.Intent.ValueType", seconds: int = 60
@@ -55,7 +54,7 @@ class DirectStorage:
         """Ask for addresses."""
         keys = [pb.SignObjectUrlsRequest.ObjectKey(oid=oid, size=size) for oid, size in objects]
         request = pb.SignObjectUrlsRequest(repository_id=repository_id, intent=intent, objects=keys, expires_in=seconds)
-        return list((await self.service.stub.SignObjectUrls(request, timeout=60)).objects)
+        return list((await self.service.stub.SignObjectUrls(request, timeout=STEP_SECONDS)).objects)
 
     async def upload_url(self, repository_id: int, data: bytes, *, seconds: int = 60) -> SignedUrl:
         """Ask for the address of an upload."""
@@ -70,7 +69,7 @@ class DirectStorage:
     async def confirm(self, repository_id: int, data: bytes) -> pb.Object:
         """Say that an object was brought."""
         request = pb.ConfirmObjectRequest(repository_id=repository_id, oid=oid_of(data), size=len(data))
-        return (await self.service.stub.ConfirmObject(request, timeout=60)).object
+        return (await self.service.stub.ConfirmObject(request, timeout=STEP_SECONDS)).object
 
     async def bring(self, repository_id: int, data: bytes) -> str:
         """Upload an object directly, and return its oid."""
@@ -88,7 +87,7 @@ class DirectStorage:
         async def signs() -> bool:
             return (await self.stat(1, intent=intent)).is_signed
 
-        await wait_until(signs, seconds=_PROBE_SECONDS)
+        await until(signs)
 
 
 def new_repository() -> int:
@@ -114,7 +113,7 @@ async def direct_storage(
     prefix = f"direct-{secrets.token_hex(4)}"
     values = {"storage_transfer": "direct", "storage_url": server.url(prefix, endpoint=endpoint), **settings}
     async with (
-        httpx.AsyncClient(trust_env=False, timeout=30) as http,
+        httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http,
         running_storage(database_url, folder, **values) as service,
     ):
         yield DirectStorage(service, await open_object_store(server.url(prefix)), database_url, http)

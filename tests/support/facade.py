@@ -1,7 +1,7 @@
 """A real facade in this process, served by uvicorn on a loopback port."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -16,16 +16,6 @@ from services.facade.throttle import FailedLogins
 from services.facade.told_logins import told_to_all
 
 SIGNING_KEY = "a key that signs nothing outside of these tests"
-
-
-async def wait_until(condition: Callable[[], bool | Awaitable[bool]], *, seconds: float = 10) -> None:
-    """Wait until a condition holds that nobody tells of."""
-    async with asyncio.timeout(seconds):
-        while True:
-            holds = condition()
-            if await holds if isinstance(holds, Awaitable) else holds:
-                return
-            await asyncio.sleep(0.05)
 
 
 @dataclass

@@ -7,11 +7,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, urlsplit
 
+from tests.support.programs import needed
+from tests.support.waiting import LONG_SECONDS
+
 _KEPT = ("PATH", "TMPDIR")
 
 
 def run(
-    *command: str | bytes | Path, cwd: Path, environment: dict[str, str], check: bool = True, seconds: float = 120
+    *command: str | bytes | Path,
+    cwd: Path,
+    environment: dict[str, str],
+    check: bool = True,
+    seconds: float = LONG_SECONDS,
 ) -> subprocess.CompletedProcess[str]:
     """Run a program; when it takes longer than `seconds`, it ends with all that it started.
 
@@ -43,6 +50,8 @@ class Workspace:
     """One user's computer: a fresh home folder, git-lfs installed in it, and credentials that git keeps."""
 
     def __init__(self, home: Path, user: str, token: str | None, *, origin: str) -> None:
+        needed("git")
+        needed("git-lfs")
         self.home = home
         self.user = user
         home.mkdir(parents=True)
@@ -70,7 +79,7 @@ class Workspace:
         self.git("lfs", "install", "--skip-repo")
 
     def git(
-        self, *arguments: str | bytes | Path, cwd: Path | None = None, check: bool = True, seconds: float = 120
+        self, *arguments: str | bytes | Path, cwd: Path | None = None, check: bool = True, seconds: float = LONG_SECONDS
     ) -> subprocess.CompletedProcess[str]:
         """Run git in the home folder, or in `cwd`."""
         return run("git", *arguments, cwd=cwd or self.home, environment=self.environment, check=check, seconds=seconds)
@@ -78,7 +87,7 @@ class Workspace:
     def clone(self, remote: Path, name: str = "clone", *settings: str, lfs_url: str, branch: str = "main") -> "Clone":
         """Clone a git repository whose large files lie at `lfs_url`; `settings` are those of the clone, as `a.b=c`."""
         options = [f"--config={setting}" for setting in (f"lfs.url={lfs_url}", *settings)]
-        self.git("clone", *options, f"--branch={branch}", remote, name, seconds=300)
+        self.git("clone", *options, f"--branch={branch}", remote, name)
         clone = Clone(self, self.home / name)
         clone.git("lfs", "install")
         return clone
@@ -92,13 +101,13 @@ class Clone:
     path: Path
 
     def git(
-        self, *arguments: str | bytes | Path, check: bool = True, seconds: float = 120
+        self, *arguments: str | bytes | Path, check: bool = True, seconds: float = LONG_SECONDS
     ) -> subprocess.CompletedProcess[str]:
         """Run git in the clone."""
         return self.workspace.git(*arguments, cwd=self.path, check=check, seconds=seconds)
 
     def lfs(
-        self, *arguments: str | bytes | Path, check: bool = True, seconds: float = 120
+        self, *arguments: str | bytes | Path, check: bool = True, seconds: float = LONG_SECONDS
     ) -> subprocess.CompletedProcess[str]:
         """Run git-lfs in the clone."""
         return self.git("lfs", *arguments, check=check, seconds=seconds)
@@ -114,7 +123,7 @@ class Clone:
 
     def fsck(self) -> str:
         """Check every large file of the clone and return what git-lfs says; fail where one is missing or wrong."""
-        return self.lfs("fsck", seconds=300).stdout
+        return self.lfs("fsck").stdout
 
 
 def shared_repository(workspace: Workspace, remote: Path, *, lfs_url: str) -> Clone:

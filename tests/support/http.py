@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import httpx
 
+from tests.support.waiting import STEP_SECONDS
+
 MEDIA_TYPE = "application/vnd.blob+json"
 
 
@@ -47,7 +49,7 @@ class Client:
         token: str,
         *,
         ref: str | None = None,
-        seconds: float = 60,
+        seconds: float = STEP_SECONDS,
         verify: ssl.SSLContext | bool = True,
     ) -> None:
         self.base_url = base_url

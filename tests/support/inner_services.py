@@ -17,12 +17,10 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
 from tests.support.storage import wait_serving
+from tests.support.waiting import STEP_SECONDS
 
 if TYPE_CHECKING:  # only the stubs' types know the two kinds apart
     from towpath.access.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
-
-_START_SECONDS = 60
-_STOP_SECONDS = 20
 
 
 def _free_address() -> str:
@@ -88,7 +86,7 @@ class InnerServices:
             [sys.executable, "-m", f"services.{service}", command],
             env=self.environment,
             stdout=subprocess.PIPE,
-            timeout=60,
+            timeout=STEP_SECONDS,
             check=True,
         )
         return done.stdout.decode()
@@ -102,14 +100,14 @@ class InnerServices:
     def kill(self, service: str) -> None:
         """Kill one of them."""
         self.processes[service].kill()
-        self.processes[service].wait(_STOP_SECONDS)
+        self.processes[service].wait(STEP_SECONDS)
 
     async def wait_until_serving(self) -> None:
         """Wait until both are SERVING."""
         for address in (self.storage_address, self.locks_address):
             async with self.channel(address) as channel:
                 try:
-                    await wait_serving(channel, service="", seconds=_START_SECONDS)
+                    await wait_serving(channel, service="")
                 except TimeoutError:
                     raise AssertionError(f"{address} does not serve; the log:\n{self.log()[-5000:]}") from None
 
@@ -118,7 +116,7 @@ class InnerServices:
         for process in self.processes.values():
             process.terminate()
         for process in self.processes.values():
-            process.wait(_STOP_SECONDS)
+            process.wait(STEP_SECONDS)
 
     def channel(self, address: str) -> grpc.aio.Channel:
         """Return a channel to one of the services; the caller closes it."""
@@ -133,15 +131,15 @@ class InnerServices:
         shown = (("authorization", f"Bearer {self.admin_token}"),)
         async with self.channel(self.locks_address) as channel:
             stub: AdminServiceAsyncStub = AdminServiceStub(channel)
-            listed = await stub.ListRepositories(admin.ListRepositoriesRequest(), metadata=shown, timeout=20)
+            listed = await stub.ListRepositories(admin.ListRepositoriesRequest(), metadata=shown, timeout=STEP_SECONDS)
             if repository not in [known.name for known in listed.repositories]:
                 new = admin.CreateRepositoryRequest(name=repository)
-                await stub.CreateRepository(new, metadata=shown, timeout=20)
-            await stub.CreateUser(admin.CreateUserRequest(name=user), metadata=shown, timeout=20)
+                await stub.CreateRepository(new, metadata=shown, timeout=STEP_SECONDS)
+            await stub.CreateUser(admin.CreateUserRequest(name=user), metadata=shown, timeout=STEP_SECONDS)
             grant = admin.GrantAccessRequest(user_name=user, repository=repository, role=admin.ROLE_WRITE)
-            await stub.GrantAccess(grant, metadata=shown, timeout=20)
+            await stub.GrantAccess(grant, metadata=shown, timeout=STEP_SECONDS)
             token = admin.CreateTokenRequest(user_name=user, name="example")
-            return (await stub.CreateToken(token, metadata=shown, timeout=20)).secret
+            return (await stub.CreateToken(token, metadata=shown, timeout=STEP_SECONDS)).secret
 
 
 @asynccontextmanager

@@ -26,8 +26,7 @@ from services.locks.application import serve
 from services.locks.bootstrap import bootstrap
 from services.locks.models import SCHEMA
 from services.locks.settings import LocksSettings
-
-_READY_SECONDS = 20
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 
 @dataclass
@@ -133,7 +132,7 @@ def refused(kind: type[ServiceError], reason: Reason) -> Iterator[pytest.Excepti
 async def wait_until_serving(channel: grpc.aio.Channel) -> None:
     """Wait until a service says that it is ready."""
     stub = health_pb2_grpc.HealthStub(channel)
-    async with asyncio.timeout(_READY_SECONDS):
+    async with asyncio.timeout(START_SECONDS):
         while True:
             response = await stub.Check(  # type: ignore[attr-defined] # the types leave out what its __init__ sets
                 health_pb2.HealthCheckRequest(), wait_for_ready=True
@@ -193,8 +192,8 @@ async def running_locks(
     async with serving_locks(
         database_url, folder, storage_address=storage_address, service_secret=service_secret
     ) as address:
-        peer = Peer(address, deadline=15, secret=service_secret)
-        admin_peer = Peer(address, deadline=15, secret=SecretStr(secret))
+        peer = Peer(address, deadline=STEP_SECONDS, secret=service_secret)
+        admin_peer = Peer(address, deadline=STEP_SECONDS, secret=SecretStr(secret))
         try:
             yield RunningLocks(address, database_url, peer, admin_peer, secret)
         finally:

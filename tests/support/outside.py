@@ -6,14 +6,15 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.waiting import LONG_SECONDS
+
 ROOT = Path(__file__).parents[2]
-SECONDS = 240
 
 
 def build_wheel(folder: Path) -> Path:
     """Build this project's wheel as a release does, and return it."""
     command = [sys.executable, "-m", "pip", "wheel", "--quiet", "--no-deps", "--wheel-dir", str(folder), str(ROOT)]
-    subprocess.run(command, check=True, timeout=SECONDS)
+    subprocess.run(command, check=True, timeout=LONG_SECONDS)
     (wheel,) = folder.glob("towpath-*.whl")
     return wheel
 
@@ -32,10 +33,10 @@ class Outside:
     @classmethod
     def make(cls, folder: Path, *requirements: str) -> "Outside":
         """Make it and install into it; what pip has downloaded before it takes from its cache."""
-        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=SECONDS)
+        subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True, timeout=LONG_SECONDS)
         outside = cls(folder)
         pip = [sys.executable, "-m", "pip", "--python", str(outside.python), "install", "--quiet"]
-        subprocess.run([*pip, *requirements], check=True, timeout=SECONDS)
+        subprocess.run([*pip, *requirements], check=True, timeout=LONG_SECONDS)
         return outside
 
     def installed(self) -> set[str]:
@@ -57,6 +58,6 @@ class Outside:
             env=self.environment(environment),
             cwd=self.folder,
             capture_output=True,
-            timeout=SECONDS,
+            timeout=LONG_SECONDS,
             check=False,
         )

@@ -16,6 +16,7 @@ from services.cli.unprivileged.installation import installation_for
 from services.cli.unprivileged.ownership import give
 from services.cli.unprivileged.run_as import RunAs
 from tests.support.folders import temporary_folder
+from tests.support.waiting import STEP_SECONDS
 
 _numbers = itertools.count()
 
@@ -65,7 +66,7 @@ class TestPostgres:
             f"--command={statement}",
             stdout=subprocess.PIPE,
         )
-        output, _ = await asyncio.wait_for(process.communicate(), timeout=30)
+        output, _ = await asyncio.wait_for(process.communicate(), timeout=STEP_SECONDS)
         assert process.returncode == 0, statement
         return output.decode().strip()
 
@@ -104,4 +105,4 @@ async def running_postgres() -> AsyncIterator[TestPostgres]:
             yield TestPostgres(postgres)
         finally:
             server.send_signal(STOP_SIGNAL)
-            await asyncio.wait_for(server.wait(), timeout=30)
+            await asyncio.wait_for(server.wait(), timeout=STEP_SECONDS)

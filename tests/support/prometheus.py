@@ -1,29 +1,20 @@
 """A real Prometheus on a loopback port, with the project's own configuration."""
 
 import asyncio
-import shutil
 import socket
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 import yaml
 
+from tests.support.programs import needed
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
+
 FOLDER = Path(__file__).parents[2] / "monitoring"
-
-
-def program(name: str) -> str:
-    """Return the path of `prometheus` or `promtool`; skip the test where there is none."""
-    beside = Path(sys.executable).parent
-    found = shutil.which(name) or shutil.which(name, path=str(beside))
-    if found is None:
-        pytest.skip(f"{name} is not here; `make prometheus` brings it where a package manager has it")
-    return found
 
 
 def configuration(folder: Path, targets: Mapping[str, str], token: str) -> Path:
@@ -69,7 +60,7 @@ async def running_prometheus(folder: Path, targets: Mapping[str, str], token: st
     with socket.create_server(("127.0.0.1", 0)) as free:
         address = f"127.0.0.1:{free.getsockname()[1]}"
     command = [
-        program("prometheus"),
+        needed("prometheus"),
         f"--config.file={configuration(folder, targets, token)}",
         f"--storage.tsdb.path={folder / 'tsdb'}",
         f"--web.listen-address={address}",
@@ -77,8 +68,8 @@ async def running_prometheus(folder: Path, targets: Mapping[str, str], token: st
     with (folder / "prometheus.log").open("wb") as log:
         process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=subprocess.STDOUT)
     try:
-        async with httpx.AsyncClient(trust_env=False, base_url=f"http://{address}", timeout=30) as http:
-            async with asyncio.timeout(60):
+        async with httpx.AsyncClient(trust_env=False, base_url=f"http://{address}", timeout=STEP_SECONDS) as http:
+            async with asyncio.timeout(START_SECONDS):
                 while not await _is_ready(http):
                     assert process.returncode is None, (folder / "prometheus.log").read_text()
                     await asyncio.sleep(0.1)

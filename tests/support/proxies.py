@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import psutil
-import pytest
 
 from tests.support.certificates import CertificateFiles, write_certificate
+from tests.support.programs import needed
 from tests.support.snippets import ROOT, replaced, snippet
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 PAGE = "operations.md"
 NAME = "localhost"
-_READY_SECONDS = 20.0
 
 
 @dataclass(frozen=True)
@@ -59,12 +59,6 @@ def free_port() -> int:
         return port
 
 
-def _program(name: str) -> str:
-    """Return where a program is; without it the test is skipped, as not every package manager has it."""
-    found = shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin:/usr/local/sbin")
-    return found or pytest.skip(f"{name} is not installed, and `make programs` could not bring it")
-
-
 @contextmanager
 def _running(
     folder: Path, command: Sequence[str], origin_port: int, files: CertificateFiles, read: Callable[[str], Request]
@@ -76,7 +70,7 @@ def _running(
     with output.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, env=environment)
     try:
-        deadline = time.monotonic() + _READY_SECONDS
+        deadline = time.monotonic() + START_SECONDS
         while True:
             assert process.poll() is None, f"{command[0]} ended:\n{output.read_text()}"
             try:
@@ -88,7 +82,7 @@ def _running(
         yield Proxy(f"https://{NAME}:{origin_port}", files, process, log, read)
     finally:
         process.terminate()
-        process.wait(20)
+        process.wait(STEP_SECONDS)
 
 
 _NGINX = """\
@@ -140,7 +134,7 @@ def running_nginx(
     )
     configuration = folder / "nginx.conf"
     configuration.write_text(_NGINX.format(folder=folder, server=server))
-    command = [_program("nginx"), "-e", "stderr", "-c", str(configuration)]
+    command = [needed("nginx"), "-e", "stderr", "-c", str(configuration)]
     with _running(folder, command, port, files, _nginx_request) as proxy:
         # Now whatever it would put on the disk fails.
         for unwanted in ("bodies", "answers", "unused"):
@@ -175,6 +169,6 @@ def running_caddy(folder: Path, upstreams: Sequence[str], *, sub_path: bool = Fa
     )
     configuration = folder / "Caddyfile"
     configuration.write_text("{\n\tadmin off\n\tauto_https disable_redirects\n}\n" + site)
-    command = [_program("caddy"), "run", "--config", str(configuration), "--adapter", "caddyfile"]
+    command = [needed("caddy"), "run", "--config", str(configuration), "--adapter", "caddyfile"]
     with _running(folder, command, port, files, _caddy_request) as proxy:
         yield proxy

@@ -14,6 +14,7 @@ from services.common.rpc.client import Peer
 from services.common.rpc.server import Server
 from services.common.rpc.tls import Tls
 from services.common.rpc.types import Context
+from tests.support.waiting import STEP_SECONDS
 
 SERVICE = pb.DESCRIPTOR.services_by_name["LockService"].full_name
 SECRET = SecretStr("between-services")
@@ -82,9 +83,9 @@ class Caller:
         return (await self.peer.call(self._locks.VerifyLocks, pb.VerifyLocksRequest())).next_cursor
 
     async def ask_until(self, *names: str) -> Sequence[str]:
-        """Ask until all of these have answered, for at most 30 s; return all answers."""
+        """Ask until all of these have answered; return all answers."""
         answers: list[str] = []
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(STEP_SECONDS):
             while not set(names) <= set(answers):
                 answers.append(await self.ask())
                 await asyncio.sleep(0.01)

@@ -20,13 +20,13 @@ from services.storage.object_store.backend import ObjectStoreBackend
 from services.storage.object_store.opening import open_object_store
 from tests.support.ports import free_ports
 from tests.support.snippets import snippet
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 if TYPE_CHECKING:  # only the types of boto3's client, which are made at run time
     from types_boto3_s3 import S3Client
 
 _PROGRAM = Path(sys.executable).parent / "weed"
 _REGION = "us-east-1"
-_START_SECONDS = 60
 
 
 BUCKET = "objects"
@@ -80,8 +80,7 @@ class SeaweedFS:
             "s3",
             endpoint_url=self.endpoint,
             config=Config(
-                connect_timeout=5,
-                read_timeout=20,
+                read_timeout=STEP_SECONDS,
                 retries={"total_max_attempts": 1},
                 proxies={},
                 s3={"addressing_style": "path"},
@@ -103,7 +102,7 @@ class SeaweedFS:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command(settings), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        async with asyncio.timeout(_START_SECONDS):
+        async with asyncio.timeout(START_SECONDS):
             while not await self._is_ready():
                 assert self._process.returncode is None, (self.folder / "log").read_text(errors="replace")[-2000:]
                 await asyncio.sleep(0.1)
@@ -149,7 +148,7 @@ class SeaweedFS:
     async def _is_ready(self) -> bool:
         # Its parts find one another late: what counts is that it takes an object.
         with suppress(httpx.TransportError):
-            async with httpx.AsyncClient(trust_env=False, timeout=5) as http:
+            async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
                 await http.get(f"{self.endpoint}/")
             return await asyncio.to_thread(self._takes_an_object)
         return False

@@ -11,8 +11,7 @@ from pathlib import Path
 import httpx
 
 from tests.support.stack import Stack
-
-_READY_SECONDS = 30.0
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 
 @dataclass
@@ -36,8 +35,8 @@ class SecondFacade:
                 stderr=log,
                 env={**os.environ, **settings, "TOWPATH_LISTEN": self.listen},
             )
-        deadline = time.monotonic() + _READY_SECONDS
-        with httpx.Client(trust_env=False) as http:
+        deadline = time.monotonic() + START_SECONDS
+        with httpx.Client(trust_env=False, timeout=STEP_SECONDS) as http:
             while True:
                 assert self.process.poll() is None, self.log.read_text()
                 try:
@@ -51,10 +50,10 @@ class SecondFacade:
         """Stop it as an operator does; it ends well."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
-        assert self.process.wait(20) == 0, self.log.read_text()
+        assert self.process.wait(STEP_SECONDS) == 0, self.log.read_text()
 
     def kill(self) -> None:
         """Kill it."""
         assert self.process is not None
         self.process.kill()
-        self.process.wait(20)
+        self.process.wait(STEP_SECONDS)

@@ -11,7 +11,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.facade import wait_until
+from tests.support.waiting import STEP_SECONDS, until
 
 
 @contextmanager
@@ -38,7 +38,7 @@ def service_process(
     finally:
         if process.poll() is None:
             process.kill()
-        process.wait(10)
+        process.wait(STEP_SECONDS)
 
 
 @contextmanager
@@ -56,9 +56,9 @@ def standing_still(processes: Iterable[int]) -> Iterator[None]:
 
 async def wait_ready(origin: str) -> None:
     """Wait until a facade is ready."""
-    async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
 
         async def is_ready() -> bool:
             return (await http.get(f"{origin}/readyz")).status_code == 200
 
-        await wait_until(is_ready, seconds=60)
+        await until(is_ready)

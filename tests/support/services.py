@@ -22,7 +22,7 @@ from services.storage.schema import SCHEMA
 from tests.support.http import Client
 from tests.support.locks import running_locks
 from tests.support.postgres import TestPostgres
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 
 SERVICES = ("storage", "locks", "facade")
 IN_FLIGHT = {
@@ -82,7 +82,7 @@ class Services:
 
     async def scrape(self, service: str) -> Samples:
         """Return all samples that a service tells now."""
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
             response = await http.get(
                 f"http://{self.metrics_address(service)}/metrics", headers={"Authorization": f"Bearer {METRICS_TOKEN}"}
             )
@@ -96,7 +96,7 @@ class Services:
     async def idle(self) -> None:
         """Wait until what was answered is counted and logged too, which comes after the answer."""
         for service, series in IN_FLIGHT.items():
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(STEP_SECONDS):
                 while (await self.scrape(service))[key(series)]:  # noqa: ASYNC110 - another process
                     await asyncio.sleep(0.02)
 
@@ -121,7 +121,7 @@ class Services:
             if process is not None and process.poll() is None:
                 process.send_signal(signal.SIGTERM)
                 try:
-                    await asyncio.to_thread(process.wait, 20)
+                    await asyncio.to_thread(process.wait, STEP_SECONDS)
                 finally:
                     process.kill()
 
@@ -158,9 +158,9 @@ async def running_services(postgres: TestPostgres, folder: Path, **settings: obj
         for service in SERVICES:
             metrics = {f"{service}_metrics_listen": "127.0.0.1:0"}
             services.start(service, {**shared, **metrics, **own[service]})
-        await until(lambda: '"listening"' in services.log("facade"), "the facade listens", seconds=60)
-        async with httpx.AsyncClient(trust_env=False, timeout=30, base_url=services.origin) as http:
-            async with asyncio.timeout(60):
+        await until(lambda: '"listening"' in services.log("facade"), "the facade listens")
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, base_url=services.origin) as http:
+            async with asyncio.timeout(STEP_SECONDS):
                 while (await http.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - processes set no event
                     await asyncio.sleep(0.1)
         yield services

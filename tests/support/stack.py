@@ -17,6 +17,7 @@ import psutil
 
 from tests.support.folders import temporary_folder
 from tests.support.seaweedfs import Prefix
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 new_bucket: Callable[[], Prefix | None] = lambda: None  # noqa: E731 - a default that tests replace
 """What gives a new stack its place for objects; where it gives none, that is the data folder."""
@@ -42,7 +43,7 @@ class Stack:
     origin: str = ""
     lines: list[str] = field(default_factory=list)
 
-    def start(self, *, seconds: float = 60) -> None:
+    def start(self, *, seconds: float = START_SECONDS) -> None:
         """Start it and wait for the line that says that it is ready."""
         log = (self.data.parent / f"{self.data.name}.log").open("ab")
         self.process = subprocess.Popen(
@@ -138,7 +139,7 @@ class Stack:
         up = psutil.Process(self.process.pid)
         return [up, *up.children(recursive=True)]
 
-    def towpath(self, *arguments: str, check: bool = True, seconds: float = 60) -> Any:  # noqa: ANN401 - whatever JSON the command prints
+    def towpath(self, *arguments: str, check: bool = True, seconds: float = STEP_SECONDS) -> Any:  # noqa: ANN401 - whatever JSON the command prints
         """Run an administrative command with --json, for so many seconds at most, and return what it prints, parsed."""
         result = subprocess.run(
             [*TOWPATH, *arguments, "--data", str(self.data), "--json"],
@@ -151,7 +152,7 @@ class Stack:
             assert result.returncode == 0, f"{arguments}: {result.stderr}"
         return json.loads(result.stdout) if result.stdout.strip() else None
 
-    def stop(self, *, seconds: float = 15) -> int:
+    def stop(self, *, seconds: float = STEP_SECONDS) -> int:
         """Stop it with SIGTERM and return its exit status."""
         assert self.process is not None
         self.process.send_signal(signal.SIGTERM)
@@ -165,8 +166,8 @@ class Stack:
             # A connection's process of Postgres may have ended since.
             with suppress(psutil.NoSuchProcess):
                 process.kill()
-        psutil.wait_procs(processes, timeout=10)
-        self.process.wait(10)
+        psutil.wait_procs(processes, timeout=STEP_SECONDS)
+        self.process.wait(STEP_SECONDS)
 
 
 def processes_of(data: Path) -> list[psutil.Process]:

@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterable, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,6 +28,7 @@ from services.storage.backend import Backend
 from services.storage.schema import SCHEMA
 from services.storage.service import SERVICE_NAME
 from services.storage.settings import StorageSettings
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 if TYPE_CHECKING:  # the stubs of the stubs know it, and they alone
     from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceAsyncStub
@@ -55,13 +56,6 @@ async def failure(call: Awaitable[object]) -> ServiceError:
     with pytest.raises(grpc.aio.AioRpcError) as caught:
         await call
     return from_rpc_error(caught.value)
-
-
-async def until(condition: Callable[[], bool], *, seconds: float = 10) -> None:
-    """Wait until a condition holds."""
-    async with asyncio.timeout(seconds):
-        while not condition():  # noqa: ASYNC110 - files and processes set no event
-            await asyncio.sleep(0.01)
 
 
 def stored_path(root: Path, oid: str) -> Path:
@@ -92,26 +86,26 @@ class StorageClient:
         oid = oid_of(data)
         if len(data) <= CHUNK_BYTES and not streamed:
             message = pb.WriteWholeObjectRequest(repository_id=repository_id, oid=oid, size=len(data), data=data)
-            await self.stub.WriteWholeObject(message, timeout=60)
+            await self.stub.WriteWholeObject(message, timeout=STEP_SECONDS)
             return oid
-        await self.stub.WriteObject(upload(repository_id, oid, len(data), chunks_of(data)), timeout=60)
+        await self.stub.WriteObject(upload(repository_id, oid, len(data), chunks_of(data)), timeout=STEP_SECONDS)
         return oid
 
     async def read(self, repository_id: int, oid: str, *, offset: int = 0, length: int | None = None) -> bytes:
         """Read an object, or a part of it."""
         request = pb.ReadObjectRequest(repository_id=repository_id, oid=oid, offset=offset, length=length)
-        return b"".join([response.data async for response in self.stub.ReadObject(request, timeout=60)])
+        return b"".join([response.data async for response in self.stub.ReadObject(request, timeout=STEP_SECONDS)])
 
     async def statuses(self, repository_id: int, *oids: str) -> list["pb.ObjectStatus.ValueType"]:
         """Return whether the repository holds the objects."""
         keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid) for oid in oids]
         request = pb.BatchStatObjectsRequest(repository_id=repository_id, objects=keys)
-        return [answer.status for answer in (await self.stub.BatchStatObjects(request, timeout=60)).objects]
+        return [answer.status for answer in (await self.stub.BatchStatObjects(request, timeout=STEP_SECONDS)).objects]
 
     async def delete(self, repository_id: int, oid: str, *, reason: str = "no reason") -> pb.Object:
         """Remove an object and return its tombstone."""
         request = pb.DeleteObjectRequest(repository_id=repository_id, oid=oid, reason=reason, removed_by="alice")
-        return (await self.stub.DeleteObject(request, timeout=60)).object
+        return (await self.stub.DeleteObject(request, timeout=STEP_SECONDS)).object
 
     def path(self, oid: str) -> Path:
         """Return where an object's bytes lie; a path that does not exist where there are none."""
@@ -130,7 +124,9 @@ class RunningStorage(StorageClient):
     """A storage service that runs in this process."""
 
 
-async def wait_serving(channel: grpc.aio.Channel, *, service: str = SERVICE_NAME, seconds: float = 20) -> None:
+async def wait_serving(
+    channel: grpc.aio.Channel, *, service: str = SERVICE_NAME, seconds: float = START_SECONDS
+) -> None:
     """Wait until a service says that it is SERVING."""
     check = channel.unary_unary(
         "/grpc.health.v1.Health/Check",
@@ -140,7 +136,7 @@ async def wait_serving(channel: grpc.aio.Channel, *, service: str = SERVICE_NAME
     async with asyncio.timeout(seconds):
         while True:
             try:
-                answer = await check(health_pb2.HealthCheckRequest(service=service), timeout=5)
+                answer = await check(health_pb2.HealthCheckRequest(service=service), timeout=STEP_SECONDS)
             except grpc.aio.AioRpcError:
                 answer = None
             if answer is not None and answer.status == health_pb2.HealthCheckResponse.SERVING:
@@ -229,4 +225,4 @@ class StorageProcess:
         assert self.process is not None
         if self.process.returncode is None:
             self.process.send_signal(signal_number)
-        return await asyncio.wait_for(self.process.wait(), timeout=20)
+        return await asyncio.wait_for(self.process.wait(), timeout=STEP_SECONDS)

@@ -6,13 +6,11 @@ from typing import TYPE_CHECKING
 from towpath.storage.v1 import store_service_pb2 as pb
 from towpath.storage.v1.store_service_pb2_grpc import StoreServiceStub
 
-from tests.support.facade import wait_until
 from tests.support.storage import StorageClient, stored_path
+from tests.support.waiting import STEP_SECONDS, until
 
 if TYPE_CHECKING:  # the stubs of the stubs know it, and they alone
     from towpath.storage.v1.store_service_pb2_grpc import StoreServiceAsyncStub
-
-_SECONDS = 30.0
 
 
 class Stores:
@@ -33,11 +31,11 @@ class Stores:
     async def add(self, name: str, url: str | None = None) -> pb.Store:
         """Add a store."""
         request = pb.CreateStoreRequest(name=name, url=url or self.root(name).as_uri())
-        return (await self.stub.CreateStore(request, timeout=_SECONDS)).store
+        return (await self.stub.CreateStore(request, timeout=STEP_SECONDS)).store
 
     async def get(self, name: str) -> pb.Store:
         """Return a store as it is now."""
-        response = await self.stub.ListStores(pb.ListStoresRequest(), timeout=_SECONDS)
+        response = await self.stub.ListStores(pb.ListStoresRequest(), timeout=STEP_SECONDS)
         [store] = [store for store in response.stores if store.name == name]
         return store
 
@@ -46,25 +44,25 @@ class Stores:
         request = pb.StartCopyRequest(
             from_store=from_store, to_store=to_store, parallel=parallel, bytes_per_second=rate
         )
-        return (await self.stub.StartCopy(request, timeout=_SECONDS)).store
+        return (await self.stub.StartCopy(request, timeout=STEP_SECONDS)).store
 
     async def stop_copy(self, name: str) -> pb.Store:
         """Let a store be no copy."""
-        return (await self.stub.StopCopy(pb.StopCopyRequest(name=name), timeout=_SECONDS)).store
+        return (await self.stub.StopCopy(pb.StopCopyRequest(name=name), timeout=STEP_SECONDS)).store
 
     async def set_primary(self, name: str) -> pb.Store:
         """Make a store the primary."""
-        return (await self.stub.SetPrimaryStore(pb.SetPrimaryStoreRequest(name=name), timeout=_SECONDS)).store
+        return (await self.stub.SetPrimaryStore(pb.SetPrimaryStoreRequest(name=name), timeout=STEP_SECONDS)).store
 
     async def remove(self, name: str) -> None:
         """Forget a store."""
-        await self.stub.DeleteStore(pb.DeleteStoreRequest(name=name), timeout=_SECONDS)
+        await self.stub.DeleteStore(pb.DeleteStoreRequest(name=name), timeout=STEP_SECONDS)
 
-    async def wait_filled(self, name: str, *, seconds: float = 30) -> pb.Store:
+    async def wait_filled(self, name: str) -> pb.Store:
         """Wait until a store lacks nothing that another has."""
 
         async def is_filled() -> bool:
             return (await self.get(name)).lacking_count == 0
 
-        await wait_until(is_filled, seconds=seconds)
+        await until(is_filled, f"{name} lacks nothing")
         return await self.get(name)

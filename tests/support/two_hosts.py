@@ -11,6 +11,7 @@ from tests.support import stack
 from tests.support.folders import temporary_folder
 from tests.support.proxies import free_port, running_nginx
 from tests.support.stack import Stack
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 _SETTINGS = {"TOWPATH_TRUSTED_PROXIES": "127.0.0.1"}
 _SHARED = ("admin-token", "signing-key")
@@ -31,7 +32,7 @@ class TwoHosts(Stack):
             bucket=self.bucket,
         )
 
-    def start(self, *, seconds: float = 60) -> None:
+    def start(self, *, seconds: float = START_SECONDS) -> None:
         """Start both, and wait until both are ready."""
         self.first.start(seconds=seconds)
         self.second.data.mkdir(exist_ok=True)
@@ -54,7 +55,7 @@ class TwoHosts(Stack):
         """Return what both have logged."""
         return self.first.log() + self.second.log()
 
-    def stop(self, *, seconds: float = 15) -> int:
+    def stop(self, *, seconds: float = STEP_SECONDS) -> int:
         """Stop both, the one with the database last; return its exit status, or the other's where that is not 0."""
         return self.second.stop(seconds=seconds) or self.first.stop(seconds=seconds)
 

@@ -1,15 +1,39 @@
-"""Waiting for what other processes do, where nothing tells when it is done."""
+"""Waiting for what other processes do, where nothing tells when it is done, and how long that is waited for.
+
+The limits decide about no test. They find a hang, and are longer than anything takes on a machine with eight times the
+work that it can do.
+"""
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+
+START_SECONDS = 300
+"""Until what was started is of use."""
+
+STEP_SECONDS = 120
+"""Until there is anything else that is expected: an answer, an effect, an end."""
+
+LONG_SECONDS = 600
+"""Until something big is done: packages are installed, hundreds of objects pushed, a GiB is moved."""
 
 _PAUSE = 0.02
 
 
-async def until(condition: Callable[[], object], what: str, *, seconds: float = 30) -> None:
-    """Wait until a condition holds; fail, saying `what` was waited for, when it does not within `seconds`."""
+async def until(condition: Callable[[], object | Awaitable[object]], what: str = "what is waited for") -> None:
+    """Wait until a condition holds; fail, saying `what` was waited for, when it never does."""
+    deadline = time.monotonic() + STEP_SECONDS
+    while True:
+        holds = condition()
+        if await holds if isinstance(holds, Awaitable) else holds:
+            return
+        assert time.monotonic() < deadline, f"not within {STEP_SECONDS} s: {what}"
+        await asyncio.sleep(_PAUSE)
+
+
+def blocking_until(condition: Callable[[], object], what: str, *, seconds: float = STEP_SECONDS) -> None:
+    """Wait as `until` does, where no loop runs."""
     deadline = time.monotonic() + seconds
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
-        await asyncio.sleep(_PAUSE)
+        time.sleep(_PAUSE)

@@ -1,25 +1,28 @@
 """A process that `towpath up` keeps running."""
 
 import asyncio
+import os
 import signal
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
 from services.cli.errors import CommandError
 from services.cli.unprivileged.run_as import OURSELVES, RunAs
+from services.common.failure import REASON_VARIABLE
 from services.common.logs import get_logger
 
 _DEATHS = 5
 _DEATHS_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
-_KILLED_SECONDS = 5.0
+_KILLED_SECONDS = 60.0
+_REASON_BYTES = 4096
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
@@ -38,6 +41,8 @@ class Program:
     command: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)
     inherited: Sequence[int] = ()
+    tells_why: bool = False
+    """That it is a process of ours, which tells why it ends; see `services.common.failure`."""
     run_as: RunAs = OURSELVES
     stop_signal: signal.Signals = signal.SIGTERM
     prepare: Work = _nothing
@@ -68,7 +73,7 @@ class Child:
     async def _keep_running(self) -> None:
         while True:
             await self._program.prepare()
-            status = await self._run()
+            status, reason = await self._run()
             now = time.monotonic()
             self._deaths.append(now)
             while self._deaths[0] < now - _DEATHS_SECONDS:
@@ -76,21 +81,29 @@ class Child:
             if len(self._deaths) > _DEATHS:
                 raise CommandError(
                     f"{self.name} died {len(self._deaths)} times within {_DEATHS_SECONDS:.0f} s, "
-                    f"the last time with {describe(status)}"
+                    f"the last time with {describe(status)}{reason and f': {reason}'}"
                 )
             pause = min(_FIRST_PAUSE_SECONDS * 2 ** (len(self._deaths) - 1), _LONGEST_PAUSE_SECONDS)
             _log.warning(f"{self.name} died and is started again", status=describe(status), pause_seconds=pause)
             await asyncio.sleep(pause)
 
-    async def _run(self) -> int:
+    async def _run(self) -> tuple[int, str]:
+        """Run it to its end, and return the status and the reason that it tells, which may be empty."""
+        with reason_pipe(self._program.environment) as (environment, inherited, reason):
+            if not self._program.tells_why:
+                environment, inherited = self._program.environment, ()
+            status = await self._run_with(environment, inherited)
+            return status, reason()
+
+    async def _run_with(self, environment: Mapping[str, str], inherited: Sequence[int]) -> int:
         process = await asyncio.create_subprocess_exec(
             *self._program.command,
             stdin=subprocess.DEVNULL,
             # Only what `up` says itself is on its standard output.
             stdout=sys.stderr,
             stderr=sys.stderr,
-            env=self._program.environment,
-            **self._program.run_as.options(*self._program.inherited),
+            env=environment,
+            **self._program.run_as.options(*self._program.inherited, *inherited),
             # A Ctrl-C must not reach it: `up` stops its children in order.
             start_new_session=True,
         )
@@ -131,27 +144,53 @@ async def run_once(
 
     Raises `CommandError` where its status is not 0 or it runs longer than `seconds`.
     """
-    process = await asyncio.create_subprocess_exec(
-        *command,
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=sys.stderr,
-        env=environment,
-        pass_fds=inherited,
-        start_new_session=True,
-    )
+    with reason_pipe(environment) as (environment, told, reason):
+        process = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=sys.stderr,
+            env=environment,
+            pass_fds=[*inherited, *told],
+            start_new_session=True,
+        )
+        try:
+            async with asyncio.timeout(seconds):
+                output, _ = await process.communicate()
+        except TimeoutError:
+            raise CommandError(f"{name}: no end after {seconds:.0f} s") from None
+        finally:
+            await end(process, signal.SIGTERM, time.monotonic() + 1)
+        text = output.decode(errors="replace")
+        if process.returncode != 0:
+            sys.stderr.write(text)
+            why = reason() or "why is told above"
+            raise CommandError(f"{name} failed with {describe(process.returncode or 0)}: {why}")
+        return text
+
+
+@contextmanager
+def reason_pipe(
+    environment: Mapping[str, str],
+) -> Iterator[tuple[Mapping[str, str], Sequence[int], Callable[[], str]]]:
+    """Open a pipe for the reason that a process of ours tells at its end.
+
+    Gives the environment and the descriptors that the process needs, and what returns the reason once it has ended.
+    """
+    reading, writing = os.pipe()
     try:
-        async with asyncio.timeout(seconds):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        raise CommandError(f"{name}: no end after {seconds:.0f} s") from None
+        os.set_blocking(reading, False)
+
+        def reason() -> str:
+            try:
+                return os.read(reading, _REASON_BYTES).decode(errors="replace")
+            except BlockingIOError:
+                return ""
+
+        yield {**environment, REASON_VARIABLE: str(writing)}, (writing,), reason
     finally:
-        await end(process, signal.SIGTERM, time.monotonic() + 1)
-    text = output.decode(errors="replace")
-    if process.returncode != 0:
-        sys.stderr.write(text)
-        raise CommandError(f"{name} failed with {describe(process.returncode or 0)}; why is told above")
-    return text
+        os.close(reading)
+        os.close(writing)
 
 
 def describe(status: int) -> str:

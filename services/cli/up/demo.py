@@ -1,6 +1,7 @@
 """`towpath up --demo`: a repository and two users to try Towpath with."""
 
 import json
+import shlex
 import ssl
 import sys
 from contextlib import suppress
@@ -21,21 +22,20 @@ _GRANTS = [
     pb.GrantAccessRequest(user_name="bob", repository=REPOSITORY, role=pb.ROLE_READ),
     pb.GrantAccessRequest(user_name="bob", repository=REPOSITORY, role=pb.ROLE_WRITE, ref_patterns=["refs/heads/bob"]),
 ]
-_PROBE_SECONDS = 15.0
+_PROBE_SECONDS = 60.0
 _LINES = """\
-Try it with git and git-lfs, in an empty folder:
+Try it with git and git-lfs, in a second terminal and an empty folder:
 
-    git init --quiet --bare assets.git
-    git clone --quiet assets.git work && cd work
-    git lfs install --local
-    git config lfs.url {url}
-    git lfs track '*.bin'
-    head -c 1000000 /dev/urandom > big.bin
-    git add . && git commit --quiet -m 'Add a large file'
-    git push origin HEAD
+    TOKEN=$(sed -n 's/.*"alice": "\\(.*\\)".*/\\1/p' {file})
+    git init --quiet --bare assets.git && git clone --quiet assets.git work && cd work
+    git lfs install --local && git config lfs.url "{url}"
+    git lfs track '*.bin' && head -c 1000000 /dev/urandom > big.bin
+    git add . && git commit --quiet -m 'Add a large file' && git push origin HEAD
     git lfs lock big.bin && git lfs locks
 
-alice may write, bob may read, and write on the branch bob; their tokens are in {file}
+Tokens: {file} has those of alice, who may write, and of bob, who may read, and write on the branch bob.
+Data: {data}; Ctrl-C stops Towpath, and the next start goes on with the same data.
+
 """
 
 
@@ -54,8 +54,10 @@ async def provide_demo(directory: DataDirectory, admin_address: str, *, origin: 
                 tokens[user] = await _new_token(admin, user)
     document = {"base_url": base_url, "users": {user: tokens[user] for user in ("alice", "bob")}}
     write_secret(directory.demo, json.dumps(document, indent=2) + "\n")
-    url = base_url.replace("://", f"://alice:{tokens['alice']}@", 1)
-    sys.stderr.write(_LINES.format(url=url, file=directory.demo))
+    # The token itself is not for the log that our output may be.
+    url = base_url.replace("://", "://alice:$TOKEN@", 1)
+    file, data = (shlex.quote(str(path)) for path in (directory.demo, directory.path))
+    sys.stderr.write(_LINES.format(url=url, file=file, data=data))
 
 
 async def _provide_access(admin: Administration) -> None:

@@ -1,5 +1,6 @@
 """The socket that clients connect to. It outlives the facade, so that a restart of it only makes them wait."""
 
+import errno
 import ipaddress
 import socket
 from dataclasses import dataclass
@@ -8,6 +9,8 @@ from typing import Self
 from services.cli.errors import CommandError
 
 _BACKLOG = 1024
+_LAST_PORT = 65535
+_NEXT_PORT = 10
 
 
 @dataclass(frozen=True)
@@ -25,7 +28,7 @@ class Address:
             host = host[1:-1]
         elif ":" in host:
             raise ValueError(f"expected HOST:PORT with an IPv6 host in brackets, got {text!r}")
-        if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        if not separator or not host or not (port.isascii() and port.isdigit()) or int(port) > _LAST_PORT:
             raise ValueError(f"expected HOST:PORT, got {text!r}")
         return cls(host, int(port))
 
@@ -64,7 +67,8 @@ def listen(address: Address) -> tuple[socket.socket, Address]:
             raise
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        raise CommandError(f"cannot listen on {address}: {reason}") from error
+        hint = _hint(address) if error.errno == errno.EADDRINUSE else ""
+        raise CommandError(f"cannot listen on {address}: {reason}{hint}") from error
     return listener, Address(address.host, listener.getsockname()[1])
 
 
@@ -73,3 +77,10 @@ def inherit(descriptor: int, address: Address) -> tuple[socket.socket, Address]:
     listener = socket.socket(fileno=descriptor)
     listener.set_inheritable(False)
     return listener, Address(address.host, listener.getsockname()[1])
+
+
+def _hint(taken: Address) -> str:
+    """Return the end of the message of a port that is taken: the option that chooses another one."""
+    port = taken.port + _NEXT_PORT if taken.port + _NEXT_PORT <= _LAST_PORT else taken.port - _NEXT_PORT
+    option = f"--listen {Address(taken.host, port)}"
+    return f'; `towpath up {option}` takes another port, and so does `make run ARGS="{option}"`'

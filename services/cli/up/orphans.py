@@ -10,16 +10,16 @@ from pathlib import Path
 
 from services.cli.errors import CommandError
 
-_WAIT_SECONDS = 15.0
+_WAIT_SECONDS = 60.0
 _INTERVAL_SECONDS = 0.1
 
 
 async def lock_out_orphans(runtime: Path) -> int:
     """Wait until no service of an earlier `towpath up` is left, and return the lock for ours to inherit.
 
-    The caller closes the descriptor. Raises `CommandError` where one is still there after 15 s.
+    The caller closes the descriptor. Raises `CommandError` where one is still there after 60 s.
     """
-    descriptor = os.open(runtime / "services.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    descriptor = _open_lock(runtime)
     try:
         async with asyncio.timeout(_WAIT_SECONDS):
             while not _is_free(descriptor):  # noqa: ASYNC110 - nothing tells when another process lets a file lock go
@@ -32,6 +32,15 @@ async def lock_out_orphans(runtime: Path) -> int:
     except BaseException:
         os.close(descriptor)
         raise
+    return descriptor
+
+
+def _open_lock(runtime: Path) -> int:
+    descriptor = os.open(runtime / "services.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+    if os.geteuid() == 0:
+        # Root restores for an account, which must be able to open it afterwards.
+        owner = runtime.stat()
+        os.fchown(descriptor, owner.st_uid, owner.st_gid)
     return descriptor
 
 

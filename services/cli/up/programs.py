@@ -10,7 +10,7 @@ from services.cli.up.child import Program, Work, run_once
 from services.common.health import probe_http
 
 _MIGRATION_SECONDS = 900.0
-_BOOTSTRAP_SECONDS = 60.0
+_BOOTSTRAP_SECONDS = 300.0
 _PROBE_INTERVAL_SECONDS = 0.05
 
 
@@ -38,8 +38,10 @@ def service(
     """Return the program of the service `storage`, `locks` or `facade`."""
     command = python(f"services.{name}")
     if ready is None:
-        return Program(name=name, command=command, environment=environment, inherited=inherited)
-    return Program(name=name, command=command, environment=environment, inherited=inherited, ready=ready)
+        return Program(name=name, command=command, environment=environment, inherited=inherited, tells_why=True)
+    return Program(
+        name=name, command=command, environment=environment, inherited=inherited, tells_why=True, ready=ready
+    )
 
 
 async def migrate(

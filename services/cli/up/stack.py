@@ -28,7 +28,7 @@ from services.common.lifecycle import stop_event
 
 READY_LINE = "Towpath is ready: {origin}\n"
 
-_READY_SECONDS = 60.0
+_READY_SECONDS = 300.0
 # Everything is stopped within 10 s. Each tier first drains, and is killed at its bound, counted from the signal.
 _FACADE_DRAIN_SECONDS, _FACADE_STOP_SECONDS = 4.0, 5.0
 _SERVICE_DRAIN_SECONDS, _SERVICE_STOP_SECONDS = 1.0, 6.5

@@ -15,7 +15,8 @@ from services.database.migrations import migrate
 from services.storage.names import oid_of as name_oid
 from services.storage.schema import SCHEMA as STORAGE
 from tests.support.backup import Installation, Place, running_installation
-from tests.support.storage import stored_path, until
+from tests.support.storage import stored_path
+from tests.support.waiting import STEP_SECONDS, until
 
 
 def tree(folder: Path) -> dict[str, bytes]:
@@ -109,7 +110,7 @@ async def test_told_to_stop(installation: Installation, target: Path) -> None:
     process = await place.start("backup", target)
     await until(lambda: sum(path.is_file() for path in (target / "objects").rglob("*")) > 20)
     process.terminate()
-    await asyncio.wait_for(process.communicate(), timeout=20)
+    await asyncio.wait_for(process.communicate(), timeout=STEP_SECONDS)
     assert process.returncode == 130
     assert {name: data for name, data in tree(target).items() if "/objects/" not in name} == before
 

@@ -15,7 +15,8 @@ from services.storage.contents import FIRST_STORE_ID, New
 from services.storage.disk import DiskBackend
 from services.storage.names import new_name
 from tests.support.backup import Installation
-from tests.support.storage import oid_of, until, upload
+from tests.support.storage import oid_of, upload
+from tests.support.waiting import STEP_SECONDS, until
 
 
 @pytest.mark.parametrize("hashed", [False, True])
@@ -109,7 +110,7 @@ async def test_an_upload_that_goes_on_is_no_finding(installation: Installation) 
         await go_on.wait()
         yield second
 
-    writing = asyncio.ensure_future(storage.stub.WriteObject(send(), timeout=30))
+    writing = asyncio.ensure_future(storage.stub.WriteObject(send(), timeout=STEP_SECONDS))
     await until(lambda: bool(storage.incoming()))
     found = (await installation.place.run("check")).document
     assert (found["findings"], found["left_over"]) == ([], 0)

@@ -10,7 +10,7 @@ from services.common.errors import Unavailable
 from tests.support.black_hole import black_hole
 from tests.support.name_server import name_server
 from tests.support.replica import REPEATABLE, calling, serving
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 
 # So long a connection is silent in the drills of an operator; its end is noticed after 7.
 _CUT_SECONDS = 8
@@ -56,7 +56,7 @@ async def test_a_replica_that_comes_later_is_found() -> None:
             names.addresses = ["127.0.0.1", "127.0.0.2"]
             await caller.ask_until("b")
             names.addresses = ["127.0.0.2"]
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(STEP_SECONDS):
                 while {await caller.ask() for _ in range(4)} != {"b"}:
                     pass
 
@@ -69,7 +69,7 @@ async def test_a_stream_outlives_its_connections_age() -> None:
     ):
         stream = caller.storage.ReadObject(storage_pb.ReadObjectRequest(), metadata=caller.peer.metadata())
         received = [(await anext(aiter(stream))).data]
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(STEP_SECONDS):
             while len(replica.connections) < 4:
                 await caller.ask()
         replica.end_streams.set()

@@ -11,6 +11,7 @@ import trustme
 
 from tests.support.certificates import certificate, certificate_files
 from tests.support.replica import SERVICE, serving
+from tests.support.waiting import STEP_SECONDS
 
 
 async def probe(*arguments: str, environment: dict[str, str] | None = None) -> tuple[int | None, str]:
@@ -20,7 +21,7 @@ async def probe(*arguments: str, environment: dict[str, str] | None = None) -> t
         env={**os.environ, **(environment or {})},
         stdout=asyncio.subprocess.PIPE,
     )
-    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    output, _ = await asyncio.wait_for(process.communicate(), STEP_SECONDS)
     lines = output.decode().splitlines()
     assert len(lines) == 1
     return process.returncode, lines[0]
@@ -88,7 +89,7 @@ async def test_misuse() -> None:
         process = await asyncio.create_subprocess_exec(
             *(sys.executable, "-m", "services.common.health", *arguments), stderr=asyncio.subprocess.PIPE
         )
-        _, errors = await asyncio.wait_for(process.communicate(), 60)
+        _, errors = await asyncio.wait_for(process.communicate(), STEP_SECONDS)
         assert (process.returncode, errors[:6]) == (2, b"usage:")
 
 
@@ -96,7 +97,7 @@ async def test_it_imports_little() -> None:
     """It runs every few seconds in every container: what services are made of is not imported."""
     program = "import sys; import services.common.health as h; h.probe_grpc('unix:/none', ''); print(*sys.modules)"
     process = await asyncio.create_subprocess_exec(sys.executable, "-c", program, stdout=asyncio.subprocess.PIPE)
-    output, _ = await asyncio.wait_for(process.communicate(), 60)
+    output, _ = await asyncio.wait_for(process.communicate(), STEP_SECONDS)
     imported: Sequence[str] = output.decode().split()
     assert "grpc" in imported
     assert {"pydantic", "structlog", "sqlalchemy", "typer", "fastapi"}.isdisjoint(imported)

@@ -245,7 +245,7 @@ async def test_a_call_that_a_stop_cuts_off_is_repeated(tmp_path: Path) -> None:
         async def VerifyLocks(self, request: pb.VerifyLocksRequest, context: Context) -> pb.VerifyLocksResponse:
             """Take longer than the service has."""
             self.reached.set()
-            await asyncio.sleep(30)
+            await asyncio.sleep(3600)
             raise AssertionError
 
     held = Held()
@@ -281,7 +281,7 @@ async def test_a_call_that_the_caller_cancels_is_not_repeated(tmp_path: Path) ->
         async def ListLocks(self, request: pb.ListLocksRequest, context: Context) -> pb.ListLocksResponse:
             """Take longer than the caller waits."""
             self.request_ids.append(request_id.current())
-            await asyncio.sleep(30)
+            await asyncio.sleep(3600)
             raise AssertionError
 
     async with running(tmp_path, locks=Held(), repeatable={SERVICE: ["ListLocks"]}) as (_, locks, peer, stub):
@@ -304,7 +304,7 @@ async def test_a_service_that_does_not_serve_is_unavailable(
     class Slow(Locks):
         async def ListLocks(self, request: pb.ListLocksRequest, context: Context) -> pb.ListLocksResponse:
             """Take longer than anybody waits."""
-            await asyncio.sleep(30)
+            await asyncio.sleep(3600)
             raise AssertionError
 
     async with running(tmp_path, locks=Slow(), deadline=0.5) as (server, _, peer, stub):

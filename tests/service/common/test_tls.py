@@ -14,6 +14,7 @@ from services.common.rpc.client import Health
 from services.common.rpc.server import Server
 from tests.support.certificates import certificate
 from tests.support.replica import SERVICE, calling, serving
+from tests.support.waiting import STEP_SECONDS
 
 
 async def test_those_with_a_certificate_of_the_authority_and_the_secret_are_answered(tmp_path: Path) -> None:
@@ -51,7 +52,7 @@ async def test_a_stranger_gets_nothing(tmp_path: Path) -> None:
             async with channel:
                 stub: Any = health_pb2_grpc.HealthStub(channel)  # its types do not tell its methods
                 with pytest.raises(grpc.aio.AioRpcError) as caught:
-                    await stub.Check(health_pb2.HealthCheckRequest(), timeout=5)
+                    await stub.Check(health_pb2.HealthCheckRequest(), timeout=STEP_SECONDS)
                 assert caught.value.code() is grpc.StatusCode.UNAVAILABLE
 
 
@@ -86,17 +87,17 @@ async def test_reflection_needs_the_secret() -> None:
     async with serving("127.0.0.1:0") as (_, server), grpc.aio.insecure_channel(f"127.0.0.1:{server.port}") as channel:
         make_stub: Any = reflection_pb2_grpc.ServerReflectionStub  # its types know only blocking channels
         call = make_stub(channel).ServerReflectionInfo(
-            iter([reflection_pb2.ServerReflectionRequest(list_services="")]), timeout=5
+            iter([reflection_pb2.ServerReflectionRequest(list_services="")]), timeout=STEP_SECONDS
         )
         with pytest.raises(grpc.aio.AioRpcError) as caught:
             await call.read()
         assert caught.value.code() is grpc.StatusCode.UNAUTHENTICATED
         health: Any = health_pb2_grpc.HealthStub(channel)  # its types do not tell its methods
-        await health.Check(health_pb2.HealthCheckRequest(), timeout=5)
+        await health.Check(health_pb2.HealthCheckRequest(), timeout=STEP_SECONDS)
 
 
 async def test_a_stranger_who_sends_nothing_is_refused_too() -> None:
     """A stream is refused before its first message, which a stranger might never send."""
     async with serving("127.0.0.1:0") as (_, server), calling(f"127.0.0.1:{server.port}", secret=None) as caller:
-        call = caller.storage.WriteObject(timeout=5)
+        call = caller.storage.WriteObject(timeout=STEP_SECONDS)
         assert await call.code() is grpc.StatusCode.UNAUTHENTICATED

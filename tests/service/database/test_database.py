@@ -18,6 +18,7 @@ from services.database.migrations import migrate
 from services.database.transactions import Database, Statement
 from services.database.versions import Schema, is_at, newest_version
 from tests.support.postgres import TestPostgres
+from tests.support.waiting import STEP_SECONDS
 
 _FIRST = '''"""Make the first table."""
 
@@ -100,7 +101,7 @@ async def test_a_postgres_that_starts_later_is_waited_for(
         name = ".s.PGSQL.5432"
         url = SecretStr(database_url.get_secret_value().replace(str(postgres.postgres.sockets), folder))
         server = await asyncio.start_unix_server(hang_up, Path(folder) / name)
-        migration = asyncio.create_task(migrate(url, schema, wait_seconds=60))
+        migration = asyncio.create_task(migrate(url, schema, wait_seconds=STEP_SECONDS))
         await tried.wait()
         server.close()
         (Path(folder) / name).unlink(missing_ok=True)
@@ -200,12 +201,12 @@ async def test_a_single_statement_that_fails_leaves_its_place_to_the_next(
     database = Database(create_engine(database_url, schema="barge", pool_size=1))
     with pytest.raises(asyncpg.DivisionByZeroError):
         await database.fetch(Statement("SELECT 1 / $1::integer", (0,)))
-    given_up = asyncio.create_task(database.fetch(_pid(pause=60)))
+    given_up = asyncio.create_task(database.fetch(_pid(pause=3600)))
     await asyncio.sleep(0.2)
     given_up.cancel()
     with pytest.raises(asyncio.CancelledError):
         await given_up
-    assert len(await asyncio.wait_for(database.fetch(_pid()), 5)) == 1
+    assert len(await asyncio.wait_for(database.fetch(_pid()), STEP_SECONDS)) == 1
     await database.close()
 
 

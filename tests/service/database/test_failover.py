@@ -6,7 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-import pytest
 from pydantic import SecretStr
 
 from services.cli.embedded_postgres import DATABASE, STOP_SIGNAL, SUPERUSER, EmbeddedPostgres, programs
@@ -15,6 +14,7 @@ from tests.support.folders import temporary_folder
 from tests.support.ports import free_ports
 from tests.support.postgres import new_cluster
 from tests.support.storage import running_storage
+from tests.support.waiting import STEP_SECONDS
 
 
 @asynccontextmanager
@@ -34,14 +34,14 @@ async def _running(postgres: EmbeddedPostgres, port: int, log: Path) -> AsyncIte
     finally:
         if server.returncode is None:
             server.send_signal(STOP_SIGNAL)
-            await asyncio.wait_for(server.wait(), timeout=30)
+            await asyncio.wait_for(server.wait(), timeout=STEP_SECONDS)
 
 
 async def _run(run_as: RunAs, program: Path, *arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
         program, *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **run_as.options()
     )
-    output, _ = await asyncio.wait_for(process.communicate(), timeout=60)
+    output, _ = await asyncio.wait_for(process.communicate(), timeout=STEP_SECONDS)
     assert process.returncode == 0, output.decode()
     return output.decode().strip()
 
@@ -55,7 +55,7 @@ async def _psql(port: int, statement: str, *, database: str = DATABASE) -> str:
 
 async def _until(port: int, question: str, *, database: str = DATABASE) -> None:
     """Wait until a server answers a question with t."""
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(STEP_SECONDS):
         while True:
             try:
                 if await _psql(port, question, database=database) == "t":
@@ -65,7 +65,6 @@ async def _until(port: int, question: str, *, database: str = DATABASE) -> None:
             await asyncio.sleep(0.1)
 
 
-@pytest.mark.timeout(120)
 async def test_the_services_find_the_new_primary(tmp_path: Path) -> None:
     """With both hosts in the URL: what was committed is there, and new objects are written, within the usual wait."""
     ports = free_ports(2)

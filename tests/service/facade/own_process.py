@@ -12,6 +12,7 @@ from services.facade.server import listening_socket
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import RunningFacade
 from tests.support.service_process import service_process
+from tests.support.waiting import STEP_SECONDS
 
 SIGNING_KEY = "a key that signs nothing outside of this test"
 
@@ -41,7 +42,7 @@ async def place_at(inner: Inner, facade: RunningFacade, origin: str) -> Place:
 
 async def draining(http: httpx.AsyncClient, origin: str) -> httpx.Response:
     """Return what a facade says of itself right after its signal, on a connection that is open."""
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(STEP_SECONDS):
         while True:
             answer = await http.get(f"{origin}/readyz")
             if answer.status_code == 503:

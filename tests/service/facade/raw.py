@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from tests.support import streams
 from tests.support.facade import RunningFacade
 from tests.support.http import Action
+from tests.support.waiting import STEP_SECONDS
 
 MIB = 1024**2
 
@@ -35,7 +36,7 @@ def head(action: Action, method: str, **headers: str) -> bytes:
 
 async def answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, str], bytes]:
     """Return the status, the headers and the body of an answer."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(STEP_SECONDS):
         lines = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {name.lower(): text for name, _, text in (line.partition(": ") for line in lines[1:])}
         body = await reader.readexactly(int(headers.get("content-length", "0")))

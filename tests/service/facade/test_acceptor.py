@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager, contextmanager
 import pytest
 
 from services.facade.acceptor import Acceptor
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 
 ONE_CLIENT = 10
 # Before one has some, it is chance who takes them.
@@ -59,7 +59,7 @@ class Shared:
         for _ in range(count):
             reader, writer = await asyncio.open_connection(*self.listener.getsockname())
             self._writers.append(writer)
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(STEP_SECONDS):
                 assert await reader.readexactly(5) == b"hello"
 
     async def close(self) -> None:

@@ -11,6 +11,7 @@ from tests.service.facade.conftest import Place
 from tests.support.action_tokens import issue
 from tests.support.facade import SIGNING_KEY
 from tests.support.http import MEDIA_TYPE, basic, oid_of
+from tests.support.waiting import STEP_SECONDS
 
 EMPTY = oid_of(b"")
 
@@ -28,7 +29,7 @@ async def test_what_is_not_held_is_404(place: Place) -> None:
     """On every action's URL but the upload's."""
     oid = oid_of(b"never sent")
     url = f"{place.base_url}/objects/{oid}"
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         header = _header(_permit(place, Operation.DOWNLOAD, oid, 10))
         assert (await http.get(url, headers=header)).status_code == 404
         assert (await http.get(url, headers={**header, "If-None-Match": "*"})).status_code == 404
@@ -59,7 +60,7 @@ async def test_verify_tells_whether_the_object_is_held(place: Place, body: bytes
     await place.inner.storage.write(place.repository_id, data)
     url = f"{place.base_url}/objects/{oid_of(data)}"
     header = {**_header(_permit(place, Operation.VERIFY, oid_of(data), 4)), "Content-Type": media_type}
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         response = await http.post(url, content=body.replace(b"OID", oid_of(data).encode()), headers=header)
         assert response.status_code == status, response.text
         if status != 200:
@@ -74,7 +75,7 @@ async def test_verify_is_not_asked_for_html(place: Place) -> None:
     await place.inner.storage.write(place.repository_id, data)
     url = f"{place.base_url}/objects/{oid_of(data)}"
     header = {**_header(_permit(place, Operation.DOWNLOAD, oid_of(data), 9)), "Accept": "text/html"}
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         assert (await http.get(url, headers=header)).content == data
 
 
@@ -94,7 +95,7 @@ async def test_a_token_opens_nothing_else(place: Place) -> None:
         _header(good._replace(oid=EMPTY)),
         _header(good._replace(repository="studio/other")),
     ]
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         for header in others:
             for response in (
                 await http.get(url, headers=header),
@@ -113,7 +114,7 @@ async def test_one_good_authorization_among_several_is_enough(place: Place, *, f
     oid = await place.inner.storage.write(place.repository_id, data)
     good = _header(_permit(place, Operation.DOWNLOAD, oid, len(data)))["Authorization"]
     values = [good, basic("x", "y")] if first else [basic("x", "y"), good]
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         response = await http.get(
             f"{place.base_url}/objects/{oid}", headers=[("Authorization", value) for value in values]
         )
@@ -125,7 +126,7 @@ async def test_the_alias_of_the_base_address_leads_to_the_same_object(place: Pla
     data = b"alias"
     oid = await place.inner.storage.write(place.repository_id, data)
     header = _header(_permit(place, Operation.DOWNLOAD, oid, len(data)))
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         for base in (
             f"{place.base_url}.git/info/lfs",
             f"{place.base_url}/",

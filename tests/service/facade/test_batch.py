@@ -7,12 +7,14 @@ from typing import Any
 
 import httpx
 import pytest
+from prometheus_client import REGISTRY
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.facade.dialect import DIALECTS, Dialect
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import MEDIA_TYPE, Client, content, oid_of
+from tests.support.waiting import STEP_SECONDS
 
 OID = "a" * 64
 
@@ -116,12 +118,14 @@ async def test_the_wrong_shape_is_422_with_the_field(place: Place, fields: dict[
 
 async def test_the_expiry_is_stated_twice_alike(place: Place) -> None:
     """Whole seconds, upper case, and never under a minute (client rows 14 and 23; trap 24)."""
+    before = time.time()
     async with place.client() as alice:
         actions = (await _batch(alice, operation="upload", objects=[{"oid": OID, "size": 1}]))["objects"][0]["actions"]
+    after = time.time()
     for action in actions.values():
         assert re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", action["expires_at"])
         expiry = datetime.fromisoformat(action["expires_at"]).timestamp()
-        assert abs(expiry - time.time() - action["expires_in"]) < 5
+        assert before - 1 <= expiry - action["expires_in"] <= after + 1
         assert isinstance(action["expires_in"], int)
     assert actions["verify"]["expires_in"] == actions["upload"]["expires_in"] + 86_400
 
@@ -173,15 +177,20 @@ async def test_limits_hold_before_any_work(place: Place) -> None:
     assert [answer.get("error", {}).get("code") for answer in sizes.json()["objects"]] == [None, 422]
 
 
-async def test_a_thousand_objects_are_answered_quickly(place: Place) -> None:
-    """With one call of storage (trap 10; client case 29)."""
+def _times_asked() -> float:
+    """Return how often storage was asked what is held."""
+    labels = {"method": "/towpath.storage.v1.StorageService/BatchStatObjects", "status": "OK"}
+    return REGISTRY.get_sample_value("towpath_grpc_requests_total", labels) or 0
+
+
+async def test_a_thousand_objects_are_one_question(place: Place) -> None:
+    """Storage is called once, so that a large push begins at once (trap 10; client case 29)."""
     objects = [(oid_of(content(str(number), 8)), 8) for number in range(1_000)]
     async with place.client() as alice:
-        started = time.monotonic()
+        asked = _times_asked()
         response = await alice.batch("upload", *objects)
-        seconds = time.monotonic() - started
     assert len(response.json()["objects"]) == 1_000
-    assert seconds < 5
+    assert _times_asked() == asked + 1
 
 
 async def test_removed_objects_are_410(place: Place) -> None:
@@ -201,7 +210,7 @@ async def test_a_public_repository_is_read_by_anybody(facade: RunningFacade, inn
     """And written by nobody without credentials; bad ones are refused on it too."""
     public = await new_place(facade, inner, public=True)
     oid = await inner.storage.write(public.repository_id, b"public")
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
 
         async def batch(operation: str, **headers: str) -> httpx.Response:
             body = {"operation": operation, "objects": [{"oid": oid, "size": 6}]}

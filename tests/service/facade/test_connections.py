@@ -2,7 +2,6 @@
 
 import asyncio
 import json
-import time
 
 import httpx
 import pytest
@@ -12,8 +11,9 @@ from services.facade.server import listening_socket, serve
 from tests.service.facade import raw
 from tests.service.facade.conftest import Place
 from tests.support import streams
-from tests.support.facade import running_facade, wait_until
-from tests.support.http import Action, content, oid_of
+from tests.support.facade import RunningFacade, running_facade
+from tests.support.http import Action, Client, content, oid_of
+from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until
 
 MIB = 1024**2
 
@@ -23,6 +23,15 @@ async def _upload_action(place: Place, data: bytes) -> Action:
         action = await alice.action("upload", oid_of(data), len(data))
     assert action is not None
     return action
+
+
+async def _is_idle(client: Client, facade: RunningFacade) -> bool:
+    """Tell whether a facade that serves one request at once serves none."""
+    return (await client.http.get(f"{facade.origin}/x")).status_code != 429
+
+
+async def _is_busy(client: Client, facade: RunningFacade) -> bool:
+    return not await _is_idle(client, facade)
 
 
 async def test_a_refused_upload_can_be_read_by_a_client_that_sends_on(place: Place) -> None:
@@ -38,7 +47,7 @@ async def test_a_refused_upload_can_be_read_by_a_client_that_sends_on(place: Pla
         for _ in range(19):
             writer.write(b"x" * MIB)
             await writer.drain()
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(STEP_SECONDS):
             assert await reader.read() == b""
 
 
@@ -62,12 +71,11 @@ async def test_a_client_that_asks_before_it_sends_is_told_either_way(place: Plac
         writer.write(data)
         assert (await raw.answer(reader))[0] == 200
     async with raw.connected(place.facade) as (reader, writer):
-        started = time.monotonic()
         writer.write(raw.head(Action(action.href, {}), "PUT", Content_Length="100000", Expect="100-continue"))
-        assert (await raw.answer(reader))[0] == 403
-        async with asyncio.timeout(5):
+        status, headers, _ = await raw.answer(reader)
+        assert (status, headers["connection"]) == (403, "close")
+        async with asyncio.timeout(STEP_SECONDS):
             assert await reader.read() == b""
-    assert time.monotonic() - started < 3
 
 
 async def test_a_silent_client_is_told_408(place: Place) -> None:
@@ -82,7 +90,7 @@ async def test_a_silent_client_is_told_408(place: Place) -> None:
             status, headers, body = await raw.answer(reader)
         assert (status, headers["connection"]) == (408, "close")
         assert json.loads(body)["message"].startswith("body: ")
-    await wait_until(lambda: inner.storage.files() == before)
+    await until(lambda: inner.storage.files() == before)
 
 
 async def test_a_client_that_reads_nothing_is_cut_off(place: Place) -> None:
@@ -90,14 +98,18 @@ async def test_a_client_that_reads_nothing_is_cut_off(place: Place) -> None:
     inner = place.inner
     data = content("unread", 40 * MIB)
     oid = await inner.storage.write(place.repository_id, data)
-    async with running_facade(inner.storage.address, inner.locks.address, body_idle_seconds=0.5) as facade:
-        async with place.client() as alice:
-            action = await alice.action("download", oid, len(data))
+    async with (
+        running_facade(
+            inner.storage.address, inner.locks.address, body_idle_seconds=0.5, requests_in_flight=1
+        ) as facade,
+        place.client() as alice,
+    ):
+        action = await alice.action("download", oid, len(data))
         assert action is not None
         async with raw.connected(facade) as (reader, writer):
             writer.write(raw.head(action, "GET"))
             await reader.readuntil(b"\r\n\r\n")
-            await asyncio.sleep(2)
+            await until(lambda: _is_idle(alice, facade), "the download is cut off")
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                 await reader.readexactly(len(data))
 
@@ -116,11 +128,7 @@ async def test_a_client_that_goes_away_ends_its_download(place: Place) -> None:
         async with raw.connected(facade) as (reader, writer):
             writer.write(raw.head(action, "GET"))
             await reader.readuntil(b"\r\n\r\n")
-
-        async def is_idle() -> bool:
-            return (await alice.http.get(f"{facade.origin}/x")).status_code != 429
-
-        await wait_until(is_idle)
+        await until(lambda: _is_idle(alice, facade), "the download ends")
 
 
 @pytest.mark.parametrize(
@@ -164,17 +172,21 @@ async def test_a_stop_lets_what_runs_end(place: Place) -> None:
     """An upload that is under way is finished; then nobody listens."""
     inner = place.inner
     data = content("drained", 1_000_000)
-    async with running_facade(inner.storage.address, inner.locks.address, drain_seconds=5) as facade:
+    async with running_facade(
+        inner.storage.address, inner.locks.address, drain_seconds=LONG_SECONDS, requests_in_flight=1
+    ) as facade:
         action = await _upload_action(place, data)
         async with raw.connected(facade) as (reader, writer):
             writer.write(raw.head(action, "PUT", Content_Length=str(len(data))) + data[:500_000])
-            await asyncio.sleep(0.2)
+            async with place.client() as alice:
+                await until(lambda: _is_busy(alice, facade), "the upload has begun")
             facade.stop.set()
+            # So that the rest comes after what a stop does at once.
             await asyncio.sleep(0.3)
             writer.write(data[500_000:])
             assert (await raw.answer(reader))[0] == 200
-        await asyncio.wait_for(facade.served, 10)
-        async with httpx.AsyncClient(trust_env=False) as http:
+        await asyncio.wait_for(facade.served, STEP_SECONDS)
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
             with pytest.raises(httpx.ConnectError):
                 await http.get(f"{facade.origin}/healthz")
 
@@ -183,13 +195,16 @@ async def test_a_stop_is_bounded(place: Place) -> None:
     """A client that sends nothing does not hold it up."""
     inner = place.inner
     data = content("cut off", 1_000_000)
-    async with running_facade(inner.storage.address, inner.locks.address, drain_seconds=1) as facade:
+    async with running_facade(
+        inner.storage.address, inner.locks.address, drain_seconds=1, requests_in_flight=1
+    ) as facade:
         action = await _upload_action(place, data)
         async with raw.connected(facade) as (_, writer):
             writer.write(raw.head(action, "PUT", Content_Length=str(len(data))) + data[:500_000])
-            await asyncio.sleep(0.2)
+            async with place.client() as alice:
+                await until(lambda: _is_busy(alice, facade), "the upload has begun")
             facade.stop.set()
-            await asyncio.wait_for(facade.served, 5)
+            await asyncio.wait_for(facade.served, STEP_SECONDS)
 
 
 async def test_half_an_answer_is_never_sent() -> None:
@@ -217,4 +232,4 @@ async def test_half_an_answer_is_never_sent() -> None:
     finally:
         await streams.end([writer])
         stop.set()
-        await asyncio.wait_for(serving, 10)
+        await asyncio.wait_for(serving, STEP_SECONDS)

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 
 from tests.service.facade.conftest import Place
+from tests.support.waiting import LONG_SECONDS
 
 CHECKS = (
     "not_a_server_error",
@@ -26,6 +27,6 @@ async def test_schemathesis_finds_nothing(place: Place, tmp_path: Path) -> None:
         *("--max-examples", "5", "--checks", ",".join(CHECKS), "--phases", "examples,coverage,fuzzing"),
     ]
     result = await asyncio.to_thread(
-        subprocess.run, command, cwd=tmp_path, capture_output=True, text=True, timeout=240, check=False
+        subprocess.run, command, cwd=tmp_path, capture_output=True, text=True, timeout=LONG_SECONDS, check=False
     )
     assert result.returncode == 0, result.stdout[-5_000:] + result.stderr[-2_000:]

@@ -9,6 +9,7 @@ import pytest
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import MEDIA_TYPE, Client, basic, oid_of
+from tests.support.waiting import STEP_SECONDS
 
 DATA = b"behind a proxy"
 OUTSIDE = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "lfs.example.org", "X-Forwarded-Prefix": "/lfs"}
@@ -74,7 +75,7 @@ async def test_bad_credentials_are_counted_for_the_client_not_for_the_proxy(inne
     async with running_facade(inner.storage.address, inner.locks.address, **settings) as facade:
         place = await new_place(facade, inner)
         headers = {"Accept": MEDIA_TYPE, "Authorization": basic("alice", "wrong")}
-        async with httpx.AsyncClient(trust_env=False, headers=headers) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, headers=headers) as http:
 
             async def status(forwarded_for: str) -> int:
                 answer = await http.get(f"{place.base_url}/locks", headers={"X-Forwarded-For": forwarded_for})

@@ -11,8 +11,9 @@ import pytest
 from services.facade import certificate as certificates
 from tests.service.facade.conftest import Inner, new_place
 from tests.support.certificates import CertificateFiles, write_certificate
-from tests.support.facade import RunningFacade, running_facade, wait_until
+from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import Client, content, oid_of
+from tests.support.waiting import STEP_SECONDS, until
 
 
 @pytest.fixture
@@ -42,7 +43,7 @@ async def _serial(facade: RunningFacade, files: CertificateFiles, name: str | No
         context = _trusting(files)
         context.check_hostname = name is not None
         with (
-            socket.create_connection(facade.address, timeout=10) as raw,
+            socket.create_connection(facade.address, timeout=STEP_SECONDS) as raw,
             context.wrap_socket(raw, server_hostname=name) as wrapped,
         ):
             told = wrapped.getpeercert()
@@ -102,7 +103,7 @@ async def test_a_renewed_certificate_is_served_without_a_restart(
     async def is_renewed() -> bool:
         return await _serial(secure, files) != first
 
-    await wait_until(is_renewed)
+    await until(is_renewed)
     assert await _serial(secure, files, None) == await _serial(secure, files)
 
 
@@ -110,7 +111,7 @@ async def test_plain_http_is_not_served_on_that_port(secure: RunningFacade) -> N
     """And does no harm."""
     reader, writer = await asyncio.open_connection(*secure.address)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(STEP_SECONDS):
         assert b"200" not in await reader.read()
     writer.close()
     await writer.wait_closed()

@@ -26,7 +26,8 @@ from services.common.errors import (
 from services.facade.action_tokens import Operation
 from services.facade.dialect import WIDESPREAD
 from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error, client_of
-from tests.support.facade import RunningFacade, running_facade, wait_until
+from tests.support.facade import RunningFacade, running_facade
+from tests.support.waiting import STEP_SECONDS, until
 
 FAILURES: list[tuple[Exception, int]] = [
     (InvalidArgument(Reason.INVALID_FIELD, "field: secret words"), 422),
@@ -122,7 +123,7 @@ async def test_an_upload_tells_of_a_failure_of_storage(
     inner.fail("WriteObject", error)
     inner.fail("WriteWholeObject", error)
     href, header = action_of(facade, Operation.UPLOAD)
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         response = await http.put(href, content=DATA, headers={**header, "Accept": WIDESPREAD.media_type})
     check_error(response, status)
     assert response.headers["content-type"] == WIDESPREAD.media_type
@@ -173,7 +174,7 @@ async def test_a_service_that_does_not_answer_is_a_504(scripted: tuple[Scripted,
         async with client_of(alone) as client:
             check_error(await client.batch("upload", (OID, 100)), 503)
         href, header = action_of(alone, Operation.UPLOAD)
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
             check_error(await http.put(href, content=DATA, headers=header), 503)
             ready = await http.get(f"{alone.origin}/readyz")
             alive = await http.get(f"{alone.origin}/healthz")
@@ -203,5 +204,5 @@ async def test_bad_credentials_are_slowed_all_the_same(
     async with client_of(facade) as client:
         statuses = [(await client.locks()).status_code for _ in range(12)]
     assert statuses == [401] * 10 + [429] * 2
-    await wait_until(lambda: len(told) >= 2)
+    await until(lambda: len(told) >= 2)
     assert told[-1] == 10

@@ -9,6 +9,7 @@ from services.facade.dialect import DIALECTS, Dialect
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import RunningFacade
 from tests.support.http import MEDIA_TYPE
+from tests.support.waiting import STEP_SECONDS
 
 
 async def test_a_lock_is_made_found_verified_and_removed(place: Place) -> None:
@@ -157,7 +158,7 @@ async def test_bob_may_lock_with_his_ref_only(place: Place, dialect: Dialect) ->
 
 async def test_an_anonymous_caller_is_asked_for_credentials(place: Place) -> None:
     """On every endpoint."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         for answer in (
             await http.get(f"{place.base_url}/locks"),
             await http.post(f"{place.base_url}/locks/verify"),

@@ -9,8 +9,8 @@ import httpx
 import pytest
 
 from tests.service.facade.conftest import Place
-from tests.support.facade import wait_until
 from tests.support.http import Client, content, oid_of
+from tests.support.waiting import until
 
 
 async def _pieces(data: bytes, length: int = 50_000) -> AsyncIterator[bytes]:
@@ -89,7 +89,7 @@ async def test_an_interrupted_upload_leaves_nothing(place: Place) -> None:
         assert action is not None
         with pytest.raises(ConnectionError):
             await alice.put(action, half(), len(data))
-        await wait_until(lambda: place.inner.storage.files() == before)
+        await until(lambda: place.inner.storage.files() == before)
         assert not await _held(alice, oid_of(data), len(data))
         assert (await alice.upload(data)).status_code == 200
 

@@ -11,6 +11,7 @@ from tests.support.http import Client, content, oid_of
 from tests.support.locks import running_locks
 from tests.support.postgres import TestPostgres
 from tests.support.storage import running_storage
+from tests.support.waiting import STEP_SECONDS
 
 
 async def test_a_restart_of_storage_is_not_seen(postgres: TestPostgres, tmp_path: Path) -> None:
@@ -45,9 +46,9 @@ async def test_a_restart_of_storage_is_not_seen(postgres: TestPostgres, tmp_path
             await asyncio.sleep(1)
             assert [task.done() for task in (rest, batch, put)] == [False] * 3
             async with running_storage(database_url, tmp_path):
-                received.append(await asyncio.wait_for(rest, 20))
-                assert (await asyncio.wait_for(batch, 20)).status_code == 200
-                assert (await asyncio.wait_for(put, 20)).status_code == 200
+                received.append(await asyncio.wait_for(rest, STEP_SECONDS))
+                assert (await asyncio.wait_for(batch, STEP_SECONDS)).status_code == 200
+                assert (await asyncio.wait_for(put, STEP_SECONDS)).status_code == 200
                 await download.__aexit__(None, None, None)
     assert oid_of(b"".join(received)) == oid
 

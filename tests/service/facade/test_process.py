@@ -14,11 +14,11 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from services.database.migrations import migrate
 from services.facade.server import listening_socket
 from services.storage.schema import SCHEMA
-from tests.support.facade import wait_until
 from tests.support.http import Client, content, oid_of
 from tests.support.locks import running_locks
 from tests.support.postgres import TestPostgres
 from tests.support.service_process import service_process, wait_ready
+from tests.support.waiting import STEP_SECONDS, until
 
 SIGNING_KEY = "a key that signs nothing outside of this test"
 
@@ -71,7 +71,7 @@ async def test_a_request_is_found_in_the_logs_of_all_services_and_no_secret_is(
                 refused = await alice.post("objects/batch", operation="upload", objects=[{"oid": token}])
                 assert refused.status_code == 422
                 process.send_signal(signal.SIGTERM)
-                assert await asyncio.to_thread(process.wait, 10) == 0
+                assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 0
     found = {name: {line.get("request_id") for line in _lines(log)} for name, log in logs.items()}
     assert {"id-of-the-batch", "id-of-the-upload"} <= found["facade"] & found["storage"]
     assert "id-of-the-refusal" in found["facade"]
@@ -108,16 +108,16 @@ async def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> 
     settings = {**_needed(tmp_path), "lifeline_fd": str(reading)}
     with service_process("facade", tmp_path / "log", descriptors=(reading,), settings=settings) as ours:
         os.close(reading)
-        await wait_until(lambda: bool(psutil.Process(ours.pid).net_connections(kind="tcp")), seconds=30)
+        await until(lambda: bool(psutil.Process(ours.pid).net_connections(kind="tcp")))
         os.close(writing)
-        assert await asyncio.to_thread(ours.wait, 10) == 0
+        assert await asyncio.to_thread(ours.wait, STEP_SECONDS) == 0
 
 
 async def test_a_bad_setting_is_told_without_the_secret(tmp_path: Path) -> None:
     """In one message, with the name of the setting (trap 29)."""
     log = tmp_path / "log"
     with service_process("facade", log, settings={**_needed(tmp_path), "signing_key": "too-short"}) as process:
-        assert await asyncio.to_thread(process.wait, 30) == 1
+        assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 1
     assert "signing_key" in log.read_text()
     assert "too-short" not in log.read_text()
 
@@ -127,4 +127,4 @@ async def test_an_address_that_cannot_be_had_ends_theservice_process(tmp_path: P
     with socket.create_server(("127.0.0.1", 0)) as taken:
         settings = {**_needed(tmp_path), "listen": f"127.0.0.1:{taken.getsockname()[1]}"}
         with service_process("facade", tmp_path / "log", settings=settings) as process:
-            assert await asyncio.to_thread(process.wait, 30) != 0
+            assert await asyncio.to_thread(process.wait, STEP_SECONDS) != 0

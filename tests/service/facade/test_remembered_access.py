@@ -10,7 +10,8 @@ from google.protobuf.message import Message
 from towpath.access.v1 import access_service_pb2 as access
 
 from tests.service.facade.inner_failures import Scripted, client_of
-from tests.support.facade import RunningFacade, wait_until
+from tests.support.facade import RunningFacade
+from tests.support.waiting import until
 
 NOW = access.AuthenticateResponse(user_id=1, user_name="alice", keep_seconds=60)
 BEFORE = access.AuthenticateResponse(user_id=1, user_name="alice")
@@ -85,7 +86,7 @@ async def test_what_a_lock_service_of_before_says_of_a_token_is_not_kept(
     async def permission_is_remembered() -> bool:
         return (await _asked_by(facade, asked, 3))["CheckAccess"] == 0
 
-    await wait_until(permission_is_remembered)
+    await until(permission_is_remembered)
     assert (await _asked_by(facade, asked, 3))["Authenticate"] == 3
 
 
@@ -103,9 +104,9 @@ async def test_what_was_granted_is_asked_again_after_a_change(scripted: tuple[Sc
         return bool(await _asked_by(facade, asked, 1))
 
     for _ in range(3):
-        await wait_until(is_remembered)
+        await until(is_remembered)
         watched.change()
-        await wait_until(is_asked)
+        await until(is_asked)
 
 
 @pytest.mark.parametrize("ref", ["r" * 257, "r" * 1_000_000])
@@ -119,5 +120,5 @@ async def test_a_ref_as_long_as_somebody_likes_is_not_kept(scripted: tuple[Scrip
     async def is_remembered() -> bool:
         return not await _asked_by(facade, asked, 3)
 
-    await wait_until(is_remembered)
+    await until(is_remembered)
     assert (await _asked_by(facade, asked, 3, ref=ref))["CheckAccess"] == 3

@@ -9,6 +9,7 @@ from services.facade.dialect import DIALECTS, NEUTRAL, WIDESPREAD, Dialect
 from tests.service.facade.conftest import Place
 from tests.support.facade import running_facade
 from tests.support.http import basic
+from tests.support.waiting import STEP_SECONDS
 
 OID = "a" * 64
 GOOD = json.dumps({"operation": "download", "objects": []}).encode()
@@ -17,7 +18,7 @@ GOOD = json.dumps({"operation": "download", "objects": []}).encode()
 async def _post(
     place: Place, headers: dict[str, str], path: str = "objects/batch", content: bytes = GOOD
 ) -> httpx.Response:
-    async with httpx.AsyncClient(trust_env=False, headers={"Accept": "*/*"}) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, headers={"Accept": "*/*"}) as http:
         return await http.post(f"{place.base_url}/{path}", content=content, headers=headers)
 
 
@@ -78,7 +79,7 @@ async def test_a_token_is_taken_in_every_form(place: Place) -> None:
         [("Authorization", basic("whoever", token))],
         [("Authorization", "Basic YTpi"), ("Authorization", f"Bearer {token}")],
     ):
-        async with httpx.AsyncClient(trust_env=False) as http:
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
             response = await http.post(
                 f"{place.base_url}/objects/batch",
                 content=GOOD,
@@ -104,7 +105,7 @@ async def test_unknown_addresses_and_methods_have_the_error_body(place: Place, d
         ("GET", "locks/1/unlock", 405, "POST"),
         ("POST", "locks/", 404, None),
     ]
-    async with httpx.AsyncClient(trust_env=False, headers={"Accept": dialect.media_type}) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, headers={"Accept": dialect.media_type}) as http:
         for method, path, status, allowed in rows:
             response = await http.request(method, f"{place.base_url}/{path}")
             assert (response.status_code, response.headers.get("allow")) == (status, allowed), (method, path)
@@ -132,7 +133,7 @@ async def test_the_documentation_is_named_where_it_is_configured(place: Place) -
     url = "https://help.example/towpath"
     async with (
         running_facade(inner.storage.address, inner.locks.address, documentation_url=url, realm="Film") as facade,
-        httpx.AsyncClient(trust_env=False) as http,
+        httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http,
     ):
         response = await http.get(f"{facade.origin}/{place.name}/locks")
         assert response.json()["documentation_url"] == url
@@ -142,7 +143,7 @@ async def test_the_documentation_is_named_where_it_is_configured(place: Place) -
 
 async def test_health_tells_of_each_service(place: Place) -> None:
     """200 as all of them serve (trap 34)."""
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         ready = await http.get(f"{place.facade.origin}/readyz")
         alive = await http.get(f"{place.facade.origin}/healthz")
     assert (ready.status_code, alive.status_code) == (200, 200)

@@ -24,9 +24,10 @@ from tests.service.facade.conftest import Inner, Place, new_place
 from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error, running_scripted
 from tests.service.facade.own_process import draining, facade_process, place_at
 from tests.support.certificates import write_certificate
-from tests.support.facade import RunningFacade, running_facade, wait_until
+from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import Action, Client, content, oid_of
 from tests.support.service_process import wait_ready
+from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until
 
 MIB = 1024**2
 BIG = 40 * MIB
@@ -102,9 +103,11 @@ async def _wait_counted(place: Place, size: int) -> None:
     request = pb.GetUsageRequest(repository_ids=[place.repository_id])
 
     async def is_counted() -> bool:
-        return (await place.inner.storage.stub.GetUsage(request, timeout=20)).repositories[0].bytes_out_today == size
+        return (await place.inner.storage.stub.GetUsage(request, timeout=STEP_SECONDS)).repositories[
+            0
+        ].bytes_out_today == size
 
-    await wait_until(is_counted)
+    await until(is_counted)
 
 
 @pytest.mark.parametrize("size", [0, 1, 256 * 1024, 256 * 1024 + 1, MIB, MIB + 1, 5_000_000])
@@ -113,16 +116,16 @@ async def test_an_object_comes_from_the_disk(shared: Shared, size: int) -> None:
     data = content(f"shared {size}", size)
     action = await shared.action(data)
     relayed = _relayed()
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         answer = await http.get(action.href, headers=action.header)
     assert answer.content == data
     assert answer.headers["content-length"] == str(size)
     await _wait_counted(shared.place, size)
-    await wait_until(lambda: len(shared.lines(data)) == 1)
+    await until(lambda: len(shared.lines(data)) == 1)
     [line] = shared.lines(data)
     assert (line["status"], line["bytes_out"]) == (200, size)
     assert _relayed() == relayed
-    await wait_until(lambda: not shared.open_files(data))
+    await until(lambda: not shared.open_files(data))
 
 
 async def test_many_at_once_come_from_the_disk(shared: Shared) -> None:
@@ -131,7 +134,7 @@ async def test_many_at_once_come_from_the_disk(shared: Shared) -> None:
     actions = [await shared.action(data) for data in datas]
     relayed = _relayed()
     await shared.place.inner.storage.delete(shared.place.repository_id, oid_of(datas[5]), reason="leaked")
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         answers = await asyncio.gather(*(http.get(action.href, headers=action.header) for action in actions))
     assert [answer.status_code for answer in answers] == [200] * 5 + [410] + [200] * 18
     assert [answer.content for answer in answers[:5] + answers[6:]] == datas[:5] + datas[6:]
@@ -145,7 +148,7 @@ async def test_ranges_come_from_the_disk(shared: Shared) -> None:
     action = await shared.action(data)
     relayed = _relayed()
     wanted = 0
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         for start, end in ((0, 1), (5, 10), (1, 2_000_000), (1_500_000, 3_000_000), (2_999_999, 3_000_000)):
             asked = {"Range": f"bytes={start}-{end - 1}"}
             answer = await http.get(action.href, headers={**action.header, **asked})
@@ -175,7 +178,7 @@ async def test_many_at_once(shared: Shared) -> None:
     """Each gets its own bytes."""
     objects = [content(f"at once {n}", 6 * MIB + n) for n in range(8)]
     actions = [await shared.action(data) for data in objects]
-    async with httpx.AsyncClient(trust_env=False, timeout=60) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         answers = await asyncio.gather(*(http.get(action.href, headers=action.header) for action in actions * 2))
     assert [answer.content for answer in answers] == objects * 2
 
@@ -189,12 +192,12 @@ async def test_an_object_deleted_meanwhile_comes_whole(shared: Shared) -> None:
         writer.write(raw.head(action, "GET"))
         await reader.readuntil(b"\r\n\r\n")
         await storage.delete(shared.place.repository_id, oid_of(data))
-        await wait_until(lambda: not storage.path(oid_of(data)).exists())
+        await until(lambda: not storage.path(oid_of(data)).exists())
         assert shared.open_files(data)
         assert await reader.readexactly(len(data)) == data
         writer.write(raw.head(action, "GET"))
         assert (await raw.answer(reader))[0] == 410
-    await wait_until(lambda: not shared.open_files(data))
+    await until(lambda: not shared.open_files(data))
 
 
 async def test_a_client_that_goes_away_ends_its_download(shared: Shared) -> None:
@@ -204,9 +207,9 @@ async def test_a_client_that_goes_away_ends_its_download(shared: Shared) -> None
     async with raw.connected(shared.place.facade) as (reader, writer):
         writer.write(raw.head(action, "GET"))
         await reader.readuntil(b"\r\n\r\n")
-        await wait_until(lambda: bool(shared.open_files(data)))
-    await wait_until(lambda: not shared.open_files(data))
-    await wait_until(lambda: len(shared.lines(data)) == 1)
+        await until(lambda: bool(shared.open_files(data)))
+    await until(lambda: not shared.open_files(data))
+    await until(lambda: len(shared.lines(data)) == 1)
     assert shared.lines(data)[0]["bytes_out"] < len(data)
 
 
@@ -230,7 +233,7 @@ async def test_slow_clients_are_served_and_silent_ones_are_not(
                 got += await slow.readexactly(MIB)
                 await asyncio.sleep(0.12)
             assert got == data
-            await wait_until(lambda: not shared.open_files(data))
+            await until(lambda: not shared.open_files(data))
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                 await silent.readexactly(len(data))
         assert "the client reads nothing" in shared.log.read_text()
@@ -239,12 +242,12 @@ async def test_slow_clients_are_served_and_silent_ones_are_not(
 async def test_what_runs_at_a_stop_ends_well(inner: Inner, facade: RunningFacade, tmp_path: Path) -> None:
     """A download in the midst at SIGTERM comes whole, and then the process ends."""
     data = content("shared drain", BIG)
-    async with _shared(inner, facade, tmp_path, drain_seconds=20) as shared:
+    async with _shared(inner, facade, tmp_path, drain_seconds=LONG_SECONDS) as shared:
         action = await shared.action(data)
         origin = shared.place.facade.origin
         async with (
             raw.connected(shared.place.facade) as (reader, writer),
-            httpx.AsyncClient(trust_env=False) as watching,
+            httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as watching,
         ):
             await watching.get(f"{origin}/readyz")
             writer.write(raw.head(action, "GET"))
@@ -253,7 +256,7 @@ async def test_what_runs_at_a_stop_ends_well(inner: Inner, facade: RunningFacade
             await draining(watching, origin)
             assert await reader.readexactly(len(data)) == data
             assert await reader.read() == b""
-        assert await asyncio.to_thread(shared.process.wait, 20) == 0
+        assert await asyncio.to_thread(shared.process.wait, STEP_SECONDS) == 0
 
 
 async def test_what_runs_too_long_at_a_stop_is_cut_off(inner: Inner, facade: RunningFacade, tmp_path: Path) -> None:
@@ -265,7 +268,7 @@ async def test_what_runs_too_long_at_a_stop_is_cut_off(inner: Inner, facade: Run
             writer.write(raw.head(action, "GET"))
             await reader.readuntil(b"\r\n\r\n")
             shared.process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(shared.process.wait, 20) == 0
+            assert await asyncio.to_thread(shared.process.wait, STEP_SECONDS) == 0
             with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
                 await reader.readexactly(len(data))
 
@@ -285,7 +288,7 @@ async def _stored(place: Place, data: bytes) -> tuple[Action, Path]:
 
 
 async def _get(action: Action) -> httpx.Response:
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         return await http.get(action.href, headers=action.header)
 
 
@@ -313,7 +316,7 @@ async def test_another_folder_than_storage_has_costs_no_download(inner: Inner, t
         relayed = _relayed()
         for _ in range(2):
             assert (await _get(action)).content == data
-        await wait_until(lambda: _relayed() == relayed + 2)
+        await until(lambda: _relayed() == relayed + 2)
         await _wait_counted(place, 2 * len(data))
 
 

@@ -14,8 +14,9 @@ from services.facade import upload
 from services.facade.action_tokens import Operation
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.service.facade.inner_failures import OID, action_of, check_error, running_scripted
-from tests.support.facade import running_facade, wait_until
+from tests.support.facade import running_facade
 from tests.support.http import content, oid_of
+from tests.support.waiting import STEP_SECONDS, until
 
 MIB = 1024**2
 
@@ -105,7 +106,7 @@ async def test_a_storage_that_is_older(tmp_path: Path) -> None:
         scripted.answers["WriteObject"] = write
         async with running_facade(address, address, shared_memory_path=tmp_path) as facade:
             href, header = action_of(facade, Operation.UPLOAD, size)
-            async with httpx.AsyncClient(trust_env=False) as http:
+            async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
                 assert (await http.put(href, content=bytes(size), headers=header)).status_code == 200
     assert b"".join(taken) == bytes(size)
 
@@ -128,7 +129,7 @@ async def test_memory_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) 
         async def all_are_under_way() -> bool:
             return len(incoming()) == len(objects)
 
-        await wait_until(all_are_under_way)
+        await until(all_are_under_way)
         go_on.set()
         assert [(await each).status_code for each in uploads] == [200] * len(objects)
     assert since() == (16, 3)
@@ -159,7 +160,7 @@ async def test_a_client_that_goes(place: Place) -> None:
 
     async def body() -> AsyncIterator[bytes]:
         yield data[: 3 * MIB]
-        await wait_until(is_under_way)
+        await until(is_under_way)
         raise ConnectionError
 
     async def is_under_way() -> bool:
@@ -172,4 +173,4 @@ async def test_a_client_that_goes(place: Place) -> None:
     async def nothing_is_left() -> bool:
         return place.inner.storage.incoming() == [] and list(place.inner.memory.iterdir()) == []
 
-    await wait_until(nothing_is_left)
+    await until(nothing_is_left)

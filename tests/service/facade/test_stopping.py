@@ -11,9 +11,10 @@ import pytest
 
 from tests.service.facade.conftest import Inner
 from tests.service.facade.own_process import draining, facade_process, place_at
-from tests.support.facade import RunningFacade, wait_until
+from tests.support.facade import RunningFacade
 from tests.support.http import Client, content, oid_of
 from tests.support.service_process import wait_ready
+from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until
 
 MIB = 1024**2
 
@@ -23,7 +24,7 @@ async def test_what_runs_ends_well(inner: Inner, facade: RunningFacade, tmp_path
     big = content("drained download", 40 * MIB)
     parts = [content(f"drained upload {n}", MIB) for n in range(4)]
     sent = b"".join(parts)
-    with facade_process(inner, tmp_path, drain_seconds=20) as (process, origin):
+    with facade_process(inner, tmp_path, drain_seconds=LONG_SECONDS) as (process, origin):
         await wait_ready(origin)
         place = await place_at(inner, facade, origin)
         oid = await inner.storage.write(place.repository_id, big)
@@ -35,7 +36,11 @@ async def test_what_runs_ends_well(inner: Inner, facade: RunningFacade, tmp_path
             for part in parts[1:]:
                 yield part
 
-        async with place.client() as alice, httpx.AsyncClient(trust_env=False) as watching, place.client() as idle:
+        async with (
+            place.client() as alice,
+            httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as watching,
+            place.client() as idle,
+        ):
             assert (await watching.get(f"{origin}/readyz")).json()["status"] == "ready"
             assert (await idle.locks()).status_code == 200
             upload = await alice.action("upload", oid_of(sent), len(sent))
@@ -58,7 +63,7 @@ async def test_what_runs_ends_well(inner: Inner, facade: RunningFacade, tmp_path
                 told.set()
                 assert start + b"".join([part async for part in received]) == big
             assert (await uploading).status_code == 200
-        assert await asyncio.to_thread(process.wait, 10) == 0
+        assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 0
     async with Client(f"{facade.origin}/{place.name}", "alice", inner.tokens["alice"]) as alice:
         assert (await alice.download(oid_of(sent), len(sent))).content == sent
     lines = [json.loads(line) for line in (tmp_path / "facade.log").read_text().splitlines()]
@@ -84,18 +89,18 @@ async def test_what_runs_too_long_is_cut_off(inner: Inner, facade: RunningFacade
             action = await alice.action("upload", oid_of(data), len(data))
             assert action is not None
             uploading = asyncio.create_task(alice.put(action, body(), len(data)))
-            assert await asyncio.to_thread(process.wait, 10) == 0
+            assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 0
             ended.set()
             with pytest.raises(httpx.TransportError):
                 await uploading
-    await wait_until(lambda: inner.storage.files() == before)
+    await until(lambda: inner.storage.files() == before)
 
 
 async def test_nobody_is_waited_for_where_nothing_runs(inner: Inner, tmp_path: Path) -> None:
     """An idle connection does not hold up the end until `drain_seconds`."""
-    with facade_process(inner, tmp_path, drain_seconds=600) as (process, origin):
+    with facade_process(inner, tmp_path, drain_seconds=LONG_SECONDS) as (process, origin):
         await wait_ready(origin)
-        async with httpx.AsyncClient(trust_env=False) as idle:
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as idle:
             await idle.get(f"{origin}/healthz")
             process.send_signal(signal.SIGTERM)
-            assert await asyncio.to_thread(process.wait, 30) == 0
+            assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 0

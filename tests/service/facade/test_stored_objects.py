@@ -13,6 +13,7 @@ from services.common.errors import NotFound, Reason, ServiceError, Unavailable
 from services.common.rpc.client import Peer
 from services.facade.stored_objects import ObjectStat, StoredObjects
 from tests.service.facade.inner_failures import Scripted, running_scripted
+from tests.support.waiting import STEP_SECONDS
 
 _OIDS = [f"{number:064x}" for number in range(20)]
 _LOST = _OIDS[7]
@@ -62,7 +63,7 @@ class Inner:
 @asynccontextmanager
 async def _asking(folder: Path) -> AsyncIterator[Inner]:
     async with running_scripted(folder) as (scripted, address):
-        peer = Peer(address, deadline=5)
+        peer = Peer(address, deadline=STEP_SECONDS)
         objects = StoredObjects(peer)
         yield Inner(scripted, objects)
         await objects.close()

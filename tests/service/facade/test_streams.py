@@ -11,6 +11,7 @@ from services.common.errors import Reason, ResourceExhausted, ServiceError, Unav
 from services.facade.action_tokens import Operation
 from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error
 from tests.support.facade import RunningFacade
+from tests.support.waiting import STEP_SECONDS
 
 
 def _header(size: int = len(DATA)) -> storage.ReadObjectResponse:
@@ -31,7 +32,7 @@ async def test_a_download_goes_on_where_storage_broke_off(scripted: tuple[Script
 
     inner.answers["ReadObject"] = read
     href, header = action_of(facade, Operation.DOWNLOAD)
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         response = await http.get(href, headers=header)
     assert response.content == DATA
     assert offsets == [0, 30, 60, 90]
@@ -55,7 +56,7 @@ async def test_a_download_that_cannot_go_on_is_cut(scripted: tuple[Scripted, Run
 
     inner.answers["ReadObject"] = read
     href, header = action_of(facade, Operation.DOWNLOAD)
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         with pytest.raises(httpx.TransportError):
             await http.get(href, headers=header)
 
@@ -73,7 +74,7 @@ async def test_a_download_without_a_right_header_is_a_502(
 
     inner.answers["ReadObject"] = read
     href, header = action_of(facade, Operation.DOWNLOAD)
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         check_error(await http.get(href, headers=header), 502)
 
 
@@ -90,7 +91,7 @@ async def test_a_small_upload_is_written_again_after_an_outage(scripted: tuple[S
 
     inner.answers["WriteWholeObject"] = write
     href, header = action_of(facade, Operation.UPLOAD)
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         response = await http.put(href, content=DATA, headers=header)
     assert response.status_code == 200
     assert attempts == [DATA] * 3
@@ -110,7 +111,7 @@ async def test_a_small_upload_reaches_a_storage_that_takes_streams_alone(
 
     inner.answers["WriteObject"] = write
     href, header = action_of(facade, Operation.UPLOAD)
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         assert (await http.put(href, content=DATA, headers=header)).status_code == 200
     assert written == [(len(DATA), DATA)]
 
@@ -120,7 +121,7 @@ async def test_an_upload_without_a_whole_reply_is_a_502(scripted: tuple[Scripted
     inner, facade = scripted
     inner.reply("WriteWholeObject", storage.WriteWholeObjectResponse())
     href, header = action_of(facade, Operation.UPLOAD)
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         check_error(await http.put(href, content=DATA, headers=header), 502)
 
 
@@ -133,7 +134,7 @@ async def test_an_early_refusal_of_storage_is_told_as_what_it_is(
     inner.fail("WriteObject", ResourceExhausted(Reason.STORAGE_FULL, "full"))
     inner.fail("WriteWholeObject", ResourceExhausted(Reason.STORAGE_FULL, "full"))
     href, header = action_of(facade, Operation.UPLOAD, size)
-    async with httpx.AsyncClient(trust_env=False, timeout=30) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         for _ in range(5):
             answers = await asyncio.gather(*(http.put(href, content=b"x" * size, headers=header) for _ in range(4)))
             for answer in answers:

@@ -14,6 +14,7 @@ from services.common.rpc.client import Peer
 from services.facade.reasons import HttpReason
 from services.facade.whole_objects import WholeObjects
 from tests.service.facade.inner_failures import Scripted, running_scripted
+from tests.support.waiting import STEP_SECONDS
 
 _OIDS = [f"{number:064x}" for number in range(8)]
 _WRONG = _OIDS[5]
@@ -67,7 +68,7 @@ def _reason(ended: BaseException | None) -> str:
 @asynccontextmanager
 async def _writing(folder: Path) -> AsyncIterator[Inner]:
     async with running_scripted(folder) as (scripted, address):
-        peer = Peer(address, deadline=5)
+        peer = Peer(address, deadline=STEP_SECONDS)
         objects = WholeObjects(peer)
         yield Inner(scripted, objects)
         await objects.close()

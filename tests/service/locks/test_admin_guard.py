@@ -13,13 +13,14 @@ from services.common.rpc.client import Peer
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, running_locks
 from tests.support.postgres import TestPostgres
+from tests.support.waiting import STEP_SECONDS
 
 METHODS = admin.DESCRIPTOR.services_by_name["AdminService"].methods
 
 
 async def _call(service: RunningLocks, method: str, token: str | None) -> None:
     """Call a method with an empty request, by its name alone."""
-    peer = Peer(service.address, deadline=10, secret=SecretStr(token) if token is not None else None)
+    peer = Peer(service.address, deadline=STEP_SECONDS, secret=SecretStr(token) if token is not None else None)
     try:
         call = peer.channel.unary_unary(
             f"/towpath.access.v1.AdminService/{method}",

@@ -24,6 +24,7 @@ from services.common.rpc.client import Peer
 from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
 from tests.support.postgres import TestPostgres
 from tests.support.storage import RunningStorage, oid_of, running_storage
+from tests.support.waiting import STEP_SECONDS
 
 _numbers = itertools.count(1)
 
@@ -197,7 +198,7 @@ async def test_a_repository_that_holds_something(both: Both) -> None:
 
 async def _cut_off(service: RunningLocks, name: str) -> None:
     """Begin to remove a repository while the storage service is away, and give up."""
-    peer = Peer(service.address, deadline=1.5, secret=SecretStr(service.admin_token))
+    peer = Peer(service.address, deadline=5, secret=SecretStr(service.admin_token))
     request = admin.DeleteRepositoryRequest(name=name, force=True)
     with refused(DeadlineExceeded, Reason.DEADLINE_EXCEEDED):
         await peer.call(AdminServiceStub(peer.channel).DeleteRepository, request)
@@ -230,7 +231,7 @@ async def test_a_removal_that_is_cut_off_can_be_finished(postgres: TestPostgres,
 
 
 async def _until_all_are_forgotten(postgres: TestPostgres, locks: RunningLocks) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(STEP_SECONDS):
         while True:
             if (
                 await postgres.execute("SELECT count(*) FROM locks.removed_repositories", database=locks.database)

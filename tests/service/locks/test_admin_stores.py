@@ -14,8 +14,7 @@ from services.common.errors import AlreadyExists, FailedPrecondition, InvalidArg
 from tests.support.locks import RunningLocks, refused, running_locks
 from tests.support.postgres import TestPostgres
 from tests.support.storage import RunningStorage, running_storage
-
-_WHOLE_SECONDS = 30
+from tests.support.waiting import STEP_SECONDS
 
 
 @dataclass(frozen=True)
@@ -94,7 +93,7 @@ async def test_a_move(site: Site) -> None:
     assert (copy.from_store, copy.parallel, copy.bytes_per_second) == ("first", 2, 1_000_000)
     assert copy.HasField("started_at")
     during = await site.storage.write(1, b"during")
-    async with asyncio.timeout(_WHOLE_SECONDS):
+    async with asyncio.timeout(STEP_SECONDS):
         while (second := (await site.list())["second"]).lacking_count:  # noqa: ASYNC110 - a service sets no event
             await asyncio.sleep(0.1)
     assert (second.object_count, second.object_bytes, second.copy.problem) == (2, 12, "")

@@ -12,6 +12,7 @@ from services.common.rpc.client import Peer
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, running_locks
 from tests.support.postgres import TestPostgres
+from tests.support.waiting import STEP_SECONDS
 
 
 async def _delete(service: RunningLocks, name: str, *, release_locks: bool = False) -> admin.User:
@@ -74,7 +75,7 @@ async def test_the_last_administrator(postgres: TestPostgres, tmp_path_factory: 
             await _delete(service, "admin")
         await service.add_user("ordinary")
         await service.add_user("second", administrator=True)
-        second = Peer(service.address, deadline=10, secret=SecretStr(await service.add_token("second")))
+        second = Peer(service.address, deadline=STEP_SECONDS, secret=SecretStr(await service.add_token("second")))
 
         async def attempt(peer: Peer, name: str) -> ServiceError | None:
             try:

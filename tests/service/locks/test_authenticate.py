@@ -47,11 +47,13 @@ async def test_refusals_are_not_told_apart(service: RunningLocks, team: Team) ->
     revoked = await service.add_token(team.alice_name)
     await _authenticate(service, revoked)
     await _revoke(service, team.alice_name)
-    expires_at = Timestamp(nanos=int((time.time() + 1) * 1e9) % 10**9, seconds=int(time.time() + 1))
+    # Long enough to be used before.
+    ends = time.time() + 6
+    expires_at = Timestamp(nanos=int(ends * 1e9) % 10**9, seconds=int(ends))
     request = admin.CreateTokenRequest(user_name=team.alice_name, name="short", expires_at=expires_at)
     expired = (await service.admin_peer.call(service.admin.CreateToken, request)).secret
     await _authenticate(service, expired)
-    await asyncio.sleep(1.1)
+    await asyncio.sleep(max(0.0, ends - time.time()) + 0.1)
     removed = await service.add_token(team.bob_name)
     await service.admin_peer.call(service.admin.DeleteUser, admin.DeleteUserRequest(name=team.bob_name))
     messages = set()

@@ -13,8 +13,7 @@ from towpath.access.v1.access_service_pb2_grpc import AccessServiceStub
 from services.common.errors import Reason, Unauthenticated
 from services.common.rpc.client import Peer
 from tests.support.locks import refused, wait_until_serving
-
-_SECONDS = 30
+from tests.support.waiting import STEP_SECONDS
 
 
 async def _run(environment: dict[str, str], command: str) -> tuple[int | None, str, str]:
@@ -27,7 +26,7 @@ async def _run(environment: dict[str, str], command: str) -> tuple[int | None, s
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.PIPE,
     )
-    output, errors = await asyncio.wait_for(process.communicate(), _SECONDS)
+    output, errors = await asyncio.wait_for(process.communicate(), STEP_SECONDS)
     return process.returncode, output.decode(), errors.decode()
 
 
@@ -45,7 +44,7 @@ async def test_migrate_bootstrap_serve(database_url: SecretStr, tmp_path: Path) 
     server = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "services.locks", env={**os.environ, **environment}, stdout=asyncio.subprocess.DEVNULL
     )
-    peer = Peer(address, deadline=10)
+    peer = Peer(address, deadline=STEP_SECONDS)
     try:
         await wait_until_serving(peer.channel)
         stub = AccessServiceStub(peer.channel)
@@ -57,7 +56,7 @@ async def test_migrate_bootstrap_serve(database_url: SecretStr, tmp_path: Path) 
     finally:
         await peer.close()
         server.send_signal(signal.SIGTERM)
-        status = await asyncio.wait_for(server.wait(), _SECONDS)
+        status = await asyncio.wait_for(server.wait(), STEP_SECONDS)
     assert status == 0
 
 

@@ -13,6 +13,7 @@ from services.common.rpc.client import Peer
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, serving_locks
 from tests.support.postgres import TestPostgres
+from tests.support.waiting import STEP_SECONDS
 
 _TERMINATE = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE application_name = 'towpath-locks'"
 
@@ -60,8 +61,8 @@ async def test_replicas_answer_the_same(
     async with serving_locks(
         service.database_url, folder, storage_address="unix:/nonexistent/storage.sock", name="second"
     ) as address:
-        admin_peer = Peer(address, deadline=15, secret=SecretStr(service.admin_token))
-        second = RunningLocks(address, service.database_url, Peer(address, deadline=15), admin_peer, "")
+        admin_peer = Peer(address, deadline=STEP_SECONDS, secret=SecretStr(service.admin_token))
+        second = RunningLocks(address, service.database_url, Peer(address, deadline=STEP_SECONDS), admin_peer, "")
         lock = await service.create(team.repository_id, team.alice, "f1.dat")
         with refused(AlreadyExists, Reason.PATH_LOCKED):
             await second.create(team.repository_id, team.bob, "f1.dat")

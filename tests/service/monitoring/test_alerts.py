@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.support.prometheus import FOLDER, program
+from tests.support.programs import needed
+from tests.support.prometheus import FOLDER
 
 ALERTS: list[dict[str, Any]] = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0]["rules"]
 RUNBOOK = FOLDER.parent / "docs" / "monitoring.md"
@@ -138,7 +139,7 @@ def _test(name: str, series: dict[str, str], case: Case, expected: int) -> dict[
 
 async def _promtool(*arguments: str) -> None:
     result = await asyncio.to_thread(
-        subprocess.run, [program("promtool"), *arguments], capture_output=True, text=True, check=False
+        subprocess.run, [needed("promtool"), *arguments], capture_output=True, text=True, check=False
     )
     assert result.returncode == 0, result.stdout + result.stderr
 

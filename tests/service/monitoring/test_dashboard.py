@@ -16,6 +16,7 @@ from tests.support.dashboard_page import page
 from tests.support.http import content, oid_of
 from tests.support.prometheus import FOLDER, Prometheus, running_prometheus
 from tests.support.services import METRICS_TOKEN, REPOSITORY, SERVICES, Services
+from tests.support.waiting import STEP_SECONDS
 
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "grafana" / "dashboards" / "towpath.json").read_text())
 PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
@@ -62,7 +63,7 @@ async def test_every_panel_has_data(services: Services, prometheus: Prometheus) 
     assert len(empty) > 30
     number = 0
     try:
-        async with asyncio.timeout(120):
+        async with asyncio.timeout(STEP_SECONDS):
             while empty:
                 number += 1
                 await _work(services, number)
@@ -80,7 +81,7 @@ async def test_the_picture_of_the_dashboard_has_every_panel(prometheus: Promethe
 
 async def test_every_alert_can_be_evaluated(prometheus: Prometheus) -> None:
     """Prometheus has them all, and none is wrong; services that run are not reported as down."""
-    async with asyncio.timeout(60):
+    async with asyncio.timeout(STEP_SECONDS):
         while {rule["health"] for rule in await prometheus.rules()} != {"ok"}:  # noqa: ASYNC110 - another process
             await asyncio.sleep(0.2)
     rules = {rule["name"]: rule for rule in await prometheus.rules()}

@@ -16,6 +16,7 @@ from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 from tests.support.http import content, oid_of
 from tests.support.services import METRICS_TOKEN, REPOSITORY, SERVICE_SECRET, SERVICES, SIGNING_KEY, Services
 from tests.support.storage import stored_path
+from tests.support.waiting import STEP_SECONDS
 
 WRONG = "tp_credentials-that-nobody-has"
 
@@ -110,7 +111,9 @@ async def _misuse(services: Services) -> list[str]:
     """Do what fails in every way with every kind of secret; return the secrets that were shown."""
     token = services.tokens["alice"]
     basic = base64.b64encode(f"alice:{token}".encode()).decode()
-    async with httpx.AsyncClient(trust_env=False, base_url=f"{services.origin}/{REPOSITORY}") as http:
+    async with httpx.AsyncClient(
+        trust_env=False, timeout=STEP_SECONDS, base_url=f"{services.origin}/{REPOSITORY}"
+    ) as http:
         for header in (f"Basic {basic}", f"Bearer {token}", f"Bearer {WRONG}", f"RemoteAuth {token}"):
             for path in ("/locks", f"/locks?token={WRONG}&path={WRONG}", "/objects/batch", "/nothing"):
                 await http.get(path, headers={"Authorization": header})

@@ -9,6 +9,7 @@ import pytest
 from tests.support.http import Client, content, oid_of
 from tests.support.services import METRICS_TOKEN, REPOSITORY, SERVICES, Samples, Services, key
 from tests.support.storage import stored_path
+from tests.support.waiting import STEP_SECONDS
 
 STORAGE = "/towpath.storage.v1.StorageService"
 LOCKS = "/towpath.locks.v1.LockService"
@@ -117,7 +118,7 @@ async def test_bytes_that_are_gone_are_counted_on_stat(services: Services) -> No
 
 async def test_a_stranger_makes_no_series(services: Services) -> None:
     """Paths and repositories that nobody knows are counted, and are no label."""
-    async with httpx.AsyncClient(trust_env=False, base_url=services.origin) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, base_url=services.origin) as http:
         before = (await services.scrape_all())["facade"]
         for path in ("/nothing/here", "/such/a/thing", "/healthz/x"):
             assert (await http.get(path)).status_code == 404
@@ -144,7 +145,7 @@ async def test_sizes_and_locks_of_repositories_are_told(services: Services) -> N
     (named,) = [dict(labels) for name, labels in locks if name == "towpath_repository_info"]
     assert named["repository"] == REPOSITORY
     own = {"repository_id": named["repository_id"]}
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(STEP_SECONDS):
         while storage.get(key("towpath_repository_bytes", **own), 0) < 3_000:
             await asyncio.sleep(0.5)
             storage = await services.scrape("storage")
@@ -179,7 +180,7 @@ async def test_the_pool_is_told(services: Services, service: str) -> None:
 async def test_metrics_are_for_those_who_show_the_token(services: Services, service: str, shown: str | None) -> None:
     """All others get 401, whatever they ask for."""
     headers = {b"Authorization": shown.encode()} if shown is not None else {}
-    async with httpx.AsyncClient(trust_env=False) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         for path in ("/metrics", "/", "/healthz"):
             response = await http.get(f"http://{services.metrics_address(service)}{path}", headers=headers)
             assert (response.status_code, response.content) == (401, b"")
@@ -188,7 +189,7 @@ async def test_metrics_are_for_those_who_show_the_token(services: Services, serv
 async def test_nothing_else_is_served_there(services: Services) -> None:
     """Only /metrics, and only by GET."""
     headers = {"Authorization": f"Bearer {METRICS_TOKEN}"}
-    async with httpx.AsyncClient(trust_env=False, headers=headers) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, headers=headers) as http:
         base = f"http://{services.metrics_address('storage')}"
         assert (await http.get(f"{base}/")).status_code == 404
         assert (await http.post(f"{base}/metrics")).status_code == 501
@@ -200,5 +201,5 @@ async def test_metrics_are_not_open_to_other_hosts_without_a_token(tmp_path: Pat
     address = f"unix:{tmp_path / 'nobody'}"
     settings = {"storage_address": address, "locks_address": address, "signing_key": "k" * 32}
     services.start("facade", {**settings, "listen": "127.0.0.1:0", "facade_metrics_listen": "0.0.0.0:0"})
-    assert await asyncio.to_thread(services.processes["facade"].wait, 30) == 1
+    assert await asyncio.to_thread(services.processes["facade"].wait, STEP_SECONDS) == 1
     assert "metrics_token: needed" in services.log("facade")

@@ -6,6 +6,7 @@ import httpx
 
 from tests.support.services import SERVICES
 from tests.support.stack import running_stack
+from tests.support.waiting import STEP_SECONDS
 
 
 def test_up_serves_metrics_where_it_is_told() -> None:
@@ -15,6 +16,8 @@ def test_up_serves_metrics_where_it_is_told() -> None:
         addresses = re.findall(r'"address": "(127\.0\.0\.1:[0-9]+)".*"event": "metrics"', stack.log())
         assert len(set(addresses)) == sum(len(stack.services(name)) for name in SERVICES), stack.log()
         assert len(stack.services("facade")) == 2
-        told = [httpx.get(f"http://{address}/metrics", trust_env=False).text for address in addresses]
+        told = [
+            httpx.get(f"http://{address}/metrics", trust_env=False, timeout=STEP_SECONDS).text for address in addresses
+        ]
     assert all("towpath_build_info" in text for text in told)
     assert sum("\ntowpath_locks_created_total 0.0\n" in text for text in told) == 1

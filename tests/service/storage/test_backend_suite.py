@@ -86,7 +86,7 @@ async def test_many_are_put_at_once(backend: Backend) -> None:
         assert await get(backend, name) == data
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=50, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(data=st.data())
 async def test_any_range_comes_back(backend: Backend, data: st.DataObject) -> None:
     """A range is read as a slice is."""

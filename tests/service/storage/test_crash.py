@@ -17,7 +17,8 @@ from services.storage import index
 from services.storage.names import oid_of as oid_in
 from services.storage.schema import SCHEMA
 from tests.service.storage.conftest import Sql
-from tests.support.storage import StorageClient, StorageProcess, oid_of, until, upload
+from tests.support.storage import StorageClient, StorageProcess, oid_of, upload
+from tests.support.waiting import STEP_SECONDS, until
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
 
@@ -46,7 +47,7 @@ async def test_killed_amid_an_upload(process: StorageProcess, client: StorageCli
             yield message
         await asyncio.Event().wait()
 
-    call = asyncio.ensure_future(client.stub.WriteObject(send(), timeout=30))
+    call = asyncio.ensure_future(client.stub.WriteObject(send(), timeout=STEP_SECONDS))
     await until(lambda: client.root.exists() and any(path.stat().st_size for path in client.incoming()))
     await process.stop()
     await fails(call)
@@ -60,7 +61,7 @@ async def test_killed_between_the_bytes_and_the_commit(
     process: StorageProcess, client: StorageClient, sql: Sql, streamed: bool
 ) -> None:
     """Bytes in place whose record was never committed are swept at the next start."""
-    await sql(SLOW_COMMIT.format(seconds=60))
+    await sql(SLOW_COMMIT.format(seconds=3600))
     await process.start()
     oid = oid_of(b"data")
     call = asyncio.ensure_future(client.write(1, b"data", streamed=streamed))
@@ -76,18 +77,18 @@ async def test_killed_between_the_bytes_and_the_commit(
 
 async def test_killed_while_the_commit_goes_on(process: StorageProcess, client: StorageClient, sql: Sql) -> None:
     """A commit that Postgres ends after the process was killed counts: the sweep waits for it and keeps the bytes."""
-    await sql(SLOW_COMMIT.format(seconds=4))
+    await sql(SLOW_COMMIT.format(seconds=10))
     await process.start()
     oid = oid_of(b"data")
     call = asyncio.ensure_future(client.write(1, b"data"))
     # The bytes are in place a moment before Postgres is told to commit; a process killed in it commits nothing.
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(STEP_SECONDS):
         while await sql(f"SELECT count(*) {SESSIONS} AND wait_event = 'PgSleep'") != "1":  # noqa: ASYNC110 - Postgres sets no event
             await asyncio.sleep(0.05)
     await process.stop()
     await fails(call)
     await process.start()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(STEP_SECONDS):
         while await client.statuses(1, oid) != [PRESENT]:  # noqa: ASYNC110 - a commit sets no event
             await asyncio.sleep(0.05)
     assert await sql("SELECT count(*) FROM storage.uploads") == "0"
@@ -110,7 +111,7 @@ async def test_killed_between_tombstone_and_bytes(
     assert await sql("SELECT count(*) FROM storage.discards") == "1"
     await process.start()
     await until(lambda: client.files() == [])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(STEP_SECONDS):
         while await sql("SELECT count(*) FROM storage.discards") != "0":  # noqa: ASYNC110 - Postgres sets no event
             await asyncio.sleep(0.05)
 
@@ -147,7 +148,7 @@ async def test_killed_at_any_moment(process: StorageProcess, client: StorageClie
         if status == PRESENT:
             assert oid_of(await client.read(1, oid)) == oid
     held = (await sql("SELECT oid FROM storage.objects WHERE removed_at IS NULL ORDER BY oid")).split()
-    await until(lambda: [oid_in(path.name) for path in client.files()] == held, seconds=20)
+    await until(lambda: [oid_in(path.name) for path in client.files()] == held)
     assert await sql("SELECT count(*) FROM storage.uploads") == "0"
 
 
@@ -164,7 +165,7 @@ async def test_terminated(process: StorageProcess, client: StorageClient) -> Non
         await go_on.wait()
         yield second
 
-    call = asyncio.ensure_future(client.stub.WriteObject(send(), timeout=20))
+    call = asyncio.ensure_future(client.stub.WriteObject(send(), timeout=STEP_SECONDS))
     await started.wait()
     await until(lambda: bool(client.incoming()))
     stopping = asyncio.create_task(process.stop(signal.SIGTERM))
@@ -183,7 +184,7 @@ async def test_settings_are_told(process: StorageProcess) -> None:
         for name, value in settings.items()
     ]
     ended = await asyncio.gather(*(each.run() for each in broken))
-    assert [await asyncio.wait_for(each.wait(), 30) for each in ended] == [1, 1, 1]
+    assert [await asyncio.wait_for(each.wait(), STEP_SECONDS) for each in ended] == [1, 1, 1]
     log = (process.folder / "log").read_text()
     assert "storage_url: expected file:///ABSOLUTE/FOLDER, got ftp" in log
     assert "service_secret: needed" in log
@@ -195,4 +196,4 @@ async def test_settings_are_told(process: StorageProcess) -> None:
 async def test_migrate_command(process: StorageProcess) -> None:
     """`python -m services.storage migrate` needs only the database."""
     migration = await process.run("migrate")
-    assert await asyncio.wait_for(migration.wait(), 20) == 0
+    assert await asyncio.wait_for(migration.wait(), STEP_SECONDS) == 0

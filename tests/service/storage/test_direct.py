@@ -11,10 +11,10 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason
 from tests.support.direct import DirectStorage, direct_storage, new_repository, some_bytes
-from tests.support.facade import wait_until
 from tests.support.postgres import TestPostgres
 from tests.support.seaweedfs import SeaweedFS
 from tests.support.storage import failure, oid_of
+from tests.support.waiting import STEP_SECONDS, until
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
 READ, WRITE = pb.INTENT_READ, pb.INTENT_WRITE
@@ -181,9 +181,13 @@ async def test_confirming_in_a_wrong_size_spoils_nothing(direct: DirectStorage) 
     repository, data = new_repository(), some_bytes()
     assert await direct.put(await direct.upload_url(repository, data), data) == 200
     wrong = pb.ConfirmObjectRequest(repository_id=repository, oid=oid_of(data), size=len(data) - 1)
-    assert (await failure(direct.service.stub.ConfirmObject(wrong, timeout=20))).reason == Reason.OBJECT_NOT_FOUND
+    assert (
+        await failure(direct.service.stub.ConfirmObject(wrong, timeout=STEP_SECONDS))
+    ).reason == Reason.OBJECT_NOT_FOUND
     await direct.confirm(repository, data)
-    assert (await failure(direct.service.stub.ConfirmObject(wrong, timeout=20))).reason == Reason.OBJECT_NOT_FOUND
+    assert (
+        await failure(direct.service.stub.ConfirmObject(wrong, timeout=STEP_SECONDS))
+    ).reason == Reason.OBJECT_NOT_FOUND
 
 
 async def test_bytes_that_the_store_does_not_vouch_for_are_given_up(direct: DirectStorage, tables: Tables) -> None:
@@ -196,7 +200,7 @@ async def test_bytes_that_the_store_does_not_vouch_for_are_given_up(direct: Dire
         await upload.finish()
     assert (await failure(direct.confirm(repository, data))).reason == Reason.OBJECT_NOT_FOUND
     assert await tables("uploads", data).get("name") == ""
-    await wait_until(lambda: _nothing_stored(direct, data))
+    await until(lambda: _nothing_stored(direct, data))
 
 
 async def _nothing_stored(direct: DirectStorage, data: bytes) -> bool:
@@ -223,7 +227,9 @@ async def test_a_repository_that_was_deleted_meanwhile_gets_nothing(direct: Dire
     """No address is signed for it, and what was brought is not confirmed."""
     repository, data = new_repository(), some_bytes()
     assert await direct.put(await direct.upload_url(repository, data), data) == 200
-    await direct.service.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=repository), timeout=20)
+    await direct.service.stub.DeleteRepository(
+        pb.DeleteRepositoryRequest(repository_id=repository), timeout=STEP_SECONDS
+    )
     assert (await failure(direct.confirm(repository, data))).reason == Reason.REPOSITORY_NOT_FOUND
     for ask in (direct.sign, direct.found_and_signed):
         signing = ask(repository, (oid_of(data), len(data)), intent=WRITE)
@@ -288,7 +294,7 @@ async def test_malformed_requests_are_refused(direct: DirectStorage) -> None:
     key = pb.SignObjectUrlsRequest.ObjectKey(oid=oid_of(b"any"), size=3)
     for fields in ({"expires_in": 60}, {"intent": READ}, {"intent": READ, "expires_in": -1}):
         request = pb.SignObjectUrlsRequest(repository_id=1, objects=[key], **fields)
-        refused = await failure(direct.service.stub.SignObjectUrls(request, timeout=20))
+        refused = await failure(direct.service.stub.SignObjectUrls(request, timeout=STEP_SECONDS))
         assert refused.reason == Reason.INVALID_FIELD
     asked = direct.found_and_signed(1, (oid_of(b"any"), 3), intent=READ, seconds=-1)
     assert (await failure(asked)).reason == Reason.INVALID_FIELD
@@ -313,7 +319,7 @@ async def test_what_is_not_confirmed_is_swept_a_day_after_its_end(direct: Direct
     await tables("uploads", kept).set("expires_at = now() - interval '23 hours'")
     # Whatever wants a sweep.
     await direct.service.delete(repository, await direct.bring(repository, some_bytes()))
-    await wait_until(lambda: _nothing_stored(direct, data))
+    await until(lambda: _nothing_stored(direct, data))
     assert (await failure(direct.confirm(repository, data))).reason == Reason.OBJECT_NOT_FOUND
     await direct.confirm(repository, kept)
 
@@ -325,18 +331,18 @@ async def test_what_is_put_again_after_its_removal_is_removed_again(direct: Dire
     assert await direct.put(signed, data) == 200
     await direct.confirm(repository, data)
     await direct.service.delete(repository, oid_of(data))
-    await wait_until(lambda: _nothing_stored(direct, data))
+    await until(lambda: _nothing_stored(direct, data))
     assert await direct.put(signed, data) == 200
     discards = tables("discards", data)
     assert await discards.get("due_at = writable_until AND due_at > now()") == "t"
     await discards.set("due_at = now(), writable_until = now()")
     await direct.service.delete(repository, await direct.bring(repository, some_bytes()))
-    await wait_until(lambda: _nothing_stored(direct, data))
+    await until(lambda: _nothing_stored(direct, data))
 
     async def is_forgotten() -> bool:
         return not await discards.get("name")
 
-    await wait_until(is_forgotten)
+    await until(is_forgotten)
 
 
 async def test_bytes_are_counted(direct: DirectStorage) -> None:
@@ -344,7 +350,9 @@ async def test_bytes_are_counted(direct: DirectStorage) -> None:
     repository, data = new_repository(), some_bytes()
 
     async def usage() -> tuple[int, int]:
-        answer = await direct.service.stub.GetUsage(pb.GetUsageRequest(repository_ids=[repository]), timeout=20)
+        answer = await direct.service.stub.GetUsage(
+            pb.GetUsageRequest(repository_ids=[repository]), timeout=STEP_SECONDS
+        )
         return answer.repositories[0].bytes_in_today, answer.repositories[0].bytes_out_today
 
     signed = await direct.upload_url(repository, data)

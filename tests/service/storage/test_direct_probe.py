@@ -13,10 +13,10 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.storage.direct import probe, prober
 from tests.support.direct import DirectStorage, direct_storage, some_bytes
-from tests.support.facade import wait_until
 from tests.support.seaweedfs import SeaweedFS
 from tests.support.storage import oid_of, running_storage
 from tests.support.store_proxy import StoreProxy, store_proxy
+from tests.support.waiting import until
 
 READ, WRITE = pb.INTENT_READ, pb.INTENT_WRITE
 SIGNED_PUT, SIGNED_GET = re.compile("^PUT .*X-Amz-Signature"), re.compile("^GET .*X-Amz-Signature")
@@ -76,7 +76,7 @@ async def test_a_store_that_is_unsuitable(
     with capture_logs() as logs:
         async with direct_storage(seaweedfs, database_url, tmp_path, endpoint=f"http://{proxy.address}") as direct:
             await direct.wait_signing(READ if direction == "uploads" else WRITE)
-            await wait_until(lambda: direction in _relayed(logs), seconds=60)
+            await until(lambda: direction in _relayed(logs))
             if direction == "uploads":
                 await _moves_by_relay(direct)
     assert _relayed(logs) == {direction: why}
@@ -96,7 +96,7 @@ async def test_a_way_that_changes_bytes(
             endpoint=f"http://{proxy.address}",
             storage_transfer="download=relay,upload=direct",
         ) as direct:
-            await wait_until(lambda: bool(_relayed(logs)), seconds=60)
+            await until(lambda: bool(_relayed(logs)))
             proxy.damaging = False
             await _moves_by_relay(direct)
     assert _relayed(logs) == {"uploads": "the store is unsuitable: it refuses the right bytes (400)"}
@@ -114,7 +114,7 @@ async def test_it_is_probed_until_it_passes(
     proxy.answer, proxy.answer_only = (200, b""), SIGNED_PUT
     with capture_logs() as logs:
         async with direct_storage(seaweedfs, database_url, tmp_path, endpoint=f"http://{proxy.address}") as direct:
-            await wait_until(lambda: sum(map(bool, map(SIGNED_PUT.search, proxy.requests))) >= 3, seconds=60)
+            await until(lambda: sum(map(bool, map(SIGNED_PUT.search, proxy.requests))) >= 3)
             proxy.answer = None
             await direct.wait_signing(WRITE)
             await direct.wait_signing(READ)
@@ -122,7 +122,7 @@ async def test_it_is_probed_until_it_passes(
             async def is_empty() -> bool:
                 return [name async for name, _ in direct.backend.stored()] == []
 
-            await wait_until(is_empty, seconds=30)
+            await until(is_empty)
     assert [line["event"] for line in logs].count("bytes are relayed") == 1
 
 

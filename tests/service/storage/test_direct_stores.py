@@ -18,10 +18,10 @@ from services.storage.names import new_name
 from services.storage.object_store.opening import open_object_store
 from tests.support.azurite import Azurite
 from tests.support.direct import DirectStorage, direct_storage, some_bytes
-from tests.support.facade import wait_until
 from tests.support.seaweedfs import SeaweedFS
 from tests.support.storage import failure, oid_of, running_storage
 from tests.support.store_proxy import store_proxy
+from tests.support.waiting import STEP_SECONDS, until
 
 READ, WRITE = pb.INTENT_READ, pb.INTENT_WRITE
 
@@ -33,7 +33,7 @@ async def test_azure_signs_downloads(azurite: Azurite, database_url: SecretStr, 
         async with running_storage(database_url, tmp_path, storage_url=url, storage_transfer="direct"):
             raise AssertionError("it serves")
     async with (
-        httpx.AsyncClient(trust_env=False) as http,
+        httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http,
         running_storage(database_url, tmp_path, storage_url=url, storage_transfer="download=direct") as service,
     ):
         direct = DirectStorage(service, await open_object_store(url), database_url, http)
@@ -115,7 +115,7 @@ async def test_without_credentials_bytes_are_relayed(
                     return not found.HasField("signed")
 
                 # obstore uses what it was told for a tenth of a second before it asks again.
-                await wait_until(is_unsigned)
+                await until(is_unsigned)
                 assert (await failure(direct.sign(1, key, intent=intent))).status == grpc.StatusCode.UNAVAILABLE
     assert sum("nothing can be signed" in line["event"] for line in logs) == 2
 

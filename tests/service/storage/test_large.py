@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 
 import psutil
-import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.rpc.options import CHUNK_BYTES
 from tests.support.storage import StorageClient, StorageProcess, upload
+from tests.support.waiting import LONG_SECONDS, STEP_SECONDS
 
 GIB = 1024**3
 SIZE = 4 * GIB + 3
@@ -24,7 +24,6 @@ def _content() -> Iterator[bytes]:
     yield b"end"
 
 
-@pytest.mark.timeout(600)
 async def test_traps_7_and_9_more_than_4_gib(process: StorageProcess, client: StorageClient) -> None:
     """4 GiB go up and 1 GiB down in less than 64 MiB; ranges beyond 4 GiB are right (traps 7, 8 and 9)."""
     await process.start()
@@ -34,7 +33,7 @@ async def test_traps_7_and_9_more_than_4_gib(process: StorageProcess, client: St
     before = watched.memory_info().rss
     highest = before
 
-    call = client.stub.WriteObject(timeout=300)
+    call = client.stub.WriteObject(timeout=LONG_SECONDS)
     for number, message in enumerate(upload(1, OID, SIZE, _content())):
         await call.write(message)
         if number % 64 == 0:
@@ -42,7 +41,7 @@ async def test_traps_7_and_9_more_than_4_gib(process: StorageProcess, client: St
     await call.done_writing()
     assert (await call).object.size == SIZE
 
-    whole = client.stub.ReadObject(pb.ReadObjectRequest(repository_id=1, oid=OID, length=GIB), timeout=300)
+    whole = client.stub.ReadObject(pb.ReadObjectRequest(repository_id=1, oid=OID, length=GIB), timeout=LONG_SECONDS)
     received = 0
     async for response in whole:
         received += len(response.data)
@@ -54,8 +53,10 @@ async def test_traps_7_and_9_more_than_4_gib(process: StorageProcess, client: St
     assert await client.read(1, OID, offset=4 * GIB - 2) == b"\0\0end"
     assert await client.read(1, OID, offset=4 * GIB + 1, length=1) == b"n"
     keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=OID)]
-    answer = await client.stub.BatchStatObjects(pb.BatchStatObjectsRequest(repository_id=1, objects=keys), timeout=20)
+    answer = await client.stub.BatchStatObjects(
+        pb.BatchStatObjectsRequest(repository_id=1, objects=keys), timeout=STEP_SECONDS
+    )
     assert answer.objects[0].size == SIZE
-    usage = await client.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=20)
+    usage = await client.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=STEP_SECONDS)
     assert usage.repositories[0].object_bytes == SIZE + 3 * CHUNK_BYTES
     assert usage.repositories[0].bytes_out_today > GIB

@@ -6,12 +6,13 @@ import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from tests.support.storage import RunningStorage, failure
+from tests.support.waiting import STEP_SECONDS
 
 
 async def page(storage: RunningStorage, *, cursor: str = "", limit: int = 0) -> pb.ListObjectsResponse:
     """Return a page of repository 1."""
     request = pb.ListObjectsRequest(repository_id=1, cursor=cursor, limit=limit)
-    return await storage.stub.ListObjects(request, timeout=20)
+    return await storage.stub.ListObjects(request, timeout=STEP_SECONDS)
 
 
 async def test_pages(storage: RunningStorage) -> None:
@@ -45,7 +46,7 @@ async def test_pages_while_objects_come_and_go(storage: RunningStorage) -> None:
     oids = sorted([await storage.write(1, b"%d" % number) for number in range(4)])
     first = await page(storage, limit=2)
     await storage.delete(1, oids[1])
-    await storage.stub.RestoreObject(pb.RestoreObjectRequest(repository_id=1, oid=oids[1]), timeout=20)
+    await storage.stub.RestoreObject(pb.RestoreObjectRequest(repository_id=1, oid=oids[1]), timeout=STEP_SECONDS)
     assert await storage.statuses(1, oids[1]) == [pb.OBJECT_STATUS_MISSING]
     rest = await page(storage, cursor=first.next_cursor, limit=2)
     assert [each.oid for each in [*first.objects, *rest.objects]] == oids
@@ -65,7 +66,7 @@ async def test_usage(storage: RunningStorage) -> None:
     await storage.write(2, bytes(7))
     await storage.read(1, oid, offset=90)
     await storage.delete(1, oid)
-    answer = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[2, 1, 3, 1]), timeout=20)
+    answer = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[2, 1, 3, 1]), timeout=STEP_SECONDS)
     one = pb.RepositoryUsage(object_count=1, object_bytes=50, removed_count=1, bytes_in_today=150, bytes_out_today=10)
     two = pb.RepositoryUsage(object_count=1, object_bytes=7, bytes_in_today=7)
     assert list(answer.repositories) == [two, one, pb.RepositoryUsage(), one]

@@ -6,10 +6,10 @@ import pytest
 from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from tests.support.facade import wait_until
 from tests.support.memory_backend import MemoryBackend
 from tests.support.storage import RunningStorage, failure, oid_of, running_storage
 from tests.support.stores import Stores
+from tests.support.waiting import STEP_SECONDS, until
 
 DATA = bytes(range(200))
 OID = oid_of(DATA)
@@ -22,7 +22,7 @@ def _request(
 
 
 async def _locate(storage: RunningStorage, asked: pb.LocateObjectRequest) -> pb.LocateObjectResponse:
-    return await storage.stub.LocateObject(asked, timeout=20)
+    return await storage.stub.LocateObject(asked, timeout=STEP_SECONDS)
 
 
 async def _wait_counted(storage: RunningStorage, size: int) -> None:
@@ -30,9 +30,9 @@ async def _wait_counted(storage: RunningStorage, size: int) -> None:
     request = pb.GetUsageRequest(repository_ids=[1])
 
     async def is_counted() -> bool:
-        return (await storage.stub.GetUsage(request, timeout=20)).repositories[0].bytes_out_today == size
+        return (await storage.stub.GetUsage(request, timeout=STEP_SECONDS)).repositories[0].bytes_out_today == size
 
-    await wait_until(is_counted)
+    await until(is_counted)
 
 
 async def test_the_path_is_where_the_bytes_are(storage: RunningStorage) -> None:
@@ -72,7 +72,7 @@ async def test_what_has_counted_does_not_count_again(storage: RunningStorage) ->
     await storage.write(1, DATA)
     await _locate(storage, _request())
     asked = pb.ReadObjectRequest(repository_id=1, oid=OID, is_counted=True)
-    messages = [message async for message in storage.stub.ReadObject(asked, timeout=20)]
+    messages = [message async for message in storage.stub.ReadObject(asked, timeout=STEP_SECONDS)]
     assert b"".join(message.data for message in messages) == DATA
     await _wait_counted(storage, len(DATA))
 
@@ -108,7 +108,7 @@ async def test_several_are_located_in_their_order(storage: RunningStorage) -> No
     await storage.delete(1, oid_of(others[0]), reason="licence withdrawn")
     oids = [OID, "0" * 64, oid_of(others[2]), oid_of(others[0]), OID, oid_of(others[1])]
     asked = [*(_request(oid, length=10) for oid in oids), _request(offset=201)]
-    located = await storage.stub.LocateObjects(pb.LocateObjectsRequest(objects=asked), timeout=20)
+    located = await storage.stub.LocateObjects(pb.LocateObjectsRequest(objects=asked), timeout=STEP_SECONDS)
     held = {OID, oid_of(others[1]), oid_of(others[2])}
     paths = [[storage.path(oid)] if oid in held else [] for oid in oids]
     assert [[storage.root / path for path in each.paths] for each in located.objects] == [*paths, []]
@@ -120,8 +120,8 @@ async def test_several_of_which_one_is_malformed(storage: RunningStorage) -> Non
     """None is located: the caller is at fault."""
     await storage.write(1, DATA)
     asked = pb.LocateObjectsRequest(objects=[_request(), _request(OID.upper())])
-    assert (await failure(storage.stub.LocateObjects(asked, timeout=20))).reason == "INVALID_OID"
-    assert (await storage.stub.LocateObjects(pb.LocateObjectsRequest(), timeout=20)).objects == []
+    assert (await failure(storage.stub.LocateObjects(asked, timeout=STEP_SECONDS))).reason == "INVALID_OID"
+    assert (await storage.stub.LocateObjects(pb.LocateObjectsRequest(), timeout=STEP_SECONDS)).objects == []
     await _wait_counted(storage, 0)
 
 
@@ -131,7 +131,9 @@ async def test_the_limit_of_bandwidth_holds(database_url: SecretStr, tmp_path: P
         await storage.write(1, DATA)
         await _locate(storage, _request())
         assert (await failure(_locate(storage, _request()))).reason == "BANDWIDTH_EXCEEDED"
-        several = await storage.stub.LocateObjects(pb.LocateObjectsRequest(objects=[_request()] * 2), timeout=20)
+        several = await storage.stub.LocateObjects(
+            pb.LocateObjectsRequest(objects=[_request()] * 2), timeout=STEP_SECONDS
+        )
         assert list(several.objects) == [pb.LocateObjectResponse()] * 2
         asked = pb.ReadObjectRequest(repository_id=1, oid=OID, is_counted=True)
-        assert [message async for message in storage.stub.ReadObject(asked, timeout=20)]
+        assert [message async for message in storage.stub.ReadObject(asked, timeout=STEP_SECONDS)]

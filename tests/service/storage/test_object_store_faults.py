@@ -19,9 +19,9 @@ from services.storage.object_store.parts import MEBIBYTE, PART_BYTES
 from tests.support.seaweedfs import BUCKET, SeaweedFS, running_seaweedfs
 from tests.support.storage import chunks_of, oid_of
 from tests.support.store_proxy import StoreProxy, store_proxy
+from tests.support.waiting import LONG_SECONDS, until
 
 # What no call may come near: it hangs then.
-HANGS_SECONDS = 90
 
 
 @dataclass
@@ -64,7 +64,7 @@ async def faulty(server: SeaweedFS, proxy: StoreProxy) -> Faulty:
 @pytest.fixture
 async def store(seaweedfs: SeaweedFS) -> AsyncIterator[Faulty]:
     """The S3 server of this run, behind a proxy; `impatient` before it shortens what it waits."""
-    async with store_proxy(seaweedfs.port) as proxy, asyncio.timeout(HANGS_SECONDS):
+    async with store_proxy(seaweedfs.port) as proxy, asyncio.timeout(LONG_SECONDS):
         yield await faulty(seaweedfs, proxy)
 
 
@@ -119,7 +119,7 @@ async def test_answers_that_say_later(store: Faulty, status: int) -> None:
     store.proxy.answer = (status, b"<Error><Code>SlowDown</Code></Error>")
     calls = asyncio.create_task(everything(store.backend, name))
     await asyncio.sleep(2)
-    assert store.proxy.requests
+    await until(lambda: store.proxy.requests, "the store is asked")
     store.proxy.answer = None
     assert [outcome for outcome in await calls if isinstance(outcome, BaseException)] == []
 
@@ -253,7 +253,7 @@ async def own_server(folder: Path, monkeypatch: pytest.MonkeyPatch, *, volumes: 
     async with running_seaweedfs(folder, volumes=volumes) as server:
         for variable, value in {**server.environment, "NO_PROXY": "127.0.0.1", "no_proxy": "127.0.0.1"}.items():
             monkeypatch.setenv(variable, value)
-        async with store_proxy(server.port) as proxy, asyncio.timeout(HANGS_SECONDS):
+        async with store_proxy(server.port) as proxy, asyncio.timeout(LONG_SECONDS):
             yield await faulty(server, proxy)
 
 

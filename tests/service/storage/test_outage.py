@@ -11,7 +11,8 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from tests.service.storage.conftest import Sql
 from tests.service.storage.test_crash import SESSIONS, SLOW_COMMIT
 from tests.support.memory_backend import MemoryBackend
-from tests.support.storage import RunningStorage, oid_of, running_storage, until, upload, wait_serving
+from tests.support.storage import RunningStorage, oid_of, running_storage, upload, wait_serving
+from tests.support.waiting import STEP_SECONDS, until
 
 PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
 TERMINATE = f"SELECT pg_terminate_backend(pid) {SESSIONS}"
@@ -31,7 +32,7 @@ async def test_connections_are_cut(storage: RunningStorage, sql: Sql) -> None:
         await sql(TERMINATE)
         await storage.delete(2, oid)
         await sql(TERMINATE)
-        await storage.stub.RestoreObject(pb.RestoreObjectRequest(repository_id=2, oid=oid), timeout=20)
+        await storage.stub.RestoreObject(pb.RestoreObjectRequest(repository_id=2, oid=oid), timeout=STEP_SECONDS)
     await until(lambda: storage.files() == [storage.path(oid)])
 
 
@@ -46,7 +47,7 @@ async def test_connection_cut_amid_an_upload(storage: RunningStorage, sql: Sql) 
         await sql(TERMINATE)
         yield second
 
-    await storage.stub.WriteObject(send(), timeout=20)
+    await storage.stub.WriteObject(send(), timeout=STEP_SECONDS)
     assert await storage.read(1, oid_of(b"data")) == b"data"
 
 
@@ -75,15 +76,15 @@ async def test_commit_that_cannot_be_made(storage: RunningStorage, sql: Sql) -> 
 
 async def test_client_that_goes_away_amid_the_commit(storage: RunningStorage, sql: Sql) -> None:
     """An upload that is whole is kept, also when its sender does not wait for the answer."""
-    await sql(SLOW_COMMIT.format(seconds=1))
+    await sql(SLOW_COMMIT.format(seconds=3))
     oid = oid_of(b"data")
-    call = storage.stub.WriteObject(upload(1, oid, 4, [b"data"]), timeout=20)
+    call = storage.stub.WriteObject(upload(1, oid, 4, [b"data"]), timeout=STEP_SECONDS)
     task = asyncio.ensure_future(call)
     await until(lambda: storage.path(oid).exists())
     call.cancel()
     await asyncio.wait({task})
     await until(lambda: storage.files() == [storage.path(oid)])
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(STEP_SECONDS):
         while await storage.statuses(1, oid) != [PRESENT]:  # noqa: ASYNC110 - a commit sets no event
             await asyncio.sleep(0.05)
 
@@ -93,7 +94,7 @@ async def test_health_looks_at_the_backend(database_url: SecretStr, tmp_path: Pa
     backend = MemoryBackend()
     async with running_storage(database_url, tmp_path, backend=backend) as storage:
         backend.broken = OSError("read-only")
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(STEP_SECONDS):
             while await is_serving(storage):  # noqa: ASYNC110 - health sets no event
                 await asyncio.sleep(0.1)
         backend.broken = None

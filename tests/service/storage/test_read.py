@@ -10,7 +10,8 @@ from structlog.testing import capture_logs
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.rpc.options import CHUNK_BYTES
-from tests.support.storage import RunningStorage, failure, oid_of, until
+from tests.support.storage import RunningStorage, failure, oid_of
+from tests.support.waiting import STEP_SECONDS, until
 
 DATA = bytes(range(200))
 OID = oid_of(DATA)
@@ -25,7 +26,7 @@ def request(
 
 async def responses(storage: RunningStorage, asked: pb.ReadObjectRequest) -> list[pb.ReadObjectResponse]:
     """Return all messages of an answer."""
-    return [response async for response in storage.stub.ReadObject(asked, timeout=20)]
+    return [response async for response in storage.stub.ReadObject(asked, timeout=STEP_SECONDS)]
 
 
 async def test_header_and_then_data(storage: RunningStorage) -> None:
@@ -39,7 +40,7 @@ async def test_header_and_then_data(storage: RunningStorage) -> None:
     assert b"".join(other.data for other in others) == content
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(offset=st.integers(0, 200), length=st.none() | st.integers(0, 2**63 - 1) | st.integers(0, 250))
 async def test_trap_8_ranges(storage: RunningStorage, offset: int, length: int | None) -> None:
     """A range gives its bytes and no others, and the header the whole size (trap 8)."""
@@ -126,7 +127,7 @@ async def test_file_that_ends_while_it_is_read(storage: RunningStorage) -> None:
     oid = await storage.write(1, content)
 
     async def read() -> None:
-        async for _response in storage.stub.ReadObject(request(oid), timeout=20):
+        async for _response in storage.stub.ReadObject(request(oid), timeout=STEP_SECONDS):
             os.truncate(storage.path(oid), CHUNK_BYTES)
 
     error = await failure(read())
@@ -137,7 +138,7 @@ async def test_object_deleted_while_it_is_read(storage: RunningStorage) -> None:
     """A reader that has begun gets all bytes, also when the object is removed meanwhile."""
     content = os.urandom(40 * CHUNK_BYTES)
     oid = await storage.write(1, content)
-    stream = aiter(storage.stub.ReadObject(request(oid), timeout=20))
+    stream = aiter(storage.stub.ReadObject(request(oid), timeout=STEP_SECONDS))
     assert (await anext(stream)).header.size == len(content)
     await storage.delete(1, oid)
     await until(lambda: storage.files() == [])
@@ -148,7 +149,7 @@ async def test_file_is_closed_when_the_reader_goes_away(storage: RunningStorage)
     """The reader's going away closes the file."""
     oid = await storage.write(1, os.urandom(40 * CHUNK_BYTES))
     path = storage.path(oid)
-    call = storage.stub.ReadObject(request(oid), timeout=20)
+    call = storage.stub.ReadObject(request(oid), timeout=STEP_SECONDS)
     await call.read()
     await until(lambda: is_open(path))
     call.cancel()
@@ -158,11 +159,11 @@ async def test_file_is_closed_when_the_reader_goes_away(storage: RunningStorage)
 async def test_trap_9_a_reader_that_waits_holds_up_the_service(storage: RunningStorage) -> None:
     """Of an object that nobody takes further, only a few pieces are read ahead (trap 9)."""
     oid = await storage.write(1, os.urandom(64 * CHUNK_BYTES))
-    call = storage.stub.ReadObject(request(oid), timeout=60)
+    call = storage.stub.ReadObject(request(oid), timeout=STEP_SECONDS)
     await call.read()
     await until(lambda: is_open(storage.path(oid)))
     assert await storage.statuses(1, oid) == [pb.OBJECT_STATUS_PRESENT]
-    usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=20)
+    usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=STEP_SECONDS)
     assert usage.repositories[0].bytes_out_today < 32 * CHUNK_BYTES
     call.cancel()
 

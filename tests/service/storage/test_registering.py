@@ -24,7 +24,8 @@ from services.storage.registrar import Registered, Registrar, Verified
 from services.storage.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.service.storage.test_crash import SESSIONS, SLOW_COMMIT
-from tests.support.storage import RunningStorage, StorageClient, StorageProcess, oid_of, running_storage, until
+from tests.support.storage import RunningStorage, StorageClient, StorageProcess, oid_of, running_storage
+from tests.support.waiting import STEP_SECONDS, until
 
 PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
 WRITER = 7
@@ -181,9 +182,9 @@ async def test_groups_of_two_processes_do_not_wait_for_each_other(database: Data
 async def test_a_database_that_is_away(registrar: Registrar, sql: Sql) -> None:
     """Connections that are cut amid a group are not noticed; each of it is registered once."""
     uploads = [await begun(registrar, 1, b"%d" % number) for number in range(10)]
-    await sql(SLOW_COMMIT.format(seconds=0.3))
+    await sql(SLOW_COMMIT.format(seconds=2))
     registering = asyncio.create_task(registered(registrar, *uploads))
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(STEP_SECONDS):
         while await sql(f"SELECT count(*) {SESSIONS} AND wait_event = 'PgSleep'") == "0":  # noqa: ASYNC110 - Postgres sets no event
             await asyncio.sleep(0.02)
     await sql(f"SELECT pg_terminate_backend(pid) {SESSIONS} AND state <> 'idle'")
@@ -218,10 +219,10 @@ async def test_killed_between_the_bytes_and_the_commit_of_a_group(
     await process.start()
     held = [await client.write(1, b"%d" % number) for number in range(3)]
     # For each object: the first come alone, and the others together while those are committed.
-    await sql(SLOW_COMMIT.format(seconds=0.5))
+    await sql(SLOW_COMMIT.format(seconds=2))
     data = [os.urandom(2000) for _ in range(16)]
     calls = [asyncio.ensure_future(client.write(1, each, streamed=streamed)) for each in data]
-    await until(lambda: len(client.files()) == 3 + 16 and not client.incoming(), seconds=30)
+    await until(lambda: len(client.files()) == 3 + 16 and not client.incoming())
     await process.stop(signal.SIGKILL)
     await sql(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
     ended = await asyncio.gather(*calls, return_exceptions=True)
@@ -229,7 +230,7 @@ async def test_killed_between_the_bytes_and_the_commit_of_a_group(
     assert len(held) < 3 + 16
     await sql("DROP TRIGGER dawdle ON storage.objects")
     await process.start()
-    await until(lambda: sorted(oid_in(path.name) for path in client.files()) == sorted(held), seconds=30)
+    await until(lambda: sorted(oid_in(path.name) for path in client.files()) == sorted(held))
     expected = [PRESENT if oid_of(each) in held else MISSING for each in data]
     assert await client.statuses(1, *map(oid_of, data)) == expected
 
@@ -239,7 +240,7 @@ async def test_no_database_at_all(tmp_path: Path) -> None:
     database = Database(create_engine(SecretStr(f"postgresql://u@/d?host={tmp_path}"), schema="storage", pool_size=2))
     registrar = Registrar(database, WRITER)
     oid = oid_of(b"data")
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(STEP_SECONDS):
         answers = await asyncio.gather(
             *(registrar.begin([New(1, FIRST_STORE_ID, oid, new_name(oid))]) for _ in range(3)), return_exceptions=True
         )

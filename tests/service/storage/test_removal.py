@@ -13,7 +13,8 @@ from services.database.engine import create_engine
 from services.storage import index
 from services.storage.schema import SCHEMA
 from tests.service.storage.conftest import Sql
-from tests.support.storage import RunningStorage, StorageClient, failure, oid_of, until
+from tests.support.storage import RunningStorage, StorageClient, failure, oid_of
+from tests.support.waiting import STEP_SECONDS, until
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
 
@@ -21,13 +22,13 @@ PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, 
 async def restore(storage: RunningStorage, repository_id: int, oid: str) -> None:
     """Take a tombstone away."""
     request = pb.RestoreObjectRequest(repository_id=repository_id, oid=oid)
-    await storage.stub.RestoreObject(request, timeout=20)
+    await storage.stub.RestoreObject(request, timeout=STEP_SECONDS)
 
 
 async def delete_repository(storage: StorageClient, repository_id: int) -> int:
     """Forget a repository and return how many objects it held."""
     request = pb.DeleteRepositoryRequest(repository_id=repository_id)
-    return (await storage.stub.DeleteRepository(request, timeout=20)).object_count
+    return (await storage.stub.DeleteRepository(request, timeout=STEP_SECONDS)).object_count
 
 
 async def test_tombstone(storage: RunningStorage) -> None:
@@ -93,7 +94,7 @@ async def test_what_is_not_there(storage: RunningStorage) -> None:
 )
 async def test_malformed_removals(storage: RunningStorage, request_: pb.DeleteObjectRequest, reason: str) -> None:
     """Malformed fields are INVALID_ARGUMENT."""
-    error = await failure(storage.stub.DeleteObject(request_, timeout=20))
+    error = await failure(storage.stub.DeleteObject(request_, timeout=STEP_SECONDS))
     assert (error.status.name, error.reason) == ("INVALID_ARGUMENT", reason)
 
 
@@ -119,7 +120,7 @@ async def test_bytes_that_cannot_go_hold_up_no_others(storage: RunningStorage, s
     await until(lambda: storage.files() == [])
     path.rmdir()
     await sql("UPDATE storage.discards SET due_at = now()")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(STEP_SECONDS):
         while await sql("SELECT count(*) FROM storage.discards") != "0":  # noqa: ASYNC110 - Postgres sets no event
             await asyncio.sleep(0.05)
 
@@ -163,7 +164,7 @@ async def test_large_repository_is_forgotten(storage: RunningStorage, sql: Sql) 
         "SELECT 1 + n % 2, encode(sha256(n::text::bytea), 'hex'), 1 FROM generate_series(1, 5000) n"
     )
     assert await delete_repository(storage, 1) == 2500
-    usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1, 2]), timeout=20)
+    usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1, 2]), timeout=STEP_SECONDS)
     assert [each.object_count for each in usage.repositories] == [0, 2500]
 
 

@@ -18,6 +18,7 @@ from services.storage.room import Room
 from services.storage.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.memory_backend import MemoryBackend
+from tests.support.waiting import STEP_SECONDS
 
 MIB = 1024 * 1024
 RESERVE = 100 * MIB
@@ -45,7 +46,7 @@ async def _telling(room: Room) -> AsyncIterator[Room]:
 
 
 async def _until_available(room: Room, size: int) -> None:
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(STEP_SECONDS):
         while await room.available_bytes() != size:  # noqa: ASYNC110 - Postgres sets no event
             await asyncio.sleep(0.05)
 

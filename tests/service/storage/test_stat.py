@@ -10,6 +10,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from tests.support.memory_backend import MemoryBackend
 from tests.support.storage import RunningStorage, failure, oid_of, running_storage
+from tests.support.waiting import STEP_SECONDS
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
 Key = pb.BatchStatObjectsRequest.ObjectKey
@@ -28,7 +29,7 @@ async def test_answers_in_order_with_repeats(storage: RunningStorage) -> None:
     await storage.delete(1, removed, reason="a licence")
     missing = oid_of(b"missing")
     oids = [missing, held, removed, held, missing, removed, held]
-    answer = await storage.stub.BatchStatObjects(ask(*(Key(oid=oid, size=99) for oid in oids)), timeout=20)
+    answer = await storage.stub.BatchStatObjects(ask(*(Key(oid=oid, size=99) for oid in oids)), timeout=STEP_SECONDS)
     by_oid = {held: (PRESENT, 4, ""), missing: (MISSING, 0, ""), removed: (REMOVED, 0, "a licence")}
     assert [(each.status, each.size, each.removal_reason) for each in answer.objects] == [by_oid[oid] for oid in oids]
 
@@ -36,7 +37,7 @@ async def test_answers_in_order_with_repeats(storage: RunningStorage) -> None:
 async def test_nothing_asked_nothing_answered(storage: RunningStorage) -> None:
     """An empty batch has an empty answer, with any intent."""
     for intent in (pb.INTENT_UNSPECIFIED, pb.INTENT_READ, pb.INTENT_WRITE):
-        assert not (await storage.stub.BatchStatObjects(ask(intent=intent), timeout=20)).objects
+        assert not (await storage.stub.BatchStatObjects(ask(intent=intent), timeout=STEP_SECONDS)).objects
 
 
 async def test_many_objects(storage: RunningStorage) -> None:
@@ -84,7 +85,7 @@ async def test_trap_36_lost_bytes_can_be_written_again(storage: RunningStorage, 
 )
 async def test_malformed_requests(storage: RunningStorage, asked: pb.BatchStatObjectsRequest, reason: str) -> None:
     """Malformed fields are INVALID_ARGUMENT (trap 28)."""
-    error = await failure(storage.stub.BatchStatObjects(asked, timeout=20))
+    error = await failure(storage.stub.BatchStatObjects(asked, timeout=STEP_SECONDS))
     assert (error.status.name, error.reason) == ("INVALID_ARGUMENT", reason)
 
 
@@ -94,13 +95,13 @@ async def test_intent_to_write_needs_room_for_what_is_missing(database_url: Secr
     async with running_storage(database_url, tmp_path, backend=backend, storage_reserve_bytes=100) as storage:
         held = await storage.write(1, bytes(200))
         fits = [Key(oid="0" * 64, size=700), Key(oid="0" * 64, size=700), Key(oid=held, size=200)]
-        answer = await storage.stub.BatchStatObjects(ask(*fits, intent=pb.INTENT_WRITE), timeout=20)
+        answer = await storage.stub.BatchStatObjects(ask(*fits, intent=pb.INTENT_WRITE), timeout=STEP_SECONDS)
         assert [each.status for each in answer.objects] == [MISSING, MISSING, PRESENT]
         too_much = ask(*fits, Key(oid="1" * 64, size=1), intent=pb.INTENT_WRITE)
-        error = await failure(storage.stub.BatchStatObjects(too_much, timeout=20))
+        error = await failure(storage.stub.BatchStatObjects(too_much, timeout=STEP_SECONDS))
         assert (error.status.name, error.reason) == ("RESOURCE_EXHAUSTED", "STORAGE_FULL")
         too_much.intent = pb.INTENT_READ
-        await storage.stub.BatchStatObjects(too_much, timeout=20)
+        await storage.stub.BatchStatObjects(too_much, timeout=STEP_SECONDS)
         # What is held is not written again, so a full disk does not matter.
         backend.capacity = 0
-        await storage.stub.BatchStatObjects(ask(Key(oid=held, size=200), intent=pb.INTENT_WRITE), timeout=20)
+        await storage.stub.BatchStatObjects(ask(Key(oid=held, size=200), intent=pb.INTENT_WRITE), timeout=STEP_SECONDS)

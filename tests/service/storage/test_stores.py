@@ -12,7 +12,6 @@ from towpath.storage.v1.store_service_pb2 import CreateStoreRequest, ListStoresR
 
 from services.common.errors import Reason
 from tests.service.storage.conftest import Sql
-from tests.support.facade import wait_until
 from tests.support.storage import (
     RunningStorage,
     StorageClient,
@@ -21,10 +20,10 @@ from tests.support.storage import (
     failure,
     oid_of,
     running_storage,
-    until,
     upload,
 )
 from tests.support.stores import Stores
+from tests.support.waiting import STEP_SECONDS, until
 
 PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
 MEBIBYTE = 1024 * 1024
@@ -182,14 +181,14 @@ async def test_a_copy_that_fails_fails_no_upload(storage: RunningStorage, stores
     async def has_problem() -> bool:
         return bool((await stores.get("second")).copy.problem)
 
-    await wait_until(has_problem, seconds=20)
+    await until(has_problem)
     await asyncio.to_thread(in_the_way.unlink)
     await stores.wait_filled("second")
 
     async def has_none() -> bool:
         return not await has_problem()
 
-    await wait_until(has_none, seconds=20)
+    await until(has_none)
 
 
 async def test_what_is_removed_goes_from_every_store(storage: RunningStorage, stores: Stores) -> None:
@@ -210,7 +209,7 @@ async def test_an_upload_that_fails_leaves_nothing_in_a_copy(storage: RunningSto
     await stores.copy("first", "second")
     data = os.urandom(2 * MEBIBYTE)
     wrong = upload(1, oid_of(b"others"), len(data), chunks_of(data))
-    assert (await failure(storage.stub.WriteObject(wrong, timeout=30))).reason == Reason.HASH_MISMATCH
+    assert (await failure(storage.stub.WriteObject(wrong, timeout=STEP_SECONDS))).reason == Reason.HASH_MISMATCH
     for name in ("first", "second"):
         root = stores.root(name)
         await until(lambda root=root: not [path for path in root.rglob("*") if path.is_file()])  # type: ignore[misc]
@@ -274,7 +273,7 @@ async def test_an_upload_that_goes_on_while_its_store_stops_being_the_primary(
         for message in rest:
             yield message
 
-    call = storage.stub.WriteObject(slowly(), timeout=60)
+    call = storage.stub.WriteObject(slowly(), timeout=STEP_SECONDS)
     await until(lambda: len(list((stores.root("first") / "incoming").iterdir())) == 1)
     await stores.set_primary("second")
     assert "uploads" in (await failure(stores.remove("first"))).message
@@ -302,10 +301,10 @@ async def test_an_upload_that_goes_on_while_its_store_stops_being_the_primary(
 )
 async def test_a_store_that_cannot_be_added(stores: Stores, name: str, url: str, reason: Reason) -> None:
     """The error names what was expected, and no store is added."""
-    error = await failure(stores.stub.CreateStore(CreateStoreRequest(name=name, url=url), timeout=30))
+    error = await failure(stores.stub.CreateStore(CreateStoreRequest(name=name, url=url), timeout=STEP_SECONDS))
     assert error.reason == reason
     assert "storage_url" not in error.message
-    response = await stores.stub.ListStores(ListStoresRequest(), timeout=30)
+    response = await stores.stub.ListStores(ListStoresRequest(), timeout=STEP_SECONDS)
     assert [store.name for store in response.stores] == ["first"]
 
 
@@ -349,7 +348,7 @@ async def test_another_process_follows(
         async def has_followed() -> bool:
             return not stores.path("first", await beside.write(1, os.urandom(1000))).exists()
 
-        await wait_until(has_followed)
+        await until(has_followed)
         new = await beside.write(1, os.urandom(1000))
         assert stores.path("second", new).exists()
         for client in (storage, beside):
@@ -370,7 +369,7 @@ async def test_a_copy_survives_its_process(process: StorageProcess, client: Stor
         held = _count(stores, oids)
         assert held < len(oids)
         await process.start()
-    await stores.wait_filled("second", seconds=60)
+    await stores.wait_filled("second")
     for oid in oids:
         assert oid_of(stores.path("second", oid).read_bytes()) == oid
     names = len(oids)

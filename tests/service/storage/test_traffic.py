@@ -10,6 +10,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from tests.service.storage.conftest import Sql
 from tests.support.storage import failure, oid_of, running_storage, upload
+from tests.support.waiting import STEP_SECONDS
 
 
 async def test_traffic_is_kept(sql: Sql, database_url: SecretStr, tmp_path: Path) -> None:
@@ -18,14 +19,14 @@ async def test_traffic_is_kept(sql: Sql, database_url: SecretStr, tmp_path: Path
     async with running_storage(database_url, tmp_path) as storage:
         oid = await storage.write(1, bytes(100))
         await storage.read(1, oid)
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(STEP_SECONDS):
             while await sql(query) != "100|100":  # noqa: ASYNC110 - Postgres sets no event
                 await asyncio.sleep(0.1)
         await storage.read(1, oid, length=10)
     assert await sql(query) == "100|110"
     async with running_storage(database_url, tmp_path) as storage:
         await storage.read(1, oid, length=1)
-        usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=20)
+        usage = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=STEP_SECONDS)
         assert (usage.repositories[0].bytes_in_today, usage.repositories[0].bytes_out_today) == (100, 111)
 
 
@@ -40,9 +41,9 @@ async def test_what_one_service_moves_counts_at_all(database_url: SecretStr, tmp
         running_storage(database_url, folders[1], **settings) as there,
     ):
         oid = await here.write(1, bytes(100))
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(STEP_SECONDS):
             while True:
-                usage = await there.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=20)
+                usage = await there.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=STEP_SECONDS)
                 if usage.repositories[0].bytes_in_today == 100:
                     break
                 await asyncio.sleep(0.1)
@@ -58,11 +59,12 @@ async def test_bandwidth_limit(database_url: SecretStr, tmp_path: Path) -> None:
         assert len(await storage.read(1, oid)) == 60
         key = pb.BatchStatObjectsRequest.ObjectKey
         missing = key(oid=oid_of(b"x"), size=1)
-        write = storage.stub.WriteObject(upload(1, oid_of(b"x"), 1, [b"x"]), timeout=20)
+        write = storage.stub.WriteObject(upload(1, oid_of(b"x"), 1, [b"x"]), timeout=STEP_SECONDS)
         asks = [(oid, pb.INTENT_READ), (missing.oid, pb.INTENT_WRITE)]
         batches = [
             storage.stub.BatchStatObjects(
-                pb.BatchStatObjectsRequest(repository_id=1, objects=[key(oid=asked, size=1)], intent=intent), timeout=20
+                pb.BatchStatObjectsRequest(repository_id=1, objects=[key(oid=asked, size=1)], intent=intent),
+                timeout=STEP_SECONDS,
             )
             for asked, intent in asks
         ]
@@ -74,6 +76,6 @@ async def test_bandwidth_limit(database_url: SecretStr, tmp_path: Path) -> None:
         assert await storage.statuses(1, oid) == [pb.OBJECT_STATUS_PRESENT]
         await storage.stub.BatchStatObjects(
             pb.BatchStatObjectsRequest(repository_id=1, objects=[key(oid=oid, size=60)], intent=pb.INTENT_WRITE),
-            timeout=20,
+            timeout=STEP_SECONDS,
         )
         await storage.write(2, b"other")

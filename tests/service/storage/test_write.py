@@ -15,7 +15,8 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.rpc.options import CHUNK_BYTES
 from tests.support.memory_backend import MemoryBackend
-from tests.support.storage import RunningStorage, chunks_of, failure, oid_of, running_storage, until, upload
+from tests.support.storage import RunningStorage, chunks_of, failure, oid_of, running_storage, upload
+from tests.support.waiting import STEP_SECONDS, until
 
 DATA = b"some bytes"
 OID = oid_of(DATA)
@@ -41,7 +42,7 @@ async def refused(storage: RunningStorage, *messages: pb.WriteObjectRequest, the
         if then_silent:
             await asyncio.Event().wait()
 
-    error = await failure(storage.stub.WriteObject(send(), timeout=20))
+    error = await failure(storage.stub.WriteObject(send(), timeout=STEP_SECONDS))
     await until(lambda: storage.files() == before)
     return f"{error.status.name} {error.reason}"
 
@@ -61,7 +62,7 @@ async def test_what_another_version_adds_to_a_message(storage: RunningStorage) -
     unknown = b"\x98\x06\x01"
     more = pb.WriteObjectRequest.FromString(data(DATA).SerializeToString() + unknown)
     assert more.SerializeToString().endswith(unknown)
-    await storage.stub.WriteObject(iter([header(), more]), timeout=20)
+    await storage.stub.WriteObject(iter([header(), more]), timeout=STEP_SECONDS)
     assert await storage.read(1, OID) == DATA
 
 
@@ -76,7 +77,7 @@ async def test_an_object_in_one_message(storage: RunningStorage, size: int) -> N
     """It is as good as one that came in a stream, and may be written again."""
     content = os.urandom(size)
     for _ in range(2):
-        answer = await storage.stub.WriteWholeObject(whole(content), timeout=20)
+        answer = await storage.stub.WriteWholeObject(whole(content), timeout=STEP_SECONDS)
         assert (answer.object.oid, answer.object.size) == (oid_of(content), size)
     assert await storage.read(1, oid_of(content)) == content
     assert storage.incoming() == []
@@ -99,26 +100,26 @@ async def test_what_is_refused_in_one_message(
 ) -> None:
     """What is refused in a stream; nothing is left of it."""
     before = storage.files()
-    error = await failure(storage.stub.WriteWholeObject(message, timeout=20))
+    error = await failure(storage.stub.WriteWholeObject(message, timeout=STEP_SECONDS))
     assert (error.status.name, error.reason) == ("INVALID_ARGUMENT", reason)
     await until(lambda: storage.files() == before)
 
 
 async def test_answer_describes_the_object(storage: RunningStorage) -> None:
     """The answer is the object's record."""
-    answer = await storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=20)
+    answer = await storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=STEP_SECONDS)
     assert (answer.object.oid, answer.object.size) == (OID, len(DATA))
     assert answer.object.created_at.seconds > 1_700_000_000
     assert not answer.object.HasField("removed_at")
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(content=st.binary(max_size=2000), length=st.integers(1, 700), empty=st.booleans())
 async def test_any_chunking(storage: RunningStorage, content: bytes, length: int, empty: bool) -> None:
     """However the bytes are cut, with empty pieces or without, the object is the same."""
     chunks = [*chunks_of(content, length), *([b""] if empty else [])]
     oid = oid_of(content)
-    await storage.stub.WriteObject(upload(1, oid, len(content), chunks), timeout=20)
+    await storage.stub.WriteObject(upload(1, oid, len(content), chunks), timeout=STEP_SECONDS)
     assert await storage.read(1, oid) == content
 
 
@@ -197,9 +198,9 @@ async def test_client_that_goes_away_leaves_nothing(storage: RunningStorage) -> 
         sent.set()
         await asyncio.Event().wait()
 
-    call = storage.stub.WriteObject(send(), timeout=20)
+    call = storage.stub.WriteObject(send(), timeout=STEP_SECONDS)
     task = asyncio.ensure_future(call)
-    await asyncio.wait_for(sent.wait(), 10)
+    await asyncio.wait_for(sent.wait(), STEP_SECONDS)
     await until(lambda: sum(path.stat().st_size for path in storage.incoming()) == 3 * CHUNK_BYTES)
     call.cancel()
     await asyncio.wait({task})
@@ -226,7 +227,7 @@ async def test_disk_that_fills_up_meanwhile(database_url: SecretStr, tmp_path: P
             backend.capacity = 0
             yield data(DATA[3:])
 
-        error = await failure(storage.stub.WriteObject(send(), timeout=20))
+        error = await failure(storage.stub.WriteObject(send(), timeout=STEP_SECONDS))
         assert error.reason == "STORAGE_FULL"
         assert (backend.uploads, backend.contents) == ([], {})
 
@@ -237,7 +238,7 @@ async def test_removed_object_is_not_taken_back(storage: RunningStorage) -> None
     await storage.delete(1, OID, reason="a licence")
     await until(lambda: storage.files() == [])
     assert await refused(storage, header(), then_silent=True) == "FAILED_PRECONDITION OBJECT_REMOVED"
-    error = await failure(storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=20))
+    error = await failure(storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=STEP_SECONDS))
     assert error.metadata == {"removal_reason": "a licence"}
     assert "a licence" in error.message
 
@@ -255,8 +256,8 @@ async def test_object_removed_while_it_is_written(storage: RunningStorage) -> No
         await go_on.wait()
         yield data(DATA[5:])
 
-    writing = asyncio.ensure_future(storage.stub.WriteObject(send(), timeout=20))
-    await asyncio.wait_for(started.wait(), 10)
+    writing = asyncio.ensure_future(storage.stub.WriteObject(send(), timeout=STEP_SECONDS))
+    await asyncio.wait_for(started.wait(), STEP_SECONDS)
     await until(lambda: bool(storage.incoming()))
     await storage.delete(1, OID)
     go_on.set()
@@ -266,8 +267,8 @@ async def test_object_removed_while_it_is_written(storage: RunningStorage) -> No
 
 async def test_held_object_needs_its_bytes_all_the_same(storage: RunningStorage) -> None:
     """Writing what is held succeeds with the right bytes, and with no others; the record keeps its time."""
-    first = await storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=20)
-    again = await storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=20)
+    first = await storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=STEP_SECONDS)
+    again = await storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=STEP_SECONDS)
     assert again.object == first.object
     await until(lambda: len(storage.files()) == 1)
     assert await refused(storage, header(), data(b"other byte")) == "INVALID_ARGUMENT HASH_MISMATCH"
@@ -309,9 +310,9 @@ async def test_good_bad_and_stalled_writers_of_one_oid(storage: RunningStorage) 
         yield data(content[:100])
         await stop.wait()
 
-    stalling = asyncio.ensure_future(storage.stub.WriteObject(stalled(), timeout=20))
+    stalling = asyncio.ensure_future(storage.stub.WriteObject(stalled(), timeout=STEP_SECONDS))
     corrupt = [content[:CHUNK_BYTES], os.urandom(CHUNK_BYTES)]
-    bad = asyncio.ensure_future(storage.stub.WriteObject(upload(1, oid, len(content), corrupt), timeout=20))
+    bad = asyncio.ensure_future(storage.stub.WriteObject(upload(1, oid, len(content), corrupt), timeout=STEP_SECONDS))
     await asyncio.gather(*(storage.write(1, content) for _ in range(6)))
     assert (await failure(bad)).reason == "HASH_MISMATCH"
     assert await storage.read(1, oid) == content

@@ -12,7 +12,8 @@ from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.rpc.options import CHUNK_BYTES, SHARED_BYTES
-from tests.support.storage import RunningStorage, failure, oid_of, running_storage, until
+from tests.support.storage import RunningStorage, failure, oid_of, running_storage
+from tests.support.waiting import STEP_SECONDS, until
 
 NAME = "0" * 32
 DATA = b"some bytes"
@@ -31,7 +32,7 @@ def memory(tmp_path: Path) -> Path:
 @pytest.fixture
 async def storage(database_url: SecretStr, tmp_path: Path, memory: Path) -> AsyncIterator[RunningStorage]:
     """A storage service that shares it."""
-    async with running_storage(database_url, tmp_path, shared_memory_path=memory, storage_idle_seconds=1.0) as running:
+    async with running_storage(database_url, tmp_path, shared_memory_path=memory, storage_idle_seconds=5.0) as running:
         yield running
 
 
@@ -57,7 +58,7 @@ async def reply(call: Call) -> pb.WriteSharedObjectResponse:
 
 async def write(storage: RunningStorage, file: Path, content: bytes, *, length: int) -> pb.Object:
     """Write an object through a file that has room for one piece, which is written over when it was answered."""
-    call: Call = storage.stub.WriteSharedObject(timeout=20)
+    call: Call = storage.stub.WriteSharedObject(timeout=STEP_SECONDS)
     file_descriptor = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
     try:
         os.truncate(file_descriptor, length)
@@ -103,7 +104,7 @@ async def refused(storage: RunningStorage, *messages: pb.WriteSharedObjectReques
             await asyncio.Event().wait()
 
     async def read() -> None:
-        async for _ in storage.stub.WriteSharedObject(send(), timeout=20):
+        async for _ in storage.stub.WriteSharedObject(send(), timeout=STEP_SECONDS):
             pass
 
     error = await failure(read())
@@ -159,7 +160,7 @@ async def test_a_file_that_shrinks(storage: RunningStorage, memory: Path) -> Non
     """It ends that upload, and not the service."""
     file = memory / NAME
     file.write_bytes(DATA)
-    call: Call = storage.stub.WriteSharedObject(timeout=20)
+    call: Call = storage.stub.WriteSharedObject(timeout=STEP_SECONDS)
     await call.write(header())
     await reply(call)
     os.truncate(file, 1)

@@ -15,7 +15,8 @@ from services.common.rpc.options import CHUNK_BYTES
 from tests.service.storage.conftest import Sql
 from tests.service.storage.test_crash import SESSIONS
 from tests.support.memory_backend import MemoryBackend
-from tests.support.storage import RunningStorage, oid_of, running_storage, until
+from tests.support.storage import RunningStorage, oid_of, running_storage
+from tests.support.waiting import STEP_SECONDS, until
 
 PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
 
@@ -26,7 +27,7 @@ async def told(storage: RunningStorage, repository_id: int, data: bytes, *, oid:
         repository_id=repository_id, oid=oid_of(data) if oid is None else oid, size=len(data), data=data
     )
     try:
-        await storage.stub.WriteWholeObject(message, timeout=30)
+        await storage.stub.WriteWholeObject(message, timeout=STEP_SECONDS)
     except grpc.aio.AioRpcError as error:
         refused: ServiceError = from_rpc_error(error)
         return refused.reason
@@ -52,7 +53,7 @@ async def test_what_is_refused_of_a_group(storage: RunningStorage) -> None:
     """Wrong bytes, what was removed, and what is of a deleted repository; those that came with them are held."""
     removed = await storage.write(1, b"removed")
     await storage.delete(1, removed)
-    await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=9), timeout=20)
+    await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=9), timeout=STEP_SECONDS)
     good = [b"good %d" % number for number in range(20)]
     *held, wrong, gone, closed = await asyncio.gather(
         *(told(storage, 1, each) for each in good),
@@ -73,7 +74,7 @@ async def several(storage: RunningStorage, *written: tuple[int, str, bytes]) -> 
         for repository, oid, data in written
     ]
     request = pb.WriteWholeObjectsRequest(objects=objects)
-    return [each.object.oid for each in (await storage.stub.WriteWholeObjects(request, timeout=30)).objects]
+    return [each.object.oid for each in (await storage.stub.WriteWholeObjects(request, timeout=STEP_SECONDS)).objects]
 
 
 async def test_several_in_one_message(storage: RunningStorage, sql: Sql) -> None:
@@ -92,7 +93,7 @@ async def test_what_is_refused_of_several_in_one_message(storage: RunningStorage
     """For whatever reason: it lacks its object, leaves nothing, and holds up no other."""
     removed = await storage.write(1, b"removed")
     await storage.delete(1, removed)
-    await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=9), timeout=20)
+    await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=9), timeout=STEP_SECONDS)
     bad = b"a disk that fails"
     folder = storage.root / "objects" / oid_of(bad)[:2]
     await asyncio.to_thread(folder.parent.mkdir, exist_ok=True)
@@ -177,7 +178,7 @@ async def test_a_database_that_is_cut_off_meanwhile(storage: RunningStorage, sql
         await sql(f"SELECT pg_terminate_backend(pid) {SESSIONS}")
     assert set(await asyncio.gather(*calls)) == {""}
     assert set(await storage.statuses(1, *map(oid_of, data))) == {PRESENT}
-    await until(lambda: len(storage.files()) == len(data), seconds=30)
+    await until(lambda: len(storage.files()) == len(data))
 
 
 @pytest.mark.parametrize("count", [1, 12])

@@ -14,9 +14,10 @@ import pytest
 from services.cli.errors import CommandError
 from services.cli.up.child import Child, Program, run_once
 from services.cli.up.supervisor import Supervisor
+from tests.support.waiting import STEP_SECONDS
 
-SLEEP = "import time; time.sleep(60)"
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(60)"
+SLEEP = "import time; time.sleep(3600)"
+STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
@@ -32,7 +33,7 @@ def program(code: str, *, notes: Path | None = None) -> Program:
 
 
 @asynccontextmanager
-async def running(what: Program, *, grace: float = 30) -> AsyncIterator[Child]:
+async def running(what: Program, *, grace: float = STEP_SECONDS) -> AsyncIterator[Child]:
     """Run a child, and stop it."""
     child = Child(what)
     try:
@@ -48,7 +49,7 @@ def note_lines(notes: Path) -> list[str]:
 
 async def lines(notes: Path, count: int) -> list[int]:
     """Wait until the program has been started so often, and return the process ids."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(STEP_SECONDS):
         while len(note_lines(notes)) < count:  # noqa: ASYNC110 - another process writes them
             await asyncio.sleep(0.01)
     return [int(line) for line in note_lines(notes)]
@@ -67,7 +68,7 @@ async def test_started_again(tmp_path: Path) -> None:
     """A child that is killed is started again, and stopped in the end."""
     notes = tmp_path / "notes"
     async with running(program(SLEEP, notes=notes)) as child:
-        await asyncio.wait_for(child.ready.wait(), 20)
+        await asyncio.wait_for(child.ready.wait(), STEP_SECONDS)
         [first] = await lines(notes, 1)
         os.kill(first, signal.SIGKILL)
         _, second = await lines(notes, 2)
@@ -88,7 +89,7 @@ async def test_given_up(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     async with running(program("raise SystemExit(3)", notes=notes)) as child:
         with pytest.raises(CommandError, match="sleeper died 6 times within 60 s, the last time with exit status 3"):
-            await asyncio.wait_for(asyncio.shield(child.ended), 60)
+            await asyncio.wait_for(asyncio.shield(child.ended), STEP_SECONDS)
     assert len(await lines(notes, 6)) == 6
 
 
@@ -109,9 +110,9 @@ async def test_later_tiers_are_stopped_first(tmp_path: Path) -> None:
         code = (
             f"import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); "
             f"import atexit; atexit.register(lambda: open({str(ends)!r}, 'a').write('{name} ')); "
-            f"open({str(notes)!r}, 'w').write('1'); time.sleep(60)"
+            f"open({str(notes)!r}, 'w').write('1'); time.sleep(3600)"
         )
-        supervisor.start(program(code), stop_seconds=30)
+        supervisor.start(program(code), stop_seconds=STEP_SECONDS)
         await lines(notes, 1)
     await supervisor.stop()
     assert ends.read_text() == "facade storage postgres "
@@ -126,7 +127,7 @@ async def test_supervisor_raises_the_failure_of_a_child() -> None:
         await asyncio.sleep(3600)
 
     with pytest.raises(CommandError, match="died 6 times"):
-        await asyncio.wait_for(supervisor.run(start(), asyncio.Event()), 60)
+        await asyncio.wait_for(supervisor.run(start(), asyncio.Event()), STEP_SECONDS)
     await supervisor.stop()
 
 
@@ -138,16 +139,27 @@ async def test_supervisor_stops_while_it_starts() -> None:
         stop.set()
         await asyncio.sleep(3600)
 
-    await asyncio.wait_for(Supervisor().run(start(), stop), 20)
+    await asyncio.wait_for(Supervisor().run(start(), stop), STEP_SECONDS)
 
 
 async def test_run_once() -> None:
     """What a command prints is returned; a failure tells how it ended."""
     python = [sys.executable, "-S", "-c"]
-    assert await run_once("it", [*python, "print('x')"], ENVIRONMENT, seconds=20) == "x\n"
+    assert await run_once("it", [*python, "print('x')"], ENVIRONMENT, seconds=STEP_SECONDS) == "x\n"
     with pytest.raises(CommandError, match="it failed with exit status 4"):
-        await run_once("it", [*python, "raise SystemExit(4)"], ENVIRONMENT, seconds=20)
+        await run_once("it", [*python, "raise SystemExit(4)"], ENVIRONMENT, seconds=STEP_SECONDS)
     with pytest.raises(CommandError, match="it failed with SIGKILL"):
-        await run_once("it", [*python, "import os; os.kill(os.getpid(), 9)"], ENVIRONMENT, seconds=20)
+        await run_once("it", [*python, "import os; os.kill(os.getpid(), 9)"], ENVIRONMENT, seconds=STEP_SECONDS)
     with pytest.raises(CommandError, match="it: no end after"):
         await run_once("it", [*python, SLEEP], ENVIRONMENT, seconds=0.2)
+
+
+async def test_reason_of_a_process_is_told() -> None:
+    """The message that ends `towpath up` says why, because what the process itself printed is far above by then."""
+    code = "from services.common.failure import fail; fail('sleeper', ValueError('TOWPATH_X: expected a number'))"
+    command = [sys.executable, "-P", "-c", code]
+    child = Child(Program("sleeper", command, ENVIRONMENT, tells_why=True))
+    with pytest.raises(CommandError, match=r"with exit status 1: TOWPATH_X: expected a number$"):
+        await asyncio.wait_for(asyncio.shield(child.ended), 120)
+    with pytest.raises(CommandError, match=r"^it failed with exit status 1: TOWPATH_X: expected a number$"):
+        await run_once("it", command, ENVIRONMENT, seconds=60)

@@ -13,12 +13,13 @@ from typer.testing import CliRunner
 from services.cli.embedded_postgres import PostgresError, programs
 from services.cli.main import app
 from tests.support.stack import TOWPATH
+from tests.support.waiting import STEP_SECONDS
 
 
 def towpath(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the command."""
     return subprocess.run(
-        [*TOWPATH, *arguments], capture_output=True, text=True, timeout=60, check=False, env=environment
+        [*TOWPATH, *arguments], capture_output=True, text=True, timeout=STEP_SECONDS, check=False, env=environment
     )
 
 

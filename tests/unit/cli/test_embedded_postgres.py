@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.embedded_postgres import EmbeddedPostgres
+from tests.support.waiting import STEP_SECONDS
 
 
 @pytest.mark.parametrize("steps", range(16))
@@ -22,5 +23,5 @@ async def test_waiting_for_a_server_ends_at_whatever_moment_it_is_cancelled(tmp_
         await asyncio.sleep(0)
     waiting.cancel()
     with pytest.raises(asyncio.CancelledError):
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(STEP_SECONDS):
             await waiting

@@ -27,6 +27,7 @@ from services.cli.admin.records import store_record
 from services.cli.main import app
 from services.common.errors import FailedPrecondition, Reason, ServiceError, Unavailable, trailing_metadata
 from tests.support.stack import TOWPATH
+from tests.support.waiting import STEP_SECONDS
 
 FIRST = Store(name="first", is_primary=True, object_count=3, object_bytes=2_500_000, created_at=Timestamp(seconds=0))
 COPY = Copy(from_store="first", parallel=8, bytes_per_second=50_000_000, started_at=Timestamp(seconds=60))
@@ -118,7 +119,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service
     monkeypatch.setenv("TOWPATH_TOKEN", "of-an-administrator")
     monkeypatch.setattr(stores, "watch", partial(copying.watch, every=0.0))
     yield service
-    server.stop(None).wait(10)
+    server.stop(None).wait(STEP_SECONDS)
 
 
 def towpath(*arguments: str) -> tuple[str, str]:
@@ -215,9 +216,9 @@ def test_an_interrupted_copy_goes_on(service: Service) -> None:
     finally:
         signal.signal(signal.SIGINT, before)
     with process:
-        assert service.listed.wait(60)
+        assert service.listed.wait(STEP_SECONDS)
         process.send_signal(signal.SIGINT)
-        stdout, stderr = process.communicate(timeout=60)
+        stdout, stderr = process.communicate(timeout=STEP_SECONDS)
     assert (process.returncode, stdout) == (130, "")
     [line] = stderr.splitlines()
     assert line.startswith("The copy goes on; ")

@@ -7,6 +7,7 @@ import pytest
 
 from services.common.grouped import Grouped
 from tests.support.loop import settled
+from tests.support.waiting import STEP_SECONDS, until
 
 Doubling = Grouped[int, int]
 
@@ -53,14 +54,13 @@ async def test_what_comes_meanwhile_is_the_next_group() -> None:
 async def test_a_group_that_is_stuck_is_passed() -> None:
     """While one is under way others wait, but no longer than was said; then as many go on as may."""
     doubler = Doubler()
-    grouped = Doubling(doubler.double, most=10, at_once=2, held_seconds=0.05)
+    grouped = Doubling(doubler.double, most=10, at_once=2, held_seconds=1)
     asking = [asyncio.create_task(grouped.ask(1))]
     await settled()
     asking += [asyncio.create_task(grouped.ask(number)) for number in (2, 3)]
     await settled()
     assert doubler.groups == [[1]]
-    await asyncio.sleep(0.1)
-    assert doubler.groups == [[1], [2, 3]]
+    await until(lambda: doubler.groups == [[1], [2, 3]], "the group that is stuck is passed")
     asking.append(asyncio.create_task(grouped.ask(4)))
     await asyncio.sleep(0.1)
     assert doubler.groups == [[1], [2, 3]]
@@ -72,13 +72,13 @@ async def test_a_group_that_is_stuck_is_passed() -> None:
 async def test_what_is_held_goes_on_as_soon_as_it_can() -> None:
     """The end of the group that was under way is enough."""
     doubler = Doubler()
-    grouped = Doubling(doubler.double, most=10, at_once=2, held_seconds=60)
+    grouped = Doubling(doubler.double, most=10, at_once=2, held_seconds=3600)
     asking = [asyncio.create_task(grouped.ask(1))]
     await settled()
     asking += [asyncio.create_task(grouped.ask(number)) for number in (2, 3)]
     await settled()
     doubler.free.set()
-    assert await asyncio.wait_for(asyncio.gather(*asking), 5) == [2, 4, 6]
+    assert await asyncio.wait_for(asyncio.gather(*asking), STEP_SECONDS) == [2, 4, 6]
     assert doubler.groups == [[1], [2, 3]]
     await grouped.close()
 

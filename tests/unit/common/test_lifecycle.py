@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from services.common.lifecycle import end
+from tests.support.waiting import STEP_SECONDS
 
 
 async def test_a_lost_cancellation_is_asked_for_again() -> None:
@@ -15,15 +16,15 @@ async def test_a_lost_cancellation_is_asked_for_again() -> None:
         nonlocal lost
         while True:
             try:
-                await asyncio.sleep(60)
+                await asyncio.sleep(3600)
             except asyncio.CancelledError:
                 if lost:
                     raise
                 lost += 1
 
-    tasks = [asyncio.create_task(work()), asyncio.create_task(asyncio.sleep(60))]
+    tasks = [asyncio.create_task(work()), asyncio.create_task(asyncio.sleep(3600))]
     await asyncio.sleep(0)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(STEP_SECONDS):
         await end(*tasks)
     assert lost == 1
     assert all(task.cancelled() for task in tasks)

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from tests.support.waiting import STEP_SECONDS
+
 _PROGRAM = """
 import logging, sys
 from services.common import logs, request_id
@@ -31,7 +33,7 @@ except ValueError:
 
 def _written(log_format: str) -> list[str]:
     command = [sys.executable, "-c", _PROGRAM, log_format]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=60).stdout.splitlines()
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=STEP_SECONDS).stdout.splitlines()
 
 
 def test_a_line_of_ours_and_of_a_library() -> None:

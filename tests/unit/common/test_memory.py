@@ -8,6 +8,7 @@ import sys
 import pytest
 
 from services.common import memory
+from tests.support.waiting import STEP_SECONDS
 
 _FAULTS = """
 import resource
@@ -27,7 +28,7 @@ print(faults() - before)
 
 def _faults(prepare: str) -> int:
     run = [sys.executable, "-c", _FAULTS.format(prepare=prepare)]
-    return int(subprocess.run(run, capture_output=True, text=True, check=True, timeout=60).stdout)
+    return int(subprocess.run(run, capture_output=True, text=True, check=True, timeout=STEP_SECONDS).stdout)
 
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another library has no such habit")
@@ -56,7 +57,7 @@ ctypes.CDLL(None).malloc_stats()
 
 def _arenas(prepare: str) -> int:
     run = [sys.executable, "-c", _ARENAS.format(prepare=prepare)]
-    printed = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60).stderr
+    printed = subprocess.run(run, capture_output=True, text=True, check=True, timeout=STEP_SECONDS).stderr
     return sum(line.startswith("Arena ") for line in printed.splitlines())
 
 
@@ -93,7 +94,7 @@ print(collections, sum(isinstance(each, dict) and "itself" in each for each in g
 
 def _collections(prepare: str) -> tuple[int, int]:
     run = [sys.executable, "-c", _COLLECTIONS.format(prepare=prepare)]
-    printed = subprocess.run(run, capture_output=True, text=True, check=True, timeout=60).stdout
+    printed = subprocess.run(run, capture_output=True, text=True, check=True, timeout=STEP_SECONDS).stdout
     times, left = map(int, printed.split())
     return times, left
 

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from services.common.undivided import in_thread, undivided
+from tests.support.waiting import STEP_SECONDS
 
 
 async def test_cancellation_waits_for_the_thread() -> None:
@@ -13,7 +14,7 @@ async def test_cancellation_waits_for_the_thread() -> None:
     release, ended = threading.Event(), threading.Event()
 
     def work() -> None:
-        release.wait(10)
+        release.wait(STEP_SECONDS)
         ended.set()
 
     task = asyncio.create_task(in_thread(work))

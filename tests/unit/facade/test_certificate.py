@@ -9,15 +9,17 @@ import pytest
 from services.facade.certificate import Certificate
 from services.facade.settings import FacadeSettings
 from tests.support.certificates import write_certificate
+from tests.support.programs import needed
+from tests.support.waiting import STEP_SECONDS
 from tests.unit.facade.test_settings import NEEDED
 
 
 def test_missing_files_are_named(tmp_path: Path) -> None:
     """Each by its setting."""
     files = write_certificate(tmp_path)
-    with pytest.raises(ValueError, match=r"^https_certificate: cannot be read: No such file"):
+    with pytest.raises(ValueError, match=r"^https_certificate: cannot be read: no such file"):
         Certificate(tmp_path / "none", files.key)
-    with pytest.raises(ValueError, match=r"^https_key: cannot be read: No such file"):
+    with pytest.raises(ValueError, match=r"^https_key: cannot be read: no such file"):
         Certificate(files.chain, tmp_path / "none")
 
 
@@ -34,9 +36,10 @@ def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
 def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
     """Nobody is there to be asked for it."""
     files = write_certificate(tmp_path)
+    needed("openssl")
     locked = tmp_path / "locked.pem"
     command = ["openssl", "pkey", "-in", str(files.key), "-out", str(locked), "-aes256", "-passout", "pass:secret"]
-    subprocess.run(command, check=True, capture_output=True, timeout=30)
+    subprocess.run(command, check=True, capture_output=True, timeout=STEP_SECONDS)
     with pytest.raises(ValueError, match="https_key: expected a key without a passphrase"):
         Certificate(files.chain, locked)
 

@@ -8,6 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.programs import needed
+from tests.support.waiting import STEP_SECONDS
+
 PROTO = Path(__file__).parents[3] / "proto"
 BUF = Path(sysconfig.get_path("scripts")) / "buf"
 LOCKS = Path("towpath/locks/v1/lock_service.proto")
@@ -24,7 +27,9 @@ class Repository:
     def git(self, *arguments: str) -> None:
         """Run git, as somebody, whatever the settings of this computer."""
         somebody = ["-c", "user.name=somebody", "-c", "user.email=somebody@example.org", "-c", "tag.gpgSign=false"]
-        subprocess.run(["git", *somebody, *arguments], cwd=self.folder, env=_environment(), check=True, timeout=60)
+        subprocess.run(
+            ["git", *somebody, *arguments], cwd=self.folder, env=_environment(), check=True, timeout=STEP_SECONDS
+        )
 
     def commit(self, *, tag: str | None = None) -> None:
         """Commit all files, and tag the commit."""
@@ -44,7 +49,9 @@ class Repository:
         """Run the script."""
         script = (folder or self.folder) / "proto" / "breaking.sh"
         command = ["sh", str(script), str(BUF)]
-        return subprocess.run(command, env=_environment(), capture_output=True, text=True, timeout=60, check=False)
+        return subprocess.run(
+            command, env=_environment(), capture_output=True, text=True, timeout=STEP_SECONDS, check=False
+        )
 
 
 def _environment() -> dict[str, str]:
@@ -55,6 +62,7 @@ def _environment() -> dict[str, str]:
 @pytest.fixture
 def repository(tmp_path: Path) -> Repository:
     """Files that are not committed yet."""
+    needed("git")
     return Repository(tmp_path / "repository")
 
 

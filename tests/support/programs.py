@@ -1,0 +1,75 @@
+"""The programs that the tests run and pip does not bring: where they are, and what is skipped without them.
+
+`python -m tests.support.programs` lists those that `make programs` could not bring, with what is skipped without them.
+It fails where the real client is missing and must not be: for root, who can install it, and in continuous integration.
+"""
+
+import os
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+_BESIDE = (f"{sys.prefix}/bin", "/usr/sbin", "/usr/local/sbin")
+PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), *_BESIDE))
+"""Where programs are looked for; `tests/support/install.sh` puts some beside Python."""
+
+AZURITE = Path(sys.prefix) / "azurite/node_modules/azurite/dist/src/blob/main.js"
+
+SKIPPED = {
+    "git": "tests/unit/project/test_breaking.py, and all with git-lfs",
+    "git-lfs": "the tests with the real client: tests/e2e/test_real_client*.py, and parts of tests/e2e/test_direct.py, "
+    "test_https.py, test_moves.py, test_proxies.py and test_up.py",
+    "openssl": "one test of tests/unit/facade/test_certificate.py",
+    "nginx": "the tests with nginx: parts of tests/e2e/test_proxies.py and test_partition.py",
+    "caddy": "the tests with Caddy: parts of tests/e2e/test_proxies.py",
+    "wrk": "tests/unit/benchmarks/test_wrk.py",
+    "prometheus": "parts of tests/service/monitoring",
+    "promtool": "parts of tests/service/monitoring/test_alerts.py",
+    "npm": "the Node.js part of tests/e2e/test_examples.py",
+    "azurite": "the tests with Azure's blobs: parts of tests/service/storage",
+}
+"""Each program, and what is skipped without it."""
+
+_CLIENT = ("git", "git-lfs")
+
+
+def find(name: str) -> str | None:
+    """Return where a program is, if it is here."""
+    if name == "azurite":
+        return str(AZURITE) if AZURITE.exists() and shutil.which("node", path=PATH) else None
+    return shutil.which(name, path=PATH)
+
+
+def needed(name: str) -> str:
+    """Return where a program is; skip the test where it is not here, or fail it where it has to be."""
+    found = find(name)
+    if found is not None:
+        return found
+    if must_be_here(name):
+        pytest.fail(f"{name} is not here; `make programs` installs it", pytrace=False)
+    pytest.skip(f"{name} is not here, and `make programs` could not bring it")
+
+
+def must_be_here(name: str) -> bool:
+    """Tell whether a program is one that the tests cannot do without on this computer."""
+    return name in _CLIENT and (os.geteuid() == 0 or os.environ.get("CI") == "true")
+
+
+def main() -> int:
+    """List what is missing; return the exit status."""
+    missing = [name for name in SKIPPED if find(name) is None]
+    needless = [name for name in missing if not must_be_here(name)]
+    if needless:
+        sys.stderr.write("\nNot here, and skipped therefore:\n")
+        sys.stderr.writelines(f"  {name:<11} {SKIPPED[name]}\n" for name in needless)
+        sys.stderr.write("\n")
+    for name in missing:
+        if must_be_here(name):
+            sys.stderr.write(f"{name} is not here, and root and continuous integration do not go without: see above\n")
+    return int(missing != needless)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
