@@ -1,46 +1,38 @@
 """Python, its packages and Postgres where the account may read them.
 
-An installation below a closed folder such as /root, or one whose files only their owner may read, is copied once into a
-folder that only root and the account may enter, and again when it has changed:
-
-FOLDER/ACCOUNT-KIND-PLACE-CONTENT/   KIND is `python` or `source`; PLACE and CONTENT are digests
-    in-use                           locked, shared, by each process that runs from the copy
+An installation below a closed folder such as /root, or one whose files only their owner may read, is copied.
 """
 
 import contextlib
-import fcntl
-import hashlib
 import importlib.util
 import os
-import shutil
 import site
-import stat
 import sys
 import sysconfig
-import tempfile
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.cli.errors import CommandError
 from services.cli.unprivileged.account import Account
-from services.common.logs import get_logger
+from services.cli.unprivileged.copies import copied, copy_tree, digest, link_or_copy
 
-_CACHE = Path("/var/cache/towpath")
-_UNFINISHED_SECONDS = 3600.0
 _OURS = ("services", "towpath")
 _VERSION = f"python{sys.version_info.major}.{sys.version_info.minor}"
 _PACKAGES = Path("lib") / _VERSION / "site-packages"
 # Parts of Python's library that no server needs and that are larger than the rest.
 _LEFT_OUT = ("site-packages", "dist-packages", "test", "idlelib", "turtledemo", "ensurepip", "config-*")
-_SHARED_LIBRARY = (
-    Path(sysconfig.get_config_var("LIBDIR")) / sysconfig.get_config_var("INSTSONAME")
-    if sysconfig.get_config_var("Py_ENABLE_SHARED")
-    else None
-)
 
-_log = get_logger(__name__)
+
+def _shared_library() -> Path | None:
+    """Return Python's own shared library, which Debian's Python can do without though it was built with one."""
+    if not sysconfig.get_config_var("Py_ENABLE_SHARED"):
+        return None
+    library = Path(sysconfig.get_config_var("LIBDIR")) / sysconfig.get_config_var("INSTSONAME")
+    return library if library.exists() else None
+
+
+_SHARED_LIBRARY = _shared_library()
 
 
 @dataclass(frozen=True)
@@ -70,19 +62,23 @@ def installation_for(account: Account) -> Installation:
     folders = _package_folders()
     closed = not account.can(*_tests_of_python())
     if closed or not account.can(f"-x {sys.executable}", *_tests_of_packages(folders)):
-        content = _digest(sys.version, *_listing(folders), str(closed))
-        copy, held = _copied(account, "python", content, _PythonCopy(folders, with_python=closed))
+        content = digest(sys.version, *_listing(folders), str(closed))
+        copy, held = copied(account, "python", _place(), content, _PythonCopy(folders, with_python=closed))
         in_use.append(held)
         python, packages = str(copy / "bin" / "python"), copy / _PACKAGES
         if closed and _SHARED_LIBRARY:
             environment["LD_LIBRARY_PATH"] = str(copy / "base" / "lib")
     sources = [source for source in map(_source, _OURS) if not any(source.is_relative_to(one) for one in folders)]
     if sources and not account.can(*(f"-r {file}" for source in sources for file in _files(source))):
-        content = _digest(*(line for source in sources for line in _stamps(source)))
-        copy, held = _copied(account, "source", content, lambda to, _: _copy_sources(to, sources))
+        content = digest(*(line for source in sources for line in _stamps(source)))
+        copy, held = copied(account, "source", _place(), content, lambda to, _: _copy_sources(to, sources))
         in_use.append(held)
         environment["PYTHONPATH"] = str(copy)
     return Installation(python, packages, environment, tuple(in_use))
+
+
+def _place() -> str:
+    return digest(sys.prefix, *(str(_source(package)) for package in _OURS))
 
 
 def _python() -> Path:
@@ -153,10 +149,6 @@ def _stamps(source: Path) -> Iterator[str]:
         yield f"{path} {found.st_size} {found.st_mtime_ns}"
 
 
-def _digest(*lines: str) -> str:
-    return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:16]
-
-
 @dataclass(frozen=True)
 class _PythonCopy:
     """Makes a virtual environment with copies of all packages, and of Python itself where that is closed too."""
@@ -170,133 +162,22 @@ class _PythonCopy:
             self._copy_python(to / "base")
             program = final / "base" / "bin" / _VERSION
         for folder in self.folders:
-            _copy_tree(folder, to / _PACKAGES)
+            copy_tree(folder, to / _PACKAGES)
         (to / "bin").mkdir()
         (to / "bin" / "python").symlink_to(program)
-        (to / "pyvenv.cfg").write_text(f"home = {program.parent}\ninclude-system-site-packages = false\n")
+        settings = to / "pyvenv.cfg"
+        settings.write_text(f"home = {program.parent}\ninclude-system-site-packages = false\n")
+        settings.chmod(0o644)
 
     def _copy_python(self, base: Path) -> None:
         (base / "bin").mkdir(parents=True)
-        _link_or_copy(str(_python().resolve()), str(base / "bin" / _VERSION))
+        link_or_copy(str(_python().resolve()), str(base / "bin" / _VERSION))
         for library in _libraries():
-            _copy_tree(library, base / library.relative_to(sys.base_prefix), leave_out=_LEFT_OUT)
+            copy_tree(library, base / library.relative_to(sys.base_prefix), leave_out=_LEFT_OUT)
         if _SHARED_LIBRARY:
-            _link_or_copy(str(_SHARED_LIBRARY), str(base / "lib" / _SHARED_LIBRARY.name))
+            link_or_copy(str(_SHARED_LIBRARY), str(base / "lib" / _SHARED_LIBRARY.name))
 
 
 def _copy_sources(to: Path, sources: Iterable[Path]) -> None:
     for source in sources:
-        _copy_tree(source, to / source.name)
-
-
-def _copy_tree(source: Path, to: Path, *, leave_out: Iterable[str] = ()) -> None:
-    """Copy a folder into one that may have some of it already, which stays."""
-    shutil.copytree(
-        source,
-        to,
-        symlinks=True,
-        ignore=shutil.ignore_patterns(*leave_out),
-        copy_function=_link_or_copy,
-        dirs_exist_ok=True,
-    )
-    # The mode of the source's folders may close them.
-    for folder, _, _ in os.walk(to):
-        Path(folder).chmod(0o755)
-
-
-def _link_or_copy(source: str, to: str) -> None:
-    """Give a file a second name where everybody may read it, which takes no room; else copy it, readable."""
-    if os.path.lexists(to):
-        return
-    found = os.stat(source)  # noqa: PTH116 - copytree gives and takes strings
-    if found.st_mode & stat.S_IROTH and found.st_uid == 0:
-        with contextlib.suppress(OSError):
-            os.link(source, to, follow_symlinks=True)
-            return
-    shutil.copyfile(source, to)
-    os.utime(to, ns=(found.st_atime_ns, found.st_mtime_ns))
-    Path(to).chmod(0o755 if found.st_mode & stat.S_IXUSR else 0o644)
-
-
-def _copied(account: Account, kind: str, content: str, make: Callable[[Path, Path], None]) -> tuple[Path, int]:
-    """Return the copy of this content, made where it is missing, and a descriptor that keeps it from being removed.
-
-    `make` fills a folder, and is told the name that this gets in the end.
-    """
-    cache = _cache(account)
-    place = _digest(sys.prefix, *(str(_source(package)) for package in _OURS))
-    copy = cache / f"{account.name}-{kind}-{place}-{content}"
-    try:
-        if not copy.exists():
-            _log.info(f"the account {account.name} cannot read this installation; it gets a copy", copy=str(copy))
-            _make(copy, account, make)
-        held = _hold(copy)
-        _clear(cache, f"{account.name}-{kind}-{place}-", copy)
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise CommandError(f"{copy}: no copy of this installation can be made: {reason}") from error
-    return copy, held
-
-
-def _make(copy: Path, account: Account, make: Callable[[Path, Path], None]) -> None:
-    unfinished = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
-    try:
-        make(unfinished, copy)
-        (unfinished / "in-use").touch(mode=0o600)
-        os.chown(unfinished, 0, account.gid)
-        unfinished.chmod(0o750)
-        unfinished.rename(copy)
-    except BaseException as error:
-        shutil.rmtree(unfinished, ignore_errors=True)
-        # Another process may have made the same copy meanwhile.
-        if not (isinstance(error, OSError) and copy.exists()):
-            raise
-
-
-def _hold(copy: Path) -> int:
-    descriptor = os.open(copy / "in-use", os.O_RDONLY | os.O_CLOEXEC)
-    fcntl.flock(descriptor, fcntl.LOCK_SH)
-    return descriptor
-
-
-def _clear(cache: Path, prefix: str, copy: Path) -> None:
-    """Remove earlier copies of the same place that no process runs from, and what a killed process left unfinished."""
-    for other in cache.glob(f"{prefix}*"):
-        if other != copy:
-            _remove_unused(other)
-    for unfinished in cache.glob(f".{prefix}*"):
-        if time.time() - unfinished.stat().st_mtime > _UNFINISHED_SECONDS:
-            shutil.rmtree(unfinished, ignore_errors=True)
-
-
-def _remove_unused(copy: Path) -> None:
-    try:
-        descriptor = os.open(copy / "in-use", os.O_RDONLY | os.O_CLOEXEC)
-    except FileNotFoundError:
-        return
-    try:
-        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return
-    else:
-        shutil.rmtree(copy, ignore_errors=True)
-    finally:
-        os.close(descriptor)
-
-
-def _cache(account: Account) -> Path:
-    """Return the folder of all copies, which only root can write to: /var/cache/towpath, or one below TMPDIR."""
-    for folder in (_CACHE, Path(tempfile.gettempdir()).resolve() / "towpath-cache"):
-        try:
-            folder.mkdir(mode=0o755, exist_ok=True)
-        except OSError:
-            continue
-        found = folder.lstat()
-        if stat.S_ISDIR(found.st_mode) and found.st_uid == 0:
-            folder.chmod(0o755)
-            if account.can(f"-x {folder}"):
-                return folder
-    raise CommandError(
-        f"the account {account.name} cannot read this installation, and neither {_CACHE} nor {tempfile.gettempdir()} "
-        "can hold a copy of it; install Towpath where that account may read it"
-    )
+        copy_tree(source, to / source.name)

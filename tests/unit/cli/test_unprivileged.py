@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from services.cli.errors import CommandError
-from services.cli.unprivileged import installation
+from services.cli.unprivileged import copies, installation
 from services.cli.unprivileged.account import Account, account_for
 from services.cli.unprivileged.installation import installation_for
 from services.cli.unprivileged.ownership import give, provide_folder
@@ -158,7 +158,7 @@ def test_installation_that_is_closed(folder: Path, monkeypatch: pytest.MonkeyPat
     source.mkdir(parents=True)
     (source / "__init__.py").write_text("VERSION = 1\n")
     (folder / "closed").chmod(0o700)
-    monkeypatch.setattr(installation, "_CACHE", cache)
+    monkeypatch.setattr(copies, "_CACHE", cache)
     monkeypatch.setattr(installation, "_OURS", ("services",))
     monkeypatch.setattr(installation, "_source", lambda _: source)
     runs = []
@@ -191,7 +191,7 @@ def test_copy_in_use_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch) -> N
     source = folder / "closed" / "services"
     source.mkdir(parents=True)
     (folder / "closed").chmod(0o700)
-    monkeypatch.setattr(installation, "_CACHE", folder / "cache")
+    monkeypatch.setattr(copies, "_CACHE", folder / "cache")
     monkeypatch.setattr(installation, "_source", lambda _: source)
     kept = []
     for version in (1, 2):
