@@ -32,9 +32,6 @@ def _shared_library() -> Path | None:
     return library if library.exists() else None
 
 
-_SHARED_LIBRARY = _shared_library()
-
-
 @dataclass(frozen=True)
 class Installation:
     """A Python that the account may run, the folder of packages for it where that is a copy, and their variables."""
@@ -66,7 +63,7 @@ def installation_for(account: Account) -> Installation:
         copy, held = copied(account, "python", _place(), content, _PythonCopy(folders, with_python=closed))
         in_use.append(held)
         python, packages = str(copy / "bin" / "python"), copy / _PACKAGES
-        if closed and _SHARED_LIBRARY:
+        if closed and _shared_library() is not None:
             environment["LD_LIBRARY_PATH"] = str(copy / "base" / "lib")
     sources = [source for source in map(_source, _OURS) if not any(source.is_relative_to(one) for one in folders)]
     if sources and not account.can(*(f"-r {file}" for source in sources for file in _files(source))):
@@ -113,8 +110,8 @@ def _source(package: str) -> Path:
 def _tests_of_python() -> Iterator[str]:
     yield f"-x {_python()}"
     yield from (f"-r {library / 'os.py'}" for library in _libraries() if (library / "os.py").exists())
-    if _SHARED_LIBRARY:
-        yield f"-r {_SHARED_LIBRARY}"
+    if (library := _shared_library()) is not None:
+        yield f"-r {library}"
 
 
 def _tests_of_packages(folders: Iterable[Path]) -> Iterator[str]:
@@ -174,8 +171,8 @@ class _PythonCopy:
         link_or_copy(str(_python().resolve()), str(base / "bin" / _VERSION))
         for library in _libraries():
             copy_tree(library, base / library.relative_to(sys.base_prefix), leave_out=_LEFT_OUT)
-        if _SHARED_LIBRARY:
-            link_or_copy(str(_SHARED_LIBRARY), str(base / "lib" / _SHARED_LIBRARY.name))
+        if (shared := _shared_library()) is not None:
+            link_or_copy(str(shared), str(base / "lib" / shared.name))
 
 
 def _copy_sources(to: Path, sources: Iterable[Path]) -> None:
