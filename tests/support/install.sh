@@ -27,7 +27,7 @@ apt_get() {
     if [ -d "$work/lists" ]; then
         apt-get -qq -o Dir::State::lists="$work/lists" -o Dir::Cache="$work/cache" "$@"
     else
-        apt-get -qq "$@"
+        apt-get -qq -o APT::Sandbox::User=root "$@"
     fi
 }
 
