@@ -56,7 +56,7 @@ async def provide_demo(directory: DataDirectory, admin_address: str, *, origin: 
     write_secret(directory.demo, json.dumps(document, indent=2) + "\n")
     # The token itself is not for the log that our output may be.
     url = base_url.replace("://", "://alice:$TOKEN@", 1)
-    file, data = (shlex.quote(str(path)) for path in (directory.demo, directory.path))
+    file, data = (shlex.quote(str(path)) for path in (directory.path / directory.demo.name, directory.path))
     sys.stderr.write(_LINES.format(url=url, file=file, data=data))
 
 
