@@ -3,9 +3,11 @@
 import asyncio
 import json
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
 from typing import Any, cast
 
+import httptools
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
@@ -65,10 +67,17 @@ class _HoldingHeads:
 class Connection(HttpToolsProtocol):
     """A connection with a bound on a request's head, an Error body for what is no HTTP, and a way to end it.
 
-    The head of an answer is not sent before its body.
+    The head of an answer is not sent before its body. Where the end of a request is in doubt, the connection ends with
+    the answer: what follows could be taken for a request of somebody else, behind a proxy that keeps connections.
     """
 
     _head_bytes = 0
+    _in_head = False
+    _in_body = False
+    # The parser takes what follows this head for another protocol; see `data_received`.
+    _upgrades = False
+    # Nothing that comes is looked at any more.
+    _ends = False
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn's own
         """Begin to serve."""
@@ -108,6 +117,7 @@ class Connection(HttpToolsProtocol):
         """Begin a request."""
         super().on_message_begin()
         self._head_bytes = 0
+        self._in_head = True
         # Typed as what ASGI defines; a server may add extensions of its own.
         self.scope["extensions"] = {_ABORT: self.transport.abort}  # type: ignore[dict-item] # see above
 
@@ -117,9 +127,71 @@ class Connection(HttpToolsProtocol):
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header in."""
+        """Take a header in; what follows a body in chunks is none, because it would change a request that is served."""
         self._count(name + value)
-        super().on_header(name, value)
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Begin to serve a request, or refuse it for what its head says of where it ends and whom it is for."""
+        self._in_head = False
+        if self.parser.should_upgrade():
+            # CONNECT has no body, and no other reading than as a tunnel.
+            if self.parser.get_method() == b"CONNECT":
+                self._refuse(HTTPStatus.NOT_IMPLEMENTED, "the method CONNECT is not implemented")
+            self._upgrades = not self._ends
+            return
+        if (refusal := _refusal(self.parser.get_http_version(), self.headers)) is not None:
+            self._refuse(*refusal)
+            return
+        self._in_body = True
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body in."""
+        if not self._ends:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a body."""
+        self._in_body = False
+        if not (self._upgrades or self._ends):
+            super().on_message_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes in.
+
+        A request with `Upgrade` is served as one without: no other protocol is spoken here. The parser would skip its
+        body, and take it for the next request; so a new parser reads the head again, without that header.
+        """
+        while not self._ends:
+            self._unset_keepalive_if_required()
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as pause:
+                if not self._upgrades:
+                    return
+                data = self._head_without_upgrade() + data[pause.args[0] :]
+                self._upgrades = False
+                self.parser = httptools.HttpRequestParser(self)
+            except httptools.HttpParserError:
+                self.send_400_response("the request is not HTTP/1.1")
+                return
+            else:
+                return
+
+    def _head_without_upgrade(self) -> bytes:
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        for name, value in self.headers:
+            if name == b"connection":
+                kept = [
+                    token for token in value.split(b",") if token.strip().lower() not in (b"upgrade", b"http2-settings")
+                ]
+                value = b",".join(kept)
+            if name != b"upgrade":
+                lines.append(b"%b: %b" % (name, value))
+        return b"\r\n".join((*lines, b"", b""))
 
     def _count(self, data: bytes) -> None:
         self._head_bytes += len(data)
@@ -127,18 +199,32 @@ class Connection(HttpToolsProtocol):
             raise ValueError("the head of the request is too large")
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, and end the connection; in the midst of another answer, only end it."""
+        """Answer what is no HTTP, and end the connection."""
+        self._refuse(HTTPStatus.BAD_REQUEST, msg)
+
+    def _refuse(self, status: HTTPStatus, msg: str) -> None:
+        """Answer a request that is not served, and end the connection.
+
+        Where an earlier request has no answer yet, or this one is being answered, no other answer is put in between.
+        """
+        if self._ends:
+            return
+        self._ends = True
         # The first request of a connection has none yet, whatever the type says.
         cycle: RequestResponseCycle | None = self.cycle
-        if cycle and cycle.response_started and not cycle.response_complete:
-            self.transport.abort()
-            return
+        if cycle and not cycle.response_complete:
+            if self.pipeline or (self._in_body and cycle.response_started):
+                self.transport.abort()
+                return
+            if not self._in_body:
+                cycle.keep_alive = False
+                return
         request_id = uuid.uuid4().hex
-        metrics.REQUESTS.labels("other", 400).inc()
-        _log.info("request", operation="other", status=400, message=msg, request_id=request_id)
+        metrics.REQUESTS.labels("other", status.value).inc()
+        _log.info("request", operation="other", status=status.value, message=msg, request_id=request_id)
         body = json.dumps({"message": msg, "request_id": request_id}).encode()
         head = [
-            "HTTP/1.1 400 Bad Request",
+            f"HTTP/1.1 {status.value} {status.phrase}",
             f"Content-Type: {NEUTRAL.media_type}",
             f"Content-Length: {len(body)}",
             f"X-Request-Id: {request_id}",
@@ -146,3 +232,14 @@ class Connection(HttpToolsProtocol):
         ]
         self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
         self.transport.close()
+
+
+def _refusal(version: str, headers: Sequence[tuple[bytes, bytes]]) -> tuple[HTTPStatus, str] | None:
+    """Return the status and the message that refuse a head; None for one whose request can be served (RFC 9112)."""
+    hosts = sum(name == b"host" for name, _ in headers)
+    if hosts > 1 or (hosts == 0 and version == "1.1"):
+        return HTTPStatus.BAD_REQUEST, f"host: expected one, found {hosts or 'none'}"
+    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    if codings and (codings != [b"chunked"] or version == "1.0"):
+        return HTTPStatus.NOT_IMPLEMENTED, "transfer-encoding: expected chunked, in HTTP/1.1"
+    return None
