@@ -11,6 +11,7 @@ from services.common.failure import fail
 from services.common.lifecycle import stop_event
 from services.common.metrics import served_metrics
 from services.common.tracing import traced
+from services.facade.accepting import accepting
 from services.facade.access_changes import watched_access
 from services.facade.app import create_app
 from services.facade.certificate import Certificate
@@ -22,6 +23,12 @@ from services.facade.told_logins import told_to_all
 
 # More than there are cores: they wait for a disk that is shared with storage.
 _THREADS = 16
+
+
+def _raise_file_limit() -> None:
+    # Downloads have files open beside their connections. The soft limit is meant for programs that call select.
+    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
 
 
 async def _run(settings: FacadeSettings) -> None:
@@ -41,6 +48,7 @@ async def _run(settings: FacadeSettings) -> None:
             app,
             listener,
             stop,
+            accepting=accepting(settings),
             drain_seconds=settings.drain_seconds,
             is_shared=is_inherited(settings.listen),
             certificate=certificate,
@@ -54,9 +62,7 @@ def main() -> None:
         memory.keep_freed()
         memory.collect_seldom()
         logs.configure("facade", level=settings.log_level, log_format=settings.log_format)
-        # Downloads have files open beside their connections. The soft limit is meant for programs that call select.
-        _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-        resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+        _raise_file_limit()
         with traced("facade", settings.traces_endpoint):
             uvloop.run(_run(settings))
     except ValueError as error:

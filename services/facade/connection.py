@@ -4,6 +4,7 @@ import asyncio
 import json
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -13,8 +14,10 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from services.common.logs import get_logger
 from services.facade import metrics
+from services.facade.connections import Connections
 from services.facade.dialect import NEUTRAL
 from services.facade.file_sender import FILE_MESSAGE, FileSender
+from services.facade.head_buffer import HeadBuffer
 
 _ABORT = "towpath.abort"
 _MOST_HEAD_BYTES = 64 * 1024
@@ -31,37 +34,12 @@ async def abort(scope: Scope) -> None:
         await asyncio.sleep(0)
 
 
-class _HoldingHeads:
-    """A transport that sends the head of an answer together with what follows it.
+@dataclass(frozen=True)
+class Accepting:
+    """The limits of connections: so many of them, and so many seconds until a request's head is whole."""
 
-    A facade that dies in between would leave a proxy with half an answer, which it has passed on and cannot ask another
-    facade for; and one packet costs less than two. Whoever has written a head writes on, closes, or calls `flush`.
-    """
-
-    def __init__(self, transport: asyncio.Transport) -> None:
-        self._transport = transport
-        self._head = b""
-
-    def __getattr__(self, name: str) -> Any:  # noqa: ANN401 - whatever else a transport has
-        return getattr(self._transport, name)
-
-    def write(self, data: bytes) -> None:
-        if self._head:
-            self._transport.writelines((self._head, data))
-            self._head = b""
-        elif data.startswith(b"HTTP/1.1 ") and not data.startswith(b"HTTP/1.1 100 "):
-            self._head = data
-        else:
-            self._transport.write(data)
-
-    def flush(self) -> None:
-        if self._head:
-            self._transport.write(self._head)
-            self._head = b""
-
-    def close(self) -> None:
-        self.flush()
-        self._transport.close()
+    connections: Connections
+    head_seconds: float
 
 
 class Connection(HttpToolsProtocol):
@@ -78,13 +56,60 @@ class Connection(HttpToolsProtocol):
     _upgrades = False
     # Nothing that comes is looked at any more.
     _ends = False
+    _head_timer: asyncio.TimerHandle | None = None
+
+    def __init__(self, *arguments: Any, accepting: Accepting, **named: Any) -> None:  # noqa: ANN401 - uvicorn's own
+        super().__init__(*arguments, **named)
+        self._accepting = accepting
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn's own
-        """Begin to serve."""
+        """Begin to serve, unless there are too many."""
         super().connection_made(transport)
-        self._holding = _HoldingHeads(transport)
+        if not self._accepting.connections.add(self, self.client[0] if self.client else ""):
+            self._ends = True
+            transport.abort()
+            return
+        self._await_head()
+        self._holding = HeadBuffer(transport)
         self.transport = cast("asyncio.Transport", self._holding)
         self._files = FileSender(transport, self.flow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End whatever is left of it."""
+        self._accepting.connections.discard(self)
+        self._stop_head_timer()
+        super().connection_lost(exc)
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether no request is served, and none is here but for a part of its head."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return not self._in_body and (cycle is None or cycle.response_complete)
+
+    def evict(self) -> None:
+        """End it at once, in favour of another connection."""
+        self._ends = True
+        self.transport.abort()
+
+    def _await_head(self) -> None:
+        """See that a head which is awaited, or has begun, is whole in time."""
+        if self._head_timer is None and not self._ends and (self._in_head or self.is_idle):
+            self._head_timer = self.loop.call_later(self._accepting.head_seconds, self._head_is_late)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        if self._in_head:
+            seconds = self._accepting.head_seconds
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the head of the request was not whole after {seconds:g} seconds")
+        else:
+            # Who has said nothing expects no answer.
+            self._ends = True
+            self.transport.close()
 
     def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401 - to uvicorn, ASGI has other types
         """Serve a request; its answer may have parts of files, which cannot be encrypted on their way."""
@@ -135,6 +160,7 @@ class Connection(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """Begin to serve a request, or refuse it for what its head says of where it ends and whom it is for."""
         self._in_head = False
+        self._stop_head_timer()
         if self.parser.should_upgrade():
             # CONNECT has no body, and no other reading than as a tunnel.
             if self.parser.get_method() == b"CONNECT":
@@ -178,6 +204,7 @@ class Connection(HttpToolsProtocol):
                 self.send_400_response("the request is not HTTP/1.1")
                 return
             else:
+                self._await_head()
                 return
 
     def _head_without_upgrade(self) -> bytes:

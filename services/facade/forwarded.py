@@ -47,7 +47,7 @@ def outside(peer: str, scheme: str, headers: Headers, trusted: Networks) -> Outs
     is used.
     """
     hosts = headers.getlist("host")
-    if not _is_trusted(peer, trusted):
+    if not is_trusted(peer, trusted):
         return Outside(peer, scheme, hosts)
     address, proxies = _client(peer, _values(headers, "x-forwarded-for"), trusted)
 
@@ -79,7 +79,7 @@ def _client(peer: str, addresses: Sequence[str], trusted: Networks) -> tuple[str
         if _parsed(address) is None:
             break
         client = address
-        if not _is_trusted(address, trusted):
+        if not is_trusted(address, trusted):
             break
         proxies += 1
     return client, proxies
@@ -105,6 +105,7 @@ def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     return getattr(address, "ipv4_mapped", None) or address
 
 
-def _is_trusted(text: str, trusted: Networks) -> bool:
+def is_trusted(text: str, trusted: Networks) -> bool:
+    """Tell whether an address is one of a trusted proxy."""
     address = _parsed(text)
     return address is not None and any(address in network for network in trusted)

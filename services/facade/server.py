@@ -4,13 +4,15 @@ import asyncio
 import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
+from typing import cast
 
 import uvicorn
 from starlette.types import ASGIApp
 
 from services.facade.acceptor import Acceptor
 from services.facade.certificate import Certificate
-from services.facade.connection import Connection
+from services.facade.connection import Accepting, Connection
 
 # Longer than the widespread client keeps a silent connection (client 3.2), so that the client closes it first.
 _KEEP_ALIVE_SECONDS = 60
@@ -43,8 +45,15 @@ def listening_socket(listen: str) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, drain_seconds: float, shared: socket.socket | None) -> None:
+    def __init__(
+        self,
+        config: uvicorn.Config,
+        accepting: Accepting,
+        drain_seconds: float,
+        shared: socket.socket | None,
+    ) -> None:
         super().__init__(config)
+        self._accepting = accepting
         self._drain_seconds = drain_seconds
         self._shared = shared
         self._acceptor: Acceptor | None = None
@@ -63,7 +72,7 @@ class _Server(uvicorn.Server):
             )
 
     def _new_connection(self) -> asyncio.Protocol:
-        return Connection(self.config, self.server_state, self.lifespan.state)
+        return Connection(self.config, self.server_state, self.lifespan.state, accepting=self._accepting)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain, and end the connections that are left."""
@@ -93,6 +102,7 @@ async def serve(
     listener: socket.socket,
     stop: asyncio.Event,
     *,
+    accepting: Accepting,
     drain_seconds: float,
     is_shared: bool = False,
     certificate: Certificate | None = None,
@@ -101,13 +111,15 @@ async def serve(
 
     Where others may wait on `listener` too, it `is_shared`, see `Acceptor`. To drain is to take no new connection, to
     answer what still comes on those that are open while anything runs, and to cut off what runs after `drain_seconds`.
+    `accepting` bounds the connections.
     It owns `listener` from the call on.
     """
     listener.setblocking(False)
     server = _Server(
         uvicorn.Config(
             app,
-            http=Connection,
+            # Called as its classes of connections are, by names.
+            http=cast("type[asyncio.Protocol]", partial(Connection, accepting=accepting)),
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -119,6 +131,7 @@ async def serve(
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
         ),
+        accepting,
         drain_seconds,
         listener if is_shared else None,
     )

@@ -89,6 +89,22 @@ class FacadeSettings(ServiceSettings):
     requests_in_flight: int = Field(
         default=512, ge=1, description="the most requests that one facade serves at once; more are answered 429"
     )
+    connections: int = Field(
+        default=4096,
+        ge=1,
+        description="the most connections of one facade, fewer where it may open fewer files; at the limit the newest "
+        "one without a request makes room",
+    )
+    connections_per_address: int = Field(
+        default=1024,
+        ge=1,
+        description="the most connections from one address (of IPv6: one /64) to one facade; trusted proxies have no "
+        "such limit",
+    )
+    head_seconds: Seconds = Field(
+        default=20.0,
+        description="how long a client may take from the connection, or the first byte, to the end of a request's head",
+    )
     rpc_seconds: Seconds = Field(
         default=12.0, description="how long an inner service may take to answer, its restart included"
     )

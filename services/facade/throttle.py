@@ -1,7 +1,6 @@
 """How addresses that show bad credentials again and again are slowed (client row 6)."""
 
 import asyncio
-import ipaddress
 import math
 import time
 from collections.abc import Mapping
@@ -9,14 +8,12 @@ from itertools import islice
 
 from limits import parse
 
+from services.facade.addresses import UNKNOWN, holder_of
+
 _MOST_ADDRESSES = 10_000
 _MOST_TOLD = 1_000
-# All who come when that many are in debt already: a flood fills no memory.
-_OTHERS = "others"
 # Sums of seconds are not exact.
 _ROUNDING_SECONDS = 1e-6
-# Whoever has one IPv6 address has all of these.
-_IPV6_PREFIX = 64
 
 
 class FailedLogins:
@@ -37,9 +34,10 @@ class FailedLogins:
 
     def count(self, address: str) -> int:
         """Count one; return 0, or where the limit is reached, after how many whole seconds to come again."""
-        now, debtor = time.monotonic(), _debtor(address)
+        now, debtor = time.monotonic(), holder_of(address)
         if debtor not in self._paid_at and len(self._paid_at) >= _MOST_ADDRESSES:
-            debtor = _OTHERS
+            # A flood fills no memory.
+            debtor = UNKNOWN
         paid_at = max(now, self._paid_at.get(debtor, now)) + self.seconds_each
         if (seconds := paid_at - now - self._window) > _ROUNDING_SECONDS:
             return max(1, math.ceil(seconds))
@@ -70,16 +68,3 @@ class FailedLogins:
         now = time.monotonic()
         self._paid_at = {debtor: paid_at for debtor, paid_at in self._paid_at.items() if paid_at > now}
         self._untold = {debtor: count for debtor, count in self._untold.items() if debtor in self._paid_at}
-
-
-def _debtor(address: str) -> str:
-    """Return who is counted for an address: itself, and of IPv6 its network."""
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
-        return _OTHERS
-    if isinstance(parsed, ipaddress.IPv4Address):
-        return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
-    return str(ipaddress.IPv6Network((int(parsed), _IPV6_PREFIX), strict=False))

@@ -6,6 +6,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from services.facade.accepting import accepting
 from services.facade.access_changes import watched_access
 from services.facade.app import create_app
 from services.facade.certificate import Certificate
@@ -61,7 +62,14 @@ async def running_facade(
         app = create_app(checked, peers, failed_logins, changes, stop)
         certificate = Certificate.of(checked.https_certificate, checked.https_key)
         served = asyncio.create_task(
-            serve(app, listener, stop, drain_seconds=checked.drain_seconds, certificate=certificate)
+            serve(
+                app,
+                listener,
+                stop,
+                accepting=accepting(checked),
+                drain_seconds=checked.drain_seconds,
+                certificate=certificate,
+            )
         )
         try:
             scheme = "https" if certificate else "http"

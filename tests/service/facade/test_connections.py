@@ -2,14 +2,17 @@
 
 import asyncio
 import json
+from contextlib import AsyncExitStack, suppress
 
 import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
+from services.facade.connection import Accepting
+from services.facade.connections import Connections
 from services.facade.server import listening_socket, serve
 from tests.service.facade import raw
-from tests.service.facade.conftest import Place
+from tests.service.facade.conftest import Inner, Place
 from tests.support import streams
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import Action, Client, content, oid_of
@@ -219,7 +222,9 @@ async def test_half_an_answer_is_never_sent() -> None:
     stop = asyncio.Event()
     listener = listening_socket("127.0.0.1:0")
     address = listener.getsockname()
-    serving = asyncio.create_task(serve(answer, listener, stop, drain_seconds=1))
+    serving = asyncio.create_task(
+        serve(answer, listener, stop, accepting=Accepting(Connections(10, 10), 60), drain_seconds=1)
+    )
     reader, writer = await asyncio.open_connection(*address)
     try:
         for _ in range(2):
@@ -233,3 +238,59 @@ async def test_half_an_answer_is_never_sent() -> None:
         await streams.end([writer])
         stop.set()
         await asyncio.wait_for(serving, STEP_SECONDS)
+
+
+async def test_silent_connections_end(inner: Inner) -> None:
+    """Who says nothing, half of a head, or empty lines holds no place for long; an answered one is kept as before."""
+    async with running_facade(inner.storage.address, inner.locks.address, head_seconds=0.5) as facade:
+        for sent, status in ((b"", None), (b"G", 408), (b"GET /healthz HTTP/1.1\r\nHost:", 408), (b"\r\n", None)):
+            async with raw.connected(facade) as (reader, writer):
+                writer.write(sent)
+                async with asyncio.timeout(STEP_SECONDS):
+                    answered = await reader.read()
+            assert (answered == b"") if status is None else answered.startswith(b"HTTP/1.1 %d " % status)
+        async with raw.connected(facade) as (reader, writer):
+            for _ in range(2):
+                writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+                assert (await raw.answer(reader))[0] == 200
+                await asyncio.sleep(1)
+            writer.write(b"\r\n")
+            async with asyncio.timeout(STEP_SECONDS):
+                assert await reader.read() == b"", "an empty line begins no second wait without end"
+
+
+async def test_idle_connections_make_room(inner: Inner) -> None:
+    """However many silent connections one address holds, its next request is served, and so is its oldest client."""
+    async with (
+        running_facade(inner.storage.address, inner.locks.address, connections_per_address=8) as facade,
+        AsyncExitStack() as stack,
+    ):
+        oldest = await stack.enter_async_context(raw.connected(facade))
+        silent = [await stack.enter_async_context(raw.connected(facade)) for _ in range(30)]
+        for reader, writer in (oldest, await stack.enter_async_context(raw.connected(facade))):
+            writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+            assert (await raw.answer(reader))[0] == 200
+        ended = [reader for reader, _ in silent if reader.at_eof() or reader.exception() is not None]
+        assert len(ended) >= 30 - 8
+
+
+async def test_busy_connections_are_not_ended_for_others(place: Place, inner: Inner) -> None:
+    """At the limit, who comes is refused where all others are served."""
+    data = content("busy", 100)
+    async with (
+        running_facade(inner.storage.address, inner.locks.address, connections=2) as facade,
+        AsyncExitStack() as stack,
+    ):
+        action = await _upload_action(place, data)
+        busy = [await stack.enter_async_context(raw.connected(facade)) for _ in range(2)]
+        for _, writer in busy:
+            writer.write(raw.head(action, "PUT", Content_Length=str(len(data))) + data[:50])
+            await writer.drain()
+        await asyncio.sleep(0.2)
+        refused, writer = await stack.enter_async_context(raw.connected(facade))
+        async with asyncio.timeout(STEP_SECONDS):
+            with suppress(ConnectionError):
+                assert await refused.read() == b""
+        for reader, writer in busy:
+            writer.write(data[50:])
+            assert (await raw.answer(reader))[0] == 200

@@ -1,0 +1,22 @@
+"""The limits of connections, from the settings and from what the system allows."""
+
+import resource
+
+from services.facade.connection import Accepting
+from services.facade.connections import Connections
+from services.facade.forwarded import parse_networks
+from services.facade.settings import FacadeSettings
+
+# A download has a file open beside its connection.
+_FILES_EACH = 2
+# Channels to the other services, the listening socket, logs, metrics.
+_OTHER_FILES = 100
+
+
+def accepting(settings: FacadeSettings) -> Accepting:
+    """Return the limits; no more connections than files can be open for them."""
+    most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    possible = max(1, (most_files - _OTHER_FILES) // _FILES_EACH)
+    limit = min(settings.connections, possible)
+    connections = Connections(limit, settings.connections_per_address, parse_networks(settings.trusted_proxies or ""))
+    return Accepting(connections, settings.head_seconds)
