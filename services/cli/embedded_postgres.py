@@ -67,13 +67,13 @@ def programs(packages: Path | None = None) -> Path:
 
 async def _run(run_as: RunAs, *arguments: str | Path, seconds: float) -> str:
     process = await asyncio.create_subprocess_exec(
-        *arguments,
+        *run_as.command([str(argument) for argument in arguments]),
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         env=ENVIRONMENT,
         start_new_session=True,
-        **run_as.options(),
+        pass_fds=run_as.inherited,
     )
     try:
         # Not `wait_for`, which loses a cancellation that comes as the process ends (CPython 3.11).
@@ -218,7 +218,7 @@ class EmbeddedPostgres:
         )
 
     def command(self) -> list[str]:
-        """Return the command that runs the server in the foreground, to be started by `run_as`.
+        """Return the command that runs the server in the foreground, for whom `run_as` says.
 
         SIGINT stops it quickly and cleanly.
         """

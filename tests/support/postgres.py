@@ -93,12 +93,10 @@ async def running_postgres() -> AsyncIterator[TestPostgres]:
         await postgres.prepare()
         with (folder / "log").open("wb") as log:
             server = await asyncio.create_subprocess_exec(
-                *postgres.command(),
-                "--fsync=off",
+                *postgres.run_as.command([*postgres.command(), "--fsync=off"]),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
-                **postgres.run_as.options(),
             )
         try:
             await postgres.wait_ready()

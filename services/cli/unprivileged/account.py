@@ -4,6 +4,7 @@ import os
 import pwd
 import shutil
 import subprocess
+import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,7 @@ from services.common.logs import get_logger
 
 DEFAULT_NAME = "towpath"
 
+_BECOME = str(Path(__file__).with_name("become.py"))
 _MAKE_SECONDS = 60
 _HELP = "give --user (TOWPATH_USER) an account that is not root, or run as an ordinary user"
 
@@ -39,6 +41,11 @@ class Account:
         """All groups of the account, such as one that may read a private key."""
         return os.getgrouplist(self.name, self.gid)
 
+    def command(self, *command: str) -> list[str]:
+        """Return the command that runs another one, of an absolute path, as this account; root alone can start it."""
+        groups = ",".join(map(str, self.groups))
+        return [sys.executable, "-I", "-S", _BECOME, str(self.uid), str(self.gid), groups, *command]
+
     def can(self, *tests: str) -> bool:
         """Tell whether all tests hold for this account, such as `-r /a/file` or `-x /a/folder`; see test(1).
 
@@ -47,16 +54,13 @@ class Account:
         script = 'while [ $# -gt 0 ]; do [ "$1" "$2" ] || exit 1; shift 2; done'
         arguments = [part for test in tests for part in test.split(" ", 1)]
         asked = subprocess.run(  # noqa: S603 - test(1) alone reads the arguments
-            ["/bin/sh", "-c", script, "sh", *arguments],
+            self.command("/bin/sh", "-c", script, "sh", *arguments),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
             cwd="/",
             env={},
             check=False,
-            user=self.uid,
-            group=self.gid,
-            extra_groups=self.groups,
         )
         return asked.returncode == 0
 

@@ -5,7 +5,6 @@ process finds in the variable `TOWPATH_ENTERED` what it has inherited, and is in
 has started.
 """
 
-import ctypes
 import json
 import os
 import sys
@@ -15,10 +14,10 @@ from pathlib import Path
 from typing import NoReturn
 
 from services.cli.unprivileged.account import Account
+from services.cli.unprivileged.become import become
 from services.cli.unprivileged.installation import installation_for
 
 _VARIABLE = "TOWPATH_ENTERED"
-_PR_SET_NO_NEW_PRIVS = 38
 
 
 @dataclass(frozen=True)
@@ -68,12 +67,7 @@ def enter(account: Account, inherited: Inherited) -> NoReturn:
     }
     for descriptor in (*inherited.descriptors, *installation.inherited):
         os.set_inheritable(descriptor, True)
-    os.setgroups(account.groups)
-    os.setresgid(account.gid, account.gid, account.gid)
-    # With the last of the three user ids that are root's, all capabilities go.
-    os.setresuid(account.uid, account.uid, account.uid)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    become(account.uid, account.gid, account.groups)
     os.execve(installation.python, [installation.python, "-P", "-m", "services.cli", *sys.argv[1:]], environment)  # noqa: S606 - no shell is meant
 
 

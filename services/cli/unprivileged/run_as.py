@@ -2,18 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TypedDict
 
 from services.cli.unprivileged.account import Account
-
-
-class Options(TypedDict, total=False):
-    """Arguments of `subprocess.Popen` and of asyncio's counterpart."""
-
-    pass_fds: Sequence[int]
-    user: int
-    group: int
-    extra_groups: Sequence[int]
 
 
 @dataclass(frozen=True)
@@ -23,14 +13,9 @@ class RunAs:
     account: Account | None = None
     inherited: tuple[int, ...] = ()
 
-    def options(self, *inherited: int) -> Options:
-        """Return what starts a program so, with more descriptors to inherit; no capability is left with an account."""
-        options: Options = {"pass_fds": (*self.inherited, *inherited)}
-        if self.account is not None:
-            options["user"] = self.account.uid
-            options["group"] = self.account.gid
-            options["extra_groups"] = self.account.groups
-        return options
+    def command(self, command: Sequence[str]) -> list[str]:
+        """Return the command that runs another one, of an absolute path, as the account."""
+        return list(command) if self.account is None else self.account.command(*command)
 
 
 OURSELVES = RunAs()

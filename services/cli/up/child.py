@@ -97,13 +97,13 @@ class Child:
 
     async def _run_with(self, environment: Mapping[str, str], inherited: Sequence[int]) -> int:
         process = await asyncio.create_subprocess_exec(
-            *self._program.command,
+            *self._program.run_as.command(self._program.command),
             stdin=subprocess.DEVNULL,
             # Only what `up` says itself is on its standard output.
             stdout=sys.stderr,
             stderr=sys.stderr,
             env=environment,
-            **self._program.run_as.options(*self._program.inherited, *inherited),
+            pass_fds=(*self._program.run_as.inherited, *self._program.inherited, *inherited),
             # A Ctrl-C must not reach it: `up` stops its children in order.
             start_new_session=True,
         )

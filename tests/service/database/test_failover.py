@@ -21,13 +21,10 @@ from tests.support.waiting import STEP_SECONDS
 async def _running(postgres: EmbeddedPostgres, port: int, log: Path) -> AsyncIterator[asyncio.subprocess.Process]:
     with log.open("wb") as out:
         server = await asyncio.create_subprocess_exec(
-            *postgres.command(),
-            "--listen_addresses=127.0.0.1",
-            f"--port={port}",
+            *postgres.run_as.command([*postgres.command(), "--listen_addresses=127.0.0.1", f"--port={port}"]),
             stdin=subprocess.DEVNULL,
             stdout=out,
             stderr=out,
-            **postgres.run_as.options(),
         )
     try:
         yield server
@@ -39,7 +36,7 @@ async def _running(postgres: EmbeddedPostgres, port: int, log: Path) -> AsyncIte
 
 async def _run(run_as: RunAs, program: Path, *arguments: str) -> str:
     process = await asyncio.create_subprocess_exec(
-        program, *arguments, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **run_as.options()
+        *run_as.command([str(program), *arguments]), stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     )
     output, _ = await asyncio.wait_for(process.communicate(), timeout=STEP_SECONDS)
     assert process.returncode == 0, output.decode()

@@ -136,7 +136,11 @@ def test_folder_below_a_closed_one(folder: Path) -> None:
         directory.give()
         script = f"echo held > {directory.reached}/file && cat {directory.path}/file"
         tried = subprocess.run(
-            ["sh", "-c", script], capture_output=True, text=True, check=False, **directory.run_as.options()
+            directory.run_as.command(["/bin/sh", "-c", script]),
+            capture_output=True,
+            text=True,
+            check=False,
+            pass_fds=directory.run_as.inherited,
         )
     assert (closed / "var" / "file").read_text() == "held\n"
     assert "Permission denied" in tried.stderr
@@ -167,14 +171,13 @@ def test_installation_that_is_closed(folder: Path, monkeypatch: pytest.MonkeyPat
         os.utime(source / "__init__.py", (version, version))
         found = installation_for(NOBODY)
         printed = subprocess.run(
-            [found.python, "-P", "-c", "import services, pydantic, os; print(services.VERSION, os.geteuid())"],
+            NOBODY.command(
+                found.python, "-P", "-c", "import services, pydantic, os; print(services.VERSION, os.geteuid())"
+            ),
             capture_output=True,
             text=True,
             check=True,
             env=dict(found.environment),
-            user=NOBODY.uid,
-            group=NOBODY.gid,
-            extra_groups=[],
             cwd="/",
         )
         runs.append((printed.stdout.split(), found.environment["PYTHONPATH"]))
