@@ -61,9 +61,9 @@ class _ForcedUnlockEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ForcedUn
     FORCED_UNLOCK_UNSPECIFIED: _ForcedUnlock.ValueType  # 0
     """Not set: WRITERS for a new repository, no change for one that is updated."""
     FORCED_UNLOCK_WRITERS: _ForcedUnlock.ValueType  # 1
-    """Everybody who may write."""
+    """Everybody who may write every ref: with a grant that has no ref patterns."""
     FORCED_UNLOCK_ADMINS: _ForcedUnlock.ValueType  # 2
-    """Only those with the role admin."""
+    """Only those with the role admin, for every ref."""
 
 class ForcedUnlock(_ForcedUnlock, metaclass=_ForcedUnlockEnumTypeWrapper):
     """ForcedUnlock says who may remove another user's lock."""
@@ -71,9 +71,9 @@ class ForcedUnlock(_ForcedUnlock, metaclass=_ForcedUnlockEnumTypeWrapper):
 FORCED_UNLOCK_UNSPECIFIED: ForcedUnlock.ValueType  # 0
 """Not set: WRITERS for a new repository, no change for one that is updated."""
 FORCED_UNLOCK_WRITERS: ForcedUnlock.ValueType  # 1
-"""Everybody who may write."""
+"""Everybody who may write every ref: with a grant that has no ref patterns."""
 FORCED_UNLOCK_ADMINS: ForcedUnlock.ValueType  # 2
-"""Only those with the role admin."""
+"""Only those with the role admin, for every ref."""
 Global___ForcedUnlock: _TypeAlias = ForcedUnlock  # noqa: Y015
 
 @_typing.final
