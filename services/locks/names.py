@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 from services.common.errors import InvalidArgument, Reason
+from services.locks.ref_patterns import matches_any_ref
 
 _NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}", re.ASCII)
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
@@ -46,13 +47,33 @@ def check_repository_name(field: str, name: str) -> None:
 
 
 def check_ref_patterns(field: str, patterns: Iterable[str]) -> list[str]:
-    """Return the patterns, each once; raise `InvalidArgument` unless all are 1 to 255 characters without NUL."""
+    """Return the patterns, each once; raise `InvalidArgument` unless all are 1 to 255 characters that a ref can match.
+
+    A pattern that matches nothing would look like a grant and be none.
+    """
     distinct = list(dict.fromkeys(patterns))
     if len(distinct) > _PATTERNS:
         raise _refuse(field, f"at most {_PATTERNS} patterns")
     if any(not pattern or len(pattern) > _PATTERN_CHARACTERS or "\0" in pattern for pattern in distinct):
         raise _refuse(field, f"patterns of 1 to {_PATTERN_CHARACTERS} characters without NUL")
+    for pattern in distinct:
+        _check_ref_pattern(field, pattern)
     return distinct
+
+
+def _check_ref_pattern(field: str, pattern: str) -> None:
+    if not pattern.startswith("refs/"):
+        meant = f"refs/heads/{pattern}"
+        example = meant if matches_any_ref(meant) else "refs/heads/main"
+        raise _refuse(field, f'patterns that begin with "refs/", such as {example}')
+    if "[" in pattern:
+        raise _refuse(field, 'no "[", which is in no ref: "*" is any characters, and "?" is any one')
+    if not matches_any_ref(pattern):
+        raise _refuse(
+            field,
+            "patterns that a ref of git can match: without spaces, control characters, any of ~ ^ : \\, "
+            '"..", "@{", "//", "/" or "." at the end, and parts that begin with "." or end with ".lock"',
+        )
 
 
 def check_idempotency_key(key: str) -> None:

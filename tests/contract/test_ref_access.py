@@ -26,6 +26,7 @@ OTHER_REFS = [
     "refs/heads/Bob",
     " refs/heads/bob",
     "refs/heads/bob\n",
+    "refs/heads/bob/../bob",
     "refs/heads/*",
     "refs/heads/bo?",
     "*",
@@ -127,7 +128,14 @@ def test_a_pattern_covers_the_refs_that_it_matches(
     for name in ("refs/heads/rel/1", "refs/heads/rel/1/2", "refs/tags/v1"):
         assert write(carol, "upload", ref={"name": name}).status_code == 200, name
         assert write(carol, "lock", ref={"name": name}).status_code == 201, name
-    for name in ("refs/heads/rel", "refs/heads/release/1", "refs/heads/REL/1", "refs/tags/v10", "x/refs/heads/rel/1"):
+    for name in (
+        "refs/heads/rel",
+        "refs/heads/release/1",
+        "refs/heads/REL/1",
+        "refs/tags/v10",
+        "refs/heads/rel/../main",
+        "refs/heads/rel/1\n",
+    ):
         assert write(carol, "upload", ref={"name": name}).status_code == 403, name
         assert write(carol, "lock", ref={"name": name}).status_code == 403, name
     assert carol.batch("download", new_blob().entry).status_code == 200

@@ -11,6 +11,13 @@ from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused
 
 READ, WRITE = access.PERMISSION_READ, access.PERMISSION_WRITE
+NO_REFS = [
+    "refs/heads/rel/../main",
+    "refs/heads/rel/1\n",
+    "refs/heads/rel/a b",
+    "refs/heads/rel//1",
+    "refs/heads/rel/.a",
+]
 
 
 async def test_the_access_examples_of_the_protocol(service: RunningLocks, team: Team) -> None:
@@ -37,7 +44,9 @@ async def test_the_access_examples_of_the_protocol(service: RunningLocks, team: 
         await service.check(team.bob, repository, WRITE, ref="refs/heads/main")
 
 
-@pytest.mark.parametrize("ref", ["", "HEAD", "main:foo", "refs/heads/Rel/1", "\0", "refs/heads/rel/1\0", "x" * 100_000])
+@pytest.mark.parametrize(
+    "ref", ["", "HEAD", "main:foo", "refs/heads/Rel/1", "\0", "refs/heads/rel/1\0", "x" * 100_000, *NO_REFS]
+)
 async def test_other_refs_match_nothing(service: RunningLocks, team: Team, ref: str) -> None:
     """Any text is a ref: it is matched against the grants, and is no error (client row 11)."""
     repository = f"patterns/{team.repository}"

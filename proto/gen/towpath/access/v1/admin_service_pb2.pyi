@@ -799,7 +799,9 @@ class GrantAccessRequest(_message.Message):
     """The role."""
     @_builtins.property
     def ref_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What writing is limited to; not with ROLE_READ."""
+        """What writing is limited to; not with ROLE_READ. Each begins with "refs/": "*" is any characters, "?" is any
+        one, and a pattern that no ref of git can match is refused.
+        """
 
     def __init__(
         self,
