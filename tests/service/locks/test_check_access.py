@@ -59,6 +59,20 @@ async def test_other_refs_match_nothing(service: RunningLocks, team: Team, ref: 
     await service.check(team.bob, repository, READ, ref=ref)
 
 
+async def test_writing_on_any_ref(service: RunningLocks, team: Team) -> None:
+    """A grant for some refs is enough, whatever the ref; one for reading is not."""
+    repository = f"any-ref/{team.repository}"
+    repository_id = await service.add_repository(repository)
+    await service.grant(team.alice_name, repository, admin.ROLE_READ)
+    await service.grant(team.bob_name, repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/bob"])
+    for ref in ("", "refs/heads/bob", "refs/heads/main"):
+        assert await service.check(team.bob, repository, access.PERMISSION_WRITE_ANY_REF, ref=ref) == repository_id
+        with refused(PermissionDenied, Reason.ACCESS_DENIED):
+            await service.check(team.alice, repository, access.PERMISSION_WRITE_ANY_REF, ref=ref)
+    with refused(Unauthenticated, Reason.CREDENTIALS_REQUIRED):
+        await service.check(0, repository, access.PERMISSION_WRITE_ANY_REF)
+
+
 async def test_strangers(service: RunningLocks, team: Team) -> None:
     """A private repository is for a user without a grant, or one who does not exist, as if it were not there."""
     stranger = await service.add_user(f"stranger-{team.alice}")
@@ -115,7 +129,7 @@ async def test_names_are_case_sensitive(service: RunningLocks, team: Team) -> No
     assert other != team.repository_id
 
 
-@pytest.mark.parametrize("permission", [access.PERMISSION_UNSPECIFIED, 3, -1])
+@pytest.mark.parametrize("permission", [access.PERMISSION_UNSPECIFIED, 4, -1])
 async def test_no_permission_asked(service: RunningLocks, team: Team, permission: int) -> None:
     """A call that does not say what is wanted is refused."""
     with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
