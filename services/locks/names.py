@@ -23,6 +23,17 @@ def check_name(field: str, name: str) -> None:
         raise _refuse(field, "1 to 64 of A-Z a-z 0-9 . _ @ + -")
 
 
+def check_new_name(field: str, name: str) -> None:
+    """Raise `InvalidArgument` unless `check_name` takes it and no command takes it for an option."""
+    check_name(field, name)
+    _check_beginning(field, name)
+
+
+def _check_beginning(field: str, name: str) -> None:
+    if name.startswith("-"):
+        raise _refuse(field, 'a name that does not begin with "-"')
+
+
 def is_repository_name(name: str) -> bool:
     """Tell whether `name` is segments of [A-Za-z0-9._-], separated by "/", of at most 255 characters.
 
@@ -44,6 +55,17 @@ def check_repository_name(field: str, name: str) -> None:
             'at most 255 characters: segments of A-Z a-z 0-9 . _ - separated by "/", '
             'none of them "." or ".." and none ending in ".git"',
         )
+
+
+def check_new_repository_name(field: str, name: str) -> None:
+    """Raise `InvalidArgument` unless `check_repository_name` takes it and it means nothing else as well.
+
+    A name that begins with "-" is an option to a command, and "/info/lfs" ends the address of a repository.
+    """
+    check_repository_name(field, name)
+    _check_beginning(field, name)
+    if f"/{name}".endswith("/info/lfs"):
+        raise _refuse(field, 'a name that does not end in "/info/lfs", which is a part of addresses')
 
 
 def check_ref_patterns(field: str, patterns: Iterable[str]) -> list[str]:

@@ -89,7 +89,7 @@ class User(_message.Message):
     id: _builtins.int
     """The id."""
     name: _builtins.str
-    """The name: 1 to 64 of [A-Za-z0-9._@+-]."""
+    """The name: 1 to 64 of [A-Za-z0-9._@+-], not beginning with "-"; no two differ in case alone."""
     administrator: _builtins.bool
     """Whether the user may call AdminService."""
     @_builtins.property
@@ -168,7 +168,9 @@ class Repository(_message.Message):
     id: _builtins.int
     """The id, by which storage and locks know it; never used again."""
     name: _builtins.str
-    """The name: segments of [A-Za-z0-9._-] separated by "/"."""
+    """The name: segments of [A-Za-z0-9._-] separated by "/", not beginning with "-"; no two differ in
+    case alone.
+    """
     public: _builtins.bool
     """Whether anybody may read it without credentials."""
     forced_unlock: Global___ForcedUnlock.ValueType
