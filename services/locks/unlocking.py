@@ -20,7 +20,7 @@ def check_unlock(
     if forced_unlock == FORCED_BY_ADMINS and not admin:
         raise PermissionDenied(
             Reason.FORCE_NOT_ALLOWED,
-            f"the lock belongs to {owner_name}; only admins here, for every ref, can remove it by force",
+            f"the lock belongs to {owner_name}; only an admin here who may write every ref can remove it by force",
         )
     if not (writes_every_ref or admin):
         raise PermissionDenied(
