@@ -20,6 +20,7 @@ class Permission(StrEnum):
 
     READ = "read"
     WRITE = "write"
+    WRITE_ANY_REF = "write on any ref"
 
 
 class Outcome(StrEnum):
@@ -57,13 +58,15 @@ class Decision:
 
 
 _PUBLIC = Decision(Outcome.ALLOWED, "the repository is public: anybody may read it")
+_MAY_ONLY_READ = Decision(Outcome.DENIED, "the user may read, but has no grant of the role write or admin")
 
 
 def decide(*, anonymous: bool, repository: RepositoryAccess | None, permission: Permission, ref: str) -> Decision:
     """Decide whether a user may do something in a repository; `repository` is None where there is none.
 
     Reading needs any grant, or a public repository; the ref never limits it. Writing needs a grant of the role write
-    or admin that has no ref patterns or one that `ref` matches; no ref (empty) matches none.
+    or admin that has no ref patterns or one that `ref` matches; no ref (empty) matches none. To write on any ref needs
+    a grant of the role write or admin, whatever its patterns and the ref.
     """
     if anonymous:
         return _decide_anonymous(repository, permission)
@@ -73,13 +76,15 @@ def decide(*, anonymous: bool, repository: RepositoryAccess | None, permission: 
         return Decision(Outcome.NOT_FOUND, "the user has no grant in this private repository")
     if permission is Permission.WRITE:
         return _decide_write(repository.grants, ref)
+    if permission is Permission.WRITE_ANY_REF:
+        return _decide_write_any_ref(repository.grants)
     return _decide_read(repository.grants)
 
 
 def _decide_anonymous(repository: RepositoryAccess | None, permission: Permission) -> Decision:
     if repository is None or not repository.public:
         return Decision(Outcome.CREDENTIALS_REQUIRED, "an anonymous caller may only read public repositories")
-    if permission is Permission.WRITE:
+    if permission is not Permission.READ:
         return Decision(Outcome.CREDENTIALS_REQUIRED, "an anonymous caller may only read")
     return _PUBLIC
 
@@ -90,8 +95,18 @@ def _decide_read(grants: Sequence[Grant]) -> Decision:
     return _PUBLIC
 
 
+def _writing(grants: Sequence[Grant]) -> Sequence[Grant]:
+    return [grant for grant in grants if grant.role in (Role.WRITE, Role.ADMIN)]
+
+
+def _decide_write_any_ref(grants: Sequence[Grant]) -> Decision:
+    for grant in _writing(grants):
+        return Decision(Outcome.ALLOWED, f"the role {grant.role} includes writing, if only on some refs", grant)
+    return _MAY_ONLY_READ
+
+
 def _decide_write(grants: Sequence[Grant], ref: str) -> Decision:
-    writing = [grant for grant in grants if grant.role in (Role.WRITE, Role.ADMIN)]
+    writing = _writing(grants)
     for grant in writing:
         if not grant.ref_patterns:
             return Decision(Outcome.ALLOWED, f"the role {grant.role} includes writing, on every ref", grant)
@@ -102,4 +117,4 @@ def _decide_write(grants: Sequence[Grant], ref: str) -> Decision:
         patterns = ", ".join(dict.fromkeys(pattern for grant in writing for pattern in grant.ref_patterns))
         asked = "this is another" if ref else "the request names none"
         return Decision(Outcome.DENIED, f"the user may write only on refs like {patterns}, and {asked}")
-    return Decision(Outcome.DENIED, "the user may read, but has no grant of the role write or admin")
+    return _MAY_ONLY_READ

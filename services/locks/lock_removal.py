@@ -36,6 +36,7 @@ async def remove_lock(
             owner_name=removal.lock.owner_name,
             force=force,
             forced_unlock=removal.forced_unlock,
+            writes_every_ref=removal.user_writes_every_ref,
             admin=removal.user_is_admin,
         )
     await release_locks(

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from asyncpg import IntegrityConstraintViolationError
-from sqlalchemy import exists, select
+from sqlalchemy import exists, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -64,6 +64,7 @@ class Removal:
     lock: StandingLock
     forced_unlock: str
     user_name: str | None
+    user_writes_every_ref: bool
     user_is_admin: bool
 
 
@@ -147,12 +148,17 @@ async def hold_lock(connection: AsyncConnection, *, repository_id: int, lock_id:
     Where another removes it first, that is waited for, and the answer is None. The name of an unknown user is None.
     """
     user_name = select(col(User.name)).where(col(User.id) == user_id).scalar_subquery()
-    user_is_admin = exists().where(
-        col(Grant.repository_id) == repository_id, col(Grant.user_id) == user_id, col(Grant.role) == Role.ADMIN.value
+    is_administrator = exists().where(col(User.id) == user_id, col(User.administrator))
+    of_every_ref = exists().where(
+        col(Grant.repository_id) == repository_id,
+        col(Grant.user_id) == user_id,
+        func.cardinality(col(Grant.ref_patterns)) == 0,
     )
+    writes_every_ref = of_every_ref.where(col(Grant.role).in_([Role.WRITE.value, Role.ADMIN.value]))
+    is_admin = of_every_ref.where(col(Grant.role) == Role.ADMIN.value)
     standing = (col(Lock.id), col(Lock.path), col(Lock.locked_at), col(Lock.owner_id), col(User.name))
     statement = (
-        select(*standing, col(Repository.forced_unlock), user_name, user_is_admin)
+        select(*standing, col(Repository.forced_unlock), user_name, or_(is_administrator, writes_every_ref), is_admin)
         .join_from(Lock, User, col(Lock.owner_id) == col(User.id))
         .join(Repository, col(Repository.id) == col(Lock.repository_id))
         .where(col(Lock.repository_id) == repository_id, col(Lock.id) == lock_id)
@@ -161,5 +167,5 @@ async def hold_lock(connection: AsyncConnection, *, repository_id: int, lock_id:
     row = (await connection.execute(statement)).one_or_none()
     if row is None:
         return None
-    *lock, forced_unlock, name, is_admin = row
-    return Removal(StandingLock(*lock), forced_unlock, name, is_admin)
+    *lock, forced_unlock, name, writes, admin = row
+    return Removal(StandingLock(*lock), forced_unlock, name, user_writes_every_ref=writes, user_is_admin=admin)

@@ -29,7 +29,11 @@ _MOST_FAILED = 1_000_000
 _MOST_SECONDS_EACH = 366 * 24 * 3600
 _MOST_WAIT_SECONDS = 60
 
-_PERMISSIONS = {access.PERMISSION_READ: Permission.READ, access.PERMISSION_WRITE: Permission.WRITE}
+_PERMISSIONS = {
+    access.PERMISSION_READ: Permission.READ,
+    access.PERMISSION_WRITE: Permission.WRITE,
+    access.PERMISSION_WRITE_ANY_REF: Permission.WRITE_ANY_REF,
+}
 
 
 def timestamp(moment: datetime) -> Timestamp:
@@ -110,7 +114,8 @@ def permission_of(number: int) -> Permission:
     """Return the permission that a request asks for. Raises `InvalidArgument`."""
     permission = _PERMISSIONS.get(access.Permission.ValueType(number))
     if permission is None:
-        raise InvalidArgument(Reason.INVALID_FIELD, "permission: expected PERMISSION_READ or PERMISSION_WRITE")
+        names = [access.Permission.Name(each) for each in _PERMISSIONS]
+        raise InvalidArgument(Reason.INVALID_FIELD, f"permission: expected one of {', '.join(names)}")
     return permission
 
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Iterable
 
 from services.common.errors import InvalidArgument, Reason
+from services.locks.ref_patterns import matches_any_ref
 
 _NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}", re.ASCII)
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
@@ -20,6 +21,17 @@ def check_name(field: str, name: str) -> None:
     """Raise `InvalidArgument` unless `name` can be the name of a user or a token; `field` is named in the message."""
     if not _NAME.fullmatch(name):
         raise _refuse(field, "1 to 64 of A-Z a-z 0-9 . _ @ + -")
+
+
+def check_new_name(field: str, name: str) -> None:
+    """Raise `InvalidArgument` unless `check_name` takes it and no command takes it for an option."""
+    check_name(field, name)
+    _check_beginning(field, name)
+
+
+def _check_beginning(field: str, name: str) -> None:
+    if name.startswith("-"):
+        raise _refuse(field, 'a name that does not begin with "-"')
 
 
 def is_repository_name(name: str) -> bool:
@@ -45,14 +57,45 @@ def check_repository_name(field: str, name: str) -> None:
         )
 
 
+def check_new_repository_name(field: str, name: str) -> None:
+    """Raise `InvalidArgument` unless `check_repository_name` takes it and it means nothing else as well.
+
+    A name that begins with "-" is an option to a command, and "/info/lfs" ends the address of a repository.
+    """
+    check_repository_name(field, name)
+    _check_beginning(field, name)
+    if f"/{name}".endswith("/info/lfs"):
+        raise _refuse(field, 'a name that does not end in "/info/lfs", which is a part of addresses')
+
+
 def check_ref_patterns(field: str, patterns: Iterable[str]) -> list[str]:
-    """Return the patterns, each once; raise `InvalidArgument` unless all are 1 to 255 characters without NUL."""
+    """Return the patterns, each once; raise `InvalidArgument` unless all are 1 to 255 characters that a ref can match.
+
+    A pattern that matches nothing would look like a grant and be none.
+    """
     distinct = list(dict.fromkeys(patterns))
     if len(distinct) > _PATTERNS:
         raise _refuse(field, f"at most {_PATTERNS} patterns")
     if any(not pattern or len(pattern) > _PATTERN_CHARACTERS or "\0" in pattern for pattern in distinct):
         raise _refuse(field, f"patterns of 1 to {_PATTERN_CHARACTERS} characters without NUL")
+    for pattern in distinct:
+        _check_ref_pattern(field, pattern)
     return distinct
+
+
+def _check_ref_pattern(field: str, pattern: str) -> None:
+    if not pattern.startswith("refs/"):
+        meant = f"refs/heads/{pattern}"
+        example = meant if matches_any_ref(meant) else "refs/heads/main"
+        raise _refuse(field, f'patterns that begin with "refs/", such as {example}')
+    if "[" in pattern:
+        raise _refuse(field, 'no "[", which is in no ref: "*" is any characters, and "?" is any one')
+    if not matches_any_ref(pattern):
+        raise _refuse(
+            field,
+            "patterns that a ref of git can match: without spaces, control characters, any of ~ ^ : \\, "
+            '"..", "@{", "//", "/" or "." at the end, and parts that begin with "." or end with ".lock"',
+        )
 
 
 def check_idempotency_key(key: str) -> None:

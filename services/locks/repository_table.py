@@ -10,14 +10,15 @@ from sqlmodel import col
 
 from services.common.errors import AlreadyExists, NotFound, Reason
 from services.locks.constraints import violated
+from services.locks.look_alikes import find_look_alike, told
 from services.locks.models import Lock, RemovedRepository, Repository
 
 _REPOSITORY = Repository.__table__.c
 _REMOVED = RemovedRepository.__table__.c
 
 
-def _exists_already(field: str, name: str) -> AlreadyExists:
-    return AlreadyExists(Reason.REPOSITORY_EXISTS, f"{field}: there is a repository {name} already")
+def _exists_already(field: str, name: str, found: str) -> AlreadyExists:
+    return AlreadyExists(Reason.REPOSITORY_EXISTS, f"{field}: {told('repository', name, found)}")
 
 
 def repository_not_found(name: str) -> NotFound:
@@ -26,7 +27,9 @@ def repository_not_found(name: str) -> NotFound:
 
 
 async def create_repository(connection: AsyncConnection, name: str, *, public: bool, forced_unlock: str) -> Repository:
-    """Add a repository. Raises `AlreadyExists` (REPOSITORY_EXISTS)."""
+    """Add a repository. Raises `AlreadyExists` (REPOSITORY_EXISTS), also where another's name differs in case alone."""
+    if found := await find_look_alike(connection, col(Repository.name), name):
+        raise _exists_already("name", name, found)
     statement = (
         insert(Repository)
         .values(name=name, public=public, forced_unlock=forced_unlock)
@@ -35,7 +38,7 @@ async def create_repository(connection: AsyncConnection, name: str, *, public: b
     )
     row = (await connection.execute(statement)).mappings().one_or_none()
     if row is None:
-        raise _exists_already("name", name)
+        raise _exists_already("name", name, name)
     return Repository(**row)
 
 
@@ -62,17 +65,24 @@ async def list_repositories(connection: AsyncConnection) -> Sequence[Repository]
 async def update_repository(connection: AsyncConnection, name: str, changes: dict[str, object]) -> Repository:
     """Change columns of the repository of that name and return it as it is now.
 
-    Raises `NotFound` (REPOSITORY_NOT_FOUND) and `AlreadyExists` (REPOSITORY_EXISTS: the new name is taken).
+    Raises `NotFound` (REPOSITORY_NOT_FOUND) and `AlreadyExists` (REPOSITORY_EXISTS: the new name is taken, or differs
+    from another's in case alone).
     """
     repository = await find_repository(connection, name, hold=True)
     if not changes:
         return repository
+    new_name = str(changes.get("name", name))
+    # A repository is a look-alike of itself, and may be given another case.
+    if new_name.lower() != name.lower() and (
+        found := await find_look_alike(connection, col(Repository.name), new_name)
+    ):
+        raise _exists_already("new_name", new_name, found)
     statement = update(Repository).where(col(Repository.id) == repository.id).values(**changes).returning(*_REPOSITORY)
     try:
         return Repository(**(await connection.execute(statement)).mappings().one())
     except IntegrityError as error:
         if violated(error) == "uq_repositories_name":
-            raise _exists_already("new_name", str(changes["name"])) from error
+            raise _exists_already("new_name", new_name, new_name) from error
         raise
 
 

@@ -4,11 +4,14 @@ from services.common.errors import PermissionDenied, Reason
 from services.locks.models import FORCED_BY_ADMINS
 
 
-def check_unlock(*, own: bool, owner_name: str, force: bool, forced_unlock: str, admin: bool) -> None:
+def check_unlock(
+    *, own: bool, owner_name: str, force: bool, forced_unlock: str, writes_every_ref: bool, admin: bool
+) -> None:
     """Raise `PermissionDenied` unless a user with push access may remove the lock.
 
-    Its owner always may. Others need `force` (LOCK_NOT_OWNED); and where the repository keeps that to its admins, the
-    role admin too (FORCE_NOT_ALLOWED).
+    Its owner always may. Others need `force` (LOCK_NOT_OWNED) and to write every ref; and where the repository keeps
+    force to its admins, the role admin for every ref (FORCE_NOT_ALLOWED). The ref is only what the client says, so a
+    grant that is limited to some would let its user remove any lock.
     """
     if own:
         return
@@ -17,5 +20,10 @@ def check_unlock(*, own: bool, owner_name: str, force: bool, forced_unlock: str,
     if forced_unlock == FORCED_BY_ADMINS and not admin:
         raise PermissionDenied(
             Reason.FORCE_NOT_ALLOWED,
-            f"the lock belongs to {owner_name}, and only admins of this repository may remove it by force",
+            f"the lock belongs to {owner_name}; only an admin here who may write every ref can remove it by force",
+        )
+    if not (writes_every_ref or admin):
+        raise PermissionDenied(
+            Reason.FORCE_NOT_ALLOWED,
+            f"the lock belongs to {owner_name}; only who may write every ref can remove it by force",
         )

@@ -11,6 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import AlreadyExists, NotFound, Reason
+from services.locks.look_alikes import find_look_alike, told
 from services.locks.models import Token, User
 
 _USER = User.__table__.c
@@ -26,7 +27,9 @@ class TokenUser:
 
 
 async def create_user(connection: AsyncConnection, name: str, *, administrator: bool) -> User:
-    """Add a user. Raises `AlreadyExists` (USER_EXISTS)."""
+    """Add a user. Raises `AlreadyExists` (USER_EXISTS), also where another's name differs in case alone."""
+    if found := await find_look_alike(connection, col(User.name), name):
+        raise AlreadyExists(Reason.USER_EXISTS, f"name: {told('user', name, found)}")
     statement = (
         insert(User)
         .values(name=name, administrator=administrator)
@@ -35,7 +38,7 @@ async def create_user(connection: AsyncConnection, name: str, *, administrator: 
     )
     row = (await connection.execute(statement)).mappings().one_or_none()
     if row is None:
-        raise AlreadyExists(Reason.USER_EXISTS, f"name: there is a user {name} already")
+        raise AlreadyExists(Reason.USER_EXISTS, f"name: {told('user', name, name)}")
     return User(**row)
 
 

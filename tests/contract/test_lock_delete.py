@@ -55,11 +55,22 @@ def test_the_lock_of_another_stands_without_force(alice: Client, bob: Client, fi
 
 
 def test_force_removes_the_lock_of_another(alice: Client, bob: Client, dialect: Dialect) -> None:
-    """protocol: Delete lock, force; States, delete lock; client case 76; design: anyone with push access."""
-    his, hers = new_lock(bob), new_lock(alice)
+    """protocol: Delete lock, force; States, delete lock; client case 76; design: who may write every ref."""
+    his = new_lock(bob)
     assert alice.speaking(dialect).unlock(his["id"], force=True).json() == {"lock": his}
-    assert bob.speaking(dialect).unlock(hers["id"], force=True, ref=REF).json() == {"lock": hers}
     assert alice.locks(id=his["id"]).json() == {"locks": []}
+
+
+def test_a_grant_for_some_refs_gives_no_force(alice: Client, bob: Client, dialect: Dialect) -> None:
+    """design: a ref is what the client says, so that bob, who may write one, could else remove any lock."""
+    lock = new_lock(alice)
+    answer = bob.speaking(dialect).unlock(lock["id"], force=True, ref=REF)
+    assert answer.status_code == 403
+    message = answer.json()["message"]
+    assert message == "the lock belongs to alice; only who may write every ref can remove it by force"
+    assert alice.locks(id=lock["id"]).json() == {"locks": [lock]}
+    own = new_lock(bob)
+    assert bob.unlock(own["id"], force=True, ref=REF).json() == {"lock": own}
 
 
 def test_force_is_no_hindrance_for_the_owner(alice: Client) -> None:

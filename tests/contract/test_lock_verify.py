@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from tests.contract.administration import Administration
+from tests.contract.blobs import new_blob
 from tests.contract.client import Client
 from tests.contract.conftest import NewRepository
 from tests.contract.dialects import Dialect
@@ -127,10 +128,27 @@ def test_json_of_another_shape_is_422(there: Client, body: bytes) -> None:
     assert there.post("/locks/verify", body).status_code == 422
 
 
+@pytest.mark.parametrize("fields", [{}, {"ref": None}, {"ref": {}}, {"ref": {"name": ""}}])
+def test_without_a_ref_push_access_to_any_is_enough(
+    there: Client, bob_there: Client, locks: list[dict[str, Any]], dialect: Dialect, fields: dict[str, object]
+) -> None:
+    """design: an editor that sends `{}` shows its user all locks, though he may write some refs only."""
+    answer = bob_there.speaking(dialect).verify_locks(**fields)
+    assert answer.status_code == 200
+    assert answer.json() == {"ours": of(locks, "bob"), "theirs": of(locks, "alice")}
+    assert bob_there.lock("refless", **fields).status_code == 403
+    assert bob_there.unlock(of(locks, "bob")[0]["id"], **fields).status_code == 403
+    assert bob_there.batch("upload", new_blob().entry, **fields).status_code == 403
+    assert there.verify_locks().json() == {"ours": of(locks, "alice"), "theirs": of(locks, "bob")}
+
+
 def test_without_push_access_it_is_403(bob: Client, bob_there: Client, carol: Client, dialect: Dialect) -> None:
     """protocol: verification, 403; Locking errors, verify locks 403; client case 72."""
-    for client in (bob, bob_there, carol, carol.at(bob_there.base_url)):
+    for client in (carol, carol.at(bob_there.base_url)):
         assert client.speaking(dialect).verify_locks().status_code == 403
+        assert client.speaking(dialect).verify_locks(ref=REF).status_code == 403
+    for client in (bob, bob_there):
+        assert client.speaking(dialect).verify_locks(ref={"name": "refs/heads/main"}).status_code == 403
 
 
 @pytest.mark.parametrize(

@@ -143,6 +143,8 @@ def test_access(stack: Stack) -> None:
     assert "role write" in lines[1]
     assert text(stack, *asked, "upload")[0].startswith("no: ")
     assert failure(stack, "grant", "gina", "access/tests", "--role", "read", "--ref", "refs/heads/x")
+    refused = failure(stack, "grant", "gina", "access/tests", "--role", "write", "--ref", "main")
+    assert "refs/heads/main" in refused
     assert "nobody" in failure(stack, "grant", "nobody", "access/tests", "--role", "read")
     assert stack.towpath("revoke", "gina", "access/tests") == [grant]
     assert failure(stack, "revoke", "gina", "access/tests")

@@ -46,7 +46,8 @@ def grant(
         list[str] | None,
         typer.Option(
             metavar="PATTERN",
-            help="Limit writing to these refs, such as 'refs/heads/rel/*'; to be given as often as needed.",
+            help="Limit writing to these refs, such as 'refs/heads/rel/*': '*' is any characters, '?' is any one. "
+            "To be given as often as needed.",
             show_default=False,
         ),
     ] = None,

@@ -91,7 +91,9 @@ async def verify_locks(request: Request) -> Response:
     caller = await authenticated_caller(request)
     asked = await read_json(request, VerifyLocksRequest, may_be_empty=True)
     facade = facade_of(request)
-    repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
+    # Those who may write some refs only see all locks too, and not every client names a ref here.
+    permission = Permission.WRITE if asked.ref_name else Permission.WRITE_ANY_REF
+    repository_id = await facade.access.check(caller, repository, permission, asked.ref_name)
     page = await locks.verify(facade.peers, repository_id, caller.user_id, cursor=asked.cursor or "", limit=asked.limit)
     return answer(page, dialect)
 

@@ -8,7 +8,7 @@ from towpath.access.v1 import admin_service_pb2 as pb
 from services.locks.admin.handlers import Handlers, administrative
 from services.locks.messages import user_message
 from services.locks.models import User
-from services.locks.names import check_name
+from services.locks.names import check_name, check_new_name
 from services.locks.user_removal import remove_user
 from services.locks.user_table import create_user, list_users
 
@@ -19,7 +19,7 @@ class UserHandlers(Handlers):
     @administrative
     async def CreateUser(self, request: pb.CreateUserRequest, _administrator: User) -> pb.CreateUserResponse:
         """Add a user."""
-        check_name("name", request.name)
+        check_new_name("name", request.name)
 
         async def work(connection: AsyncConnection) -> User:
             return await create_user(connection, request.name, administrator=request.administrator)

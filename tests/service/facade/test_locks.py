@@ -27,7 +27,8 @@ async def test_a_lock_is_made_found_verified_and_removed(place: Place) -> None:
         assert (await alice.post("locks/verify")).json() == {"ours": [lock], "theirs": []}
         assert (await bob.post("locks/verify")).json() == {"ours": [], "theirs": [lock]}
         assert (await bob.unlock(lock["id"])).status_code == 403
-        assert (await bob.unlock(lock["id"], force=True)).json() == {"lock": lock}
+        assert (await bob.unlock(lock["id"], force=True)).status_code == 403
+        assert (await alice.unlock(lock["id"])).json() == {"lock": lock}
         assert (await alice.unlock(lock["id"])).status_code == 404
         assert (await alice.locks()).json() == {"locks": []}
 
@@ -41,12 +42,12 @@ async def test_who_may_not_is_told_403_never_404(place: Place, user: str, *, kno
             client.base_url = f"{place.facade.origin}/studio/unknown"
         answers = [
             await client.lock("a"),
-            await client.post("locks/verify"),
             await client.unlock("1"),
         ]
-        listed = await client.locks()
+        seen = [await client.locks(), await client.post("locks/verify")]
     assert {answer.status_code for answer in answers} == {403}
-    assert listed.status_code == (200 if user == "bob" and known else 403)
+    # Bob may write one ref, which is enough to see.
+    assert {answer.status_code for answer in seen} == {200 if user == "bob" and known else 403}
 
 
 async def test_empty_query_values_are_absent(place: Place) -> None:

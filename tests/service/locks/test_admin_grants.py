@@ -69,6 +69,8 @@ async def test_malformed_grants(service: RunningLocks, team: Team) -> None:
         (admin.ROLE_READ, ["refs/heads/a"], "ref_patterns"),
         (admin.ROLE_WRITE, [""], "ref_patterns"),
         (admin.ROLE_WRITE, ["a\0"], "ref_patterns"),
+        (admin.ROLE_WRITE, ["main"], "ref_patterns"),
+        (admin.ROLE_ADMIN, ["refs/heads/[ab"], "ref_patterns"),
     ):
         with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
             await service.grant(team.bob_name, team.repository, admin.Role.ValueType(role), ref_patterns=patterns)

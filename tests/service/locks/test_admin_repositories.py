@@ -20,13 +20,13 @@ async def _list(service: RunningLocks) -> list[admin.Repository]:
 
 async def test_repositories(service: RunningLocks, team: Team) -> None:
     """A repository is private and lets writers force, unless told otherwise; the list is by name, byte for byte."""
-    for name in ("z/b", "z/B", "z/a.c"):
+    for name in ("z/b", "z/C", "z/a.c"):
         await service.add_repository(name)
     public_id = await service.add_repository("z/p", public=True, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
     repositories = await _list(service)
     names = [repository.name for repository in repositories]
     assert names == sorted(names)
-    assert {"z/b", "z/B", "z/a.c", team.repository} <= set(names)
+    assert {"z/b", "z/C", "z/a.c", team.repository} <= set(names)
     by_name = {repository.name: repository for repository in repositories}
     assert not by_name["z/b"].public
     assert by_name["z/b"].forced_unlock == admin.FORCED_UNLOCK_WRITERS
@@ -34,6 +34,32 @@ async def test_repositories(service: RunningLocks, team: Team) -> None:
     assert by_name["z/p"].forced_unlock == admin.FORCED_UNLOCK_ADMINS
     with refused(AlreadyExists, Reason.REPOSITORY_EXISTS):
         await service.add_repository("z/b")
+
+
+async def test_look_alikes_are_refused(service: RunningLocks, team: Team) -> None:
+    """Names that differ in case alone are taken for each other; the case of one's own may be changed."""
+    await service.add_repository("Look/Alike")
+    with refused(AlreadyExists, Reason.REPOSITORY_EXISTS) as caught:
+        await service.add_repository("look/alike")
+    assert "Look/Alike" in caught.value.message
+    with refused(AlreadyExists, Reason.REPOSITORY_EXISTS) as caught:
+        await _update(service, admin.UpdateRepositoryRequest(name=team.repository, new_name="look/alike"))
+    assert caught.value.message.startswith("new_name: ")
+    renamed = await _update(service, admin.UpdateRepositoryRequest(name="Look/Alike", new_name="look/alike"))
+    assert renamed.name == "look/alike"
+
+
+@pytest.mark.parametrize("name", ["-a", "-a/b", "info/lfs", "a/info/lfs"])
+async def test_names_that_mean_something_else(service: RunningLocks, team: Team, name: str) -> None:
+    """A command takes a "-" for an option, an address ends in "/info/lfs"; such a name of before is still looked up."""
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await service.add_repository(name)
+    assert caught.value.message.startswith("name: ")
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await _update(service, admin.UpdateRepositoryRequest(name=team.repository, new_name=name))
+    assert caught.value.message.startswith("new_name: ")
+    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+        await service.admin_peer.call(service.admin.ListGrants, admin.ListGrantsRequest(repository=name))
 
 
 @pytest.mark.parametrize("name", ["", "a//b", "../a", "a.git", "a=b", "a\0"])

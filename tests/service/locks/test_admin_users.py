@@ -4,11 +4,13 @@ import asyncio
 
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import text
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
 from services.common.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Reason, ServiceError
 from services.common.rpc.client import Peer
+from services.database.engine import create_engine
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, running_locks
 from tests.support.postgres import TestPostgres
@@ -28,9 +30,9 @@ async def _names(service: RunningLocks) -> list[str]:
 async def test_users(service: RunningLocks) -> None:
     """A user is added, listed by name, byte for byte, and removed."""
     before = await _names(service)
-    for name in ("b@example.com", "B@example.com", "_a"):
+    for name in ("b@example.com", "C@example.com", "_a"):
         await service.add_user(name)
-    assert await _names(service) == sorted([*before, "B@example.com", "_a", "b@example.com"])
+    assert await _names(service) == sorted([*before, "C@example.com", "_a", "b@example.com"])
     with refused(AlreadyExists, Reason.USER_EXISTS):
         await service.add_user("_a")
     removed = await _delete(service, "_a")
@@ -49,6 +51,44 @@ async def test_malformed_names(service: RunningLocks, name: str) -> None:
     assert caught.value.message.startswith("name: ")
     with refused(InvalidArgument, Reason.INVALID_FIELD):
         await _delete(service, name)
+
+
+async def test_look_alikes_are_refused(service: RunningLocks) -> None:
+    """Whoever grants access to one of two people who are called alike soon grants it to the wrong one."""
+    await service.add_user("Look.Alike")
+    with refused(AlreadyExists, Reason.USER_EXISTS) as caught:
+        await service.add_user("look.alike")
+    assert "Look.Alike" in caught.value.message
+    with refused(NotFound, Reason.USER_NOT_FOUND):
+        await _delete(service, "look.alike")
+    await _delete(service, "Look.Alike")
+    await service.add_user("look.alike")
+
+
+async def test_of_look_alikes_at_once_one_is_made(service: RunningLocks) -> None:
+    """No index keeps them apart, so that those who come at once have to wait for each other."""
+    names = [f"{first}{second}{third}" for first in "oO" for second in "nN" for third in "eE"]
+    made = await asyncio.gather(*map(service.add_user, names), return_exceptions=True)
+    assert sum(isinstance(each, int) for each in made) == 1
+    assert sum(isinstance(each, AlreadyExists) for each in made) == len(names) - 1
+    assert len({"one"} & {name.lower() for name in await _names(service)}) == 1
+
+
+async def test_look_alikes_of_before_stay(service: RunningLocks) -> None:
+    """Names that older versions allowed are found and removed as ever, each by its exact name."""
+    engine = create_engine(service.database_url, schema="locks", pool_size=1)
+    async with engine.begin() as connection:
+        await connection.execute(
+            text("INSERT INTO users (name, administrator) VALUES ('older', false), ('Older', false), ('-older', false)")
+        )
+    await engine.dispose()
+    with refused(AlreadyExists, Reason.USER_EXISTS):
+        await service.add_user("OLDER")
+    for name in ("Older", "older", "-older"):
+        assert (await _delete(service, name)).name == name
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await service.add_user("-older")
+    assert caught.value.message.startswith("name: ")
 
 
 async def test_a_user_who_holds_locks(service: RunningLocks, team: Team) -> None:

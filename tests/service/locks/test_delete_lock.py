@@ -44,6 +44,39 @@ async def test_force_may_be_kept_to_admins(service: RunningLocks, team: Team) ->
     assert await service.delete(team.repository_id, team.bob, lock.id, force=True) == lock
 
 
+@pytest.mark.parametrize("role", [admin.ROLE_WRITE, admin.ROLE_ADMIN])
+@pytest.mark.parametrize("forced_unlock", [admin.FORCED_UNLOCK_WRITERS, admin.FORCED_UNLOCK_ADMINS])
+async def test_a_grant_for_some_refs_never_gives_force(
+    service: RunningLocks, team: Team, role: "admin.Role.ValueType", forced_unlock: "admin.ForcedUnlock.ValueType"
+) -> None:
+    """The ref is what the client says: whoever may write one ref would else remove the lock of anybody."""
+    name = f"some-refs/{team.repository}"
+    repository_id = await service.add_repository(name, forced_unlock=forced_unlock)
+    await service.grant(team.bob_name, name, admin.ROLE_READ)
+    await service.grant(team.bob_name, name, role, ref_patterns=["refs/heads/bob"])
+    lock = await service.create(repository_id, team.alice, "f1.dat")
+    with refused(PermissionDenied, Reason.FORCE_NOT_ALLOWED) as caught:
+        await service.delete(repository_id, team.bob, lock.id, force=True)
+    assert team.alice_name in caught.value.message
+    assert "every ref" in caught.value.message
+    assert list((await service.list(repository_id)).locks) == [lock]
+    own = await service.create(repository_id, team.bob, "own.dat")
+    assert await service.delete(repository_id, team.bob, own.id, force=True) == own
+    await service.grant(team.bob_name, name, admin.ROLE_ADMIN)
+    assert await service.delete(repository_id, team.bob, lock.id, force=True) == lock
+
+
+async def test_an_administrator_may_force(service: RunningLocks, team: Team) -> None:
+    """Who could give themselves the grant needs none for every ref."""
+    name = f"administered/{team.repository}"
+    repository_id = await service.add_repository(name)
+    request = admin.CreateUserRequest(name=f"root-{team.bob_name}", administrator=True)
+    user = (await service.admin_peer.call(service.admin.CreateUser, request)).user
+    await service.grant(user.name, name, admin.ROLE_WRITE, ref_patterns=["refs/heads/main"])
+    lock = await service.create(repository_id, team.alice, "f1.dat")
+    assert await service.delete(repository_id, user.id, lock.id, force=True) == lock
+
+
 async def test_an_admin_elsewhere_is_none_here(service: RunningLocks, team: Team) -> None:
     """The role admin in another repository allows nothing in this one."""
     elsewhere = f"other/{team.repository}"

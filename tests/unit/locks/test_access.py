@@ -34,6 +34,18 @@ def test_the_access_examples_of_the_protocol() -> None:
     assert _decide(_BOB, Permission.WRITE, "refs/heads/main").outcome is Outcome.DENIED
 
 
+def test_a_grant_for_some_refs_is_one_for_any() -> None:
+    """Who may write one ref may write on some ref, whichever is named; who may only read, or nothing, may not."""
+    for ref in ("", "refs/heads/bob", "refs/heads/main"):
+        decision = _decide(_BOB, Permission.WRITE_ANY_REF, ref)
+        assert (decision.outcome, decision.grant) == (Outcome.ALLOWED, _BOB.grants[1])
+        reader = RepositoryAccess(public=True, grants=[Grant(Role.READ)])
+        assert _decide(reader, Permission.WRITE_ANY_REF, ref).outcome is Outcome.DENIED
+        assert _decide(_PUBLIC, Permission.WRITE_ANY_REF, ref).outcome is Outcome.DENIED
+        anonymous = _decide(_PUBLIC, Permission.WRITE_ANY_REF, ref, anonymous=True)
+        assert anonymous.outcome is Outcome.CREDENTIALS_REQUIRED
+
+
 def test_a_ref_never_limits_reading() -> None:
     """Reading needs a grant, whatever the ref."""
     assert _decide(_BOB, Permission.READ, "refs/heads/secret").outcome is Outcome.ALLOWED

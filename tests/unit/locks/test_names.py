@@ -86,6 +86,28 @@ def test_other_ref_patterns_are_refused(patterns: list[str]) -> None:
         check_ref_patterns("ref_patterns", patterns)
 
 
+@pytest.mark.parametrize(
+    ("pattern", "hint"),
+    [
+        ("main", "such as refs/heads/main"),
+        ("rel/*", "such as refs/heads/rel/*"),
+        ("*", "such as refs/heads/*"),
+        ("/refs/heads/main", "such as refs/heads/main"),
+        ("refs/heads/[ab", 'no "["'),
+        ("refs/heads/[ab]", 'no "["'),
+        ("refs/heads/a b", "without spaces"),
+        ("refs/heads/rel/../*", "without spaces"),
+        ("refs/heads/*/", "without spaces"),
+        ("refs/heads/*.lock", "without spaces"),
+    ],
+)
+def test_ref_patterns_that_match_nothing_are_refused(pattern: str, hint: str) -> None:
+    """Such a grant would let its user write nothing, and nobody would know why; the message says what is meant."""
+    with pytest.raises(InvalidArgument, match=r"^ref_patterns: ") as caught:
+        check_ref_patterns("ref_patterns", ["refs/heads/main", pattern])
+    assert hint in caught.value.message
+
+
 @pytest.mark.parametrize("key", ["a" * 65, "\0"])
 def test_idempotency_keys_are_bounded(key: str) -> None:
     """At most 64 characters, without NUL."""

@@ -1,15 +1,50 @@
 """Which refs a pattern matches."""
 
 import re
+import subprocess
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.locks.ref_patterns import matches, matching
+from services.locks.ref_patterns import is_ref, matches, matches_any_ref, matching
 from tests.support.waiting import STEP_SECONDS
 
 _SHORT = st.text(alphabet="ab/[.*?\n", max_size=12)
+_REF = st.text(alphabet="ab/.é@{-", max_size=12).map("refs/{}".format).filter(is_ref)
+
+_REFS = [
+    "refs/heads/main",
+    "refs/heads/a.b/c.locked/d@e{f}",
+    "refs/heads/a./b",
+    "refs/heads/-",
+    "refs/heads/@",
+    "refs/heads/\x80é✓",
+    "a/b",
+]
+_NO_REFS = [
+    "",
+    "main",
+    "@",
+    "refs/heads/rel/../main",
+    "refs/heads/rel/./main",
+    "refs/heads/a..b",
+    "refs/heads/main\n",
+    "refs/heads/\x01",
+    "refs/heads/\x7f",
+    "refs/heads/a b",
+    "refs/heads/a\tb",
+    *(f"refs/heads/a{character}b" for character in "~^:?*[\\"),
+    "refs/heads/a@{b",
+    "refs//heads/main",
+    "/refs/heads/main",
+    "refs/heads/main/",
+    "refs/heads/main.",
+    "refs/heads/.main",
+    ".refs/heads/main",
+    "refs/heads/main.lock",
+    "refs/heads/main.lock/a",
+]
 
 
 @pytest.mark.parametrize(
@@ -19,10 +54,10 @@ _SHORT = st.text(alphabet="ab/[.*?\n", max_size=12)
         ("refs/heads/rel/*", "refs/heads/rel/1"),
         ("refs/heads/rel/*", "refs/heads/rel/1/2"),
         ("refs/heads/v?", "refs/heads/v1"),
-        ("*", "anything"),
-        ("**", "x"),
+        ("*", "refs/anything"),
+        ("**", "refs/x"),
         ("*/bob", "refs/heads/bob"),
-        ("[ab]", "[ab]"),
+        ("refs/a{b}", "refs/a{b}"),
         ("refs/heads/é*", "refs/heads/été"),
     ],
 )
@@ -45,6 +80,8 @@ def test_matching_refs(pattern: str, ref: str) -> None:
         ("a\0b", "a\0b"),
         ("*", "a" * 4097),
         ("refs/heads/bob", "refs/heads/bob\n"),
+        ("refs/heads/rel/*", "refs/heads/rel/../main"),
+        ("*", "*"),
     ],
 )
 def test_other_refs(pattern: str, ref: str) -> None:
@@ -52,7 +89,26 @@ def test_other_refs(pattern: str, ref: str) -> None:
     assert not matches(pattern, ref)
 
 
-@given(_SHORT, _SHORT.filter(bool))
+@pytest.mark.parametrize("name", [*_REFS, *_NO_REFS])
+def test_a_ref_is_what_git_takes_for_one(name: str) -> None:
+    """What git would refuse or read in another way can be no ref that somebody was given."""
+    git = subprocess.run(["git", "check-ref-format", name], check=False)
+    assert is_ref(name) is (git.returncode == 0) is (name in _REFS)
+
+
+@pytest.mark.parametrize("name", _NO_REFS)
+def test_what_is_no_ref_matches_nothing(name: str) -> None:
+    """Neither itself nor everything covers it."""
+    assert not any(matches(pattern, name) for pattern in ("*", "refs/*", "refs/heads/*", "refs/heads/rel/*", name))
+
+
+@given(_SHORT.map("refs/{}".format), _REF)
+def test_a_pattern_that_matches_no_ref_is_known(pattern: str, ref: str) -> None:
+    """A pattern that is called useless never matches."""
+    assert matches_any_ref(pattern) or not matches(pattern, ref)
+
+
+@given(_SHORT, _REF)
 def test_like_a_regular_expression(pattern: str, ref: str) -> None:
     """The matcher agrees with the regular expression that says the same."""
     expression = "".join({"*": ".*", "?": "."}.get(character, re.escape(character)) for character in pattern)
@@ -61,16 +117,15 @@ def test_like_a_regular_expression(pattern: str, ref: str) -> None:
 
 @given(st.text(), st.text())
 def test_any_pattern_and_ref(pattern: str, ref: str) -> None:
-    """No text makes the matcher fail, and a ref matches itself where it can match at all."""
+    """No text makes the matcher fail, and a ref matches itself."""
     assert matches(pattern, ref) in (True, False)
-    if ref and "\0" not in ref and not set(ref) & set("*?"):
-        assert matches(ref, ref)
+    assert matches(ref, ref) is is_ref(ref)
 
 
 @pytest.mark.timeout(STEP_SECONDS)
 def test_no_pattern_takes_for_ever() -> None:
     """A pattern that makes regular expressions explode is answered."""
-    assert not matches("*a" * 127 + "b", "a" * 4096)
+    assert not matches("*a" * 127 + "b", "refs/" + "a" * 4091)
 
 
 def test_the_first_matching_pattern_is_told() -> None:

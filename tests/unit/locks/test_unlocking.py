@@ -11,7 +11,9 @@ from services.locks.unlocking import check_unlock
 @pytest.mark.parametrize("forced_unlock", [FORCED_BY_WRITERS, FORCED_BY_ADMINS])
 def test_the_owner_always_may(force: bool, forced_unlock: str) -> None:
     """One's own lock needs no force, and force on it does no harm."""
-    check_unlock(own=True, owner_name="alice", force=force, forced_unlock=forced_unlock, admin=False)
+    check_unlock(
+        own=True, owner_name="alice", force=force, forced_unlock=forced_unlock, writes_every_ref=False, admin=False
+    )
 
 
 @pytest.mark.parametrize("admin", [False, True])
@@ -19,14 +21,40 @@ def test_the_owner_always_may(force: bool, forced_unlock: str) -> None:
 def test_without_force_no_one_else_may(admin: bool, forced_unlock: str) -> None:
     """Trap 22: the removal of another's lock without force is refused, and says whose it is."""
     with pytest.raises(PermissionDenied, match="alice") as caught:
-        check_unlock(own=False, owner_name="alice", force=False, forced_unlock=forced_unlock, admin=admin)
+        check_unlock(
+            own=False,
+            owner_name="alice",
+            force=False,
+            forced_unlock=forced_unlock,
+            writes_every_ref=True,
+            admin=admin,
+        )
     assert caught.value.reason == Reason.LOCK_NOT_OWNED
+
+
+def _force(forced_unlock: str, *, writes_every_ref: bool, admin: bool) -> None:
+    check_unlock(
+        own=False,
+        owner_name="alice",
+        force=True,
+        forced_unlock=forced_unlock,
+        writes_every_ref=writes_every_ref,
+        admin=admin,
+    )
 
 
 def test_force_is_for_writers_or_for_admins() -> None:
     """A repository may keep force to its admins."""
-    check_unlock(own=False, owner_name="alice", force=True, forced_unlock=FORCED_BY_WRITERS, admin=False)
-    check_unlock(own=False, owner_name="alice", force=True, forced_unlock=FORCED_BY_ADMINS, admin=True)
+    _force(FORCED_BY_WRITERS, writes_every_ref=True, admin=False)
+    _force(FORCED_BY_ADMINS, writes_every_ref=True, admin=True)
     with pytest.raises(PermissionDenied, match="alice") as caught:
-        check_unlock(own=False, owner_name="alice", force=True, forced_unlock=FORCED_BY_ADMINS, admin=False)
+        _force(FORCED_BY_ADMINS, writes_every_ref=True, admin=False)
+    assert caught.value.reason == Reason.FORCE_NOT_ALLOWED
+
+
+@pytest.mark.parametrize("forced_unlock", [FORCED_BY_WRITERS, FORCED_BY_ADMINS])
+def test_force_is_not_for_writers_of_some_refs(forced_unlock: str) -> None:
+    """The ref is what the client says, so whoever may write one could remove the lock of anybody."""
+    with pytest.raises(PermissionDenied, match=r"belongs to alice; only .* every ref can remove it by force") as caught:
+        _force(forced_unlock, writes_every_ref=False, admin=False)
     assert caught.value.reason == Reason.FORCE_NOT_ALLOWED

@@ -31,6 +31,10 @@ class _PermissionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Permission
     """Download objects, list locks."""
     PERMISSION_WRITE: _Permission.ValueType  # 2
     """Upload objects; create, verify and delete locks."""
+    PERMISSION_WRITE_ANY_REF: _Permission.ValueType  # 3
+    """Write on any ref at all, whichever; the ref of the request does not count. Enough to verify locks
+    where no ref is named.
+    """
 
 class Permission(_Permission, metaclass=_PermissionEnumTypeWrapper):
     """Permission is what is asked for."""
@@ -41,6 +45,10 @@ PERMISSION_READ: Permission.ValueType  # 1
 """Download objects, list locks."""
 PERMISSION_WRITE: Permission.ValueType  # 2
 """Upload objects; create, verify and delete locks."""
+PERMISSION_WRITE_ANY_REF: Permission.ValueType  # 3
+"""Write on any ref at all, whichever; the ref of the request does not count. Enough to verify locks
+where no ref is named.
+"""
 Global___Permission: _TypeAlias = Permission  # noqa: Y015
 
 @_typing.final

@@ -61,9 +61,9 @@ class _ForcedUnlockEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ForcedUn
     FORCED_UNLOCK_UNSPECIFIED: _ForcedUnlock.ValueType  # 0
     """Not set: WRITERS for a new repository, no change for one that is updated."""
     FORCED_UNLOCK_WRITERS: _ForcedUnlock.ValueType  # 1
-    """Everybody who may write."""
+    """Everybody who may write every ref: with a grant that has no ref patterns."""
     FORCED_UNLOCK_ADMINS: _ForcedUnlock.ValueType  # 2
-    """Only those with the role admin."""
+    """Only those with the role admin, for every ref."""
 
 class ForcedUnlock(_ForcedUnlock, metaclass=_ForcedUnlockEnumTypeWrapper):
     """ForcedUnlock says who may remove another user's lock."""
@@ -71,9 +71,9 @@ class ForcedUnlock(_ForcedUnlock, metaclass=_ForcedUnlockEnumTypeWrapper):
 FORCED_UNLOCK_UNSPECIFIED: ForcedUnlock.ValueType  # 0
 """Not set: WRITERS for a new repository, no change for one that is updated."""
 FORCED_UNLOCK_WRITERS: ForcedUnlock.ValueType  # 1
-"""Everybody who may write."""
+"""Everybody who may write every ref: with a grant that has no ref patterns."""
 FORCED_UNLOCK_ADMINS: ForcedUnlock.ValueType  # 2
-"""Only those with the role admin."""
+"""Only those with the role admin, for every ref."""
 Global___ForcedUnlock: _TypeAlias = ForcedUnlock  # noqa: Y015
 
 @_typing.final
@@ -89,7 +89,7 @@ class User(_message.Message):
     id: _builtins.int
     """The id."""
     name: _builtins.str
-    """The name: 1 to 64 of [A-Za-z0-9._@+-]."""
+    """The name: 1 to 64 of [A-Za-z0-9._@+-], not beginning with "-"; no two differ in case alone."""
     administrator: _builtins.bool
     """Whether the user may call AdminService."""
     @_builtins.property
@@ -168,7 +168,9 @@ class Repository(_message.Message):
     id: _builtins.int
     """The id, by which storage and locks know it; never used again."""
     name: _builtins.str
-    """The name: segments of [A-Za-z0-9._-] separated by "/"."""
+    """The name: segments of [A-Za-z0-9._-] separated by "/", not beginning with "-"; no two differ in
+    case alone.
+    """
     public: _builtins.bool
     """Whether anybody may read it without credentials."""
     forced_unlock: Global___ForcedUnlock.ValueType
@@ -799,7 +801,9 @@ class GrantAccessRequest(_message.Message):
     """The role."""
     @_builtins.property
     def ref_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """What writing is limited to; not with ROLE_READ."""
+        """What writing is limited to; not with ROLE_READ. Each begins with "refs/": "*" is any characters, "?" is any
+        one, and a pattern that no ref of git can match is refused.
+        """
 
     def __init__(
         self,

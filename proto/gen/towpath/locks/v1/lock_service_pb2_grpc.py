@@ -108,7 +108,8 @@ class LockServiceServicer:
         Safe to repeat with the same idempotency_key: the lock removed by the first call is returned.
 
         Errors: NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is
-        another user's and force is false; FORCE_NOT_ALLOWED: the repository keeps force to its admins).
+        another user's and force is false; FORCE_NOT_ALLOWED: the user's grants are limited to some refs,
+        or the repository keeps force to its admins).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

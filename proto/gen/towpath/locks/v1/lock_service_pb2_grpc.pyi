@@ -64,7 +64,8 @@ class LockServiceStub:
     Safe to repeat with the same idempotency_key: the lock removed by the first call is returned.
 
     Errors: NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is
-    another user's and force is false; FORCE_NOT_ALLOWED: the repository keeps force to its admins).
+    another user's and force is false; FORCE_NOT_ALLOWED: the user's grants are limited to some refs,
+    or the repository keeps force to its admins).
     """
 
 @_typing.type_check_only
@@ -103,7 +104,8 @@ class LockServiceAsyncStub(LockServiceStub):
     Safe to repeat with the same idempotency_key: the lock removed by the first call is returned.
 
     Errors: NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is
-    another user's and force is false; FORCE_NOT_ALLOWED: the repository keeps force to its admins).
+    another user's and force is false; FORCE_NOT_ALLOWED: the user's grants are limited to some refs,
+    or the repository keeps force to its admins).
     """
 
 class LockServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -163,7 +165,8 @@ class LockServiceServicer(metaclass=_abc_1.ABCMeta):
         Safe to repeat with the same idempotency_key: the lock removed by the first call is returned.
 
         Errors: NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is
-        another user's and force is false; FORCE_NOT_ALLOWED: the repository keeps force to its admins).
+        another user's and force is false; FORCE_NOT_ALLOWED: the user's grants are limited to some refs,
+        or the repository keeps force to its admins).
         """
 
 def add_LockServiceServicer_to_server(servicer: LockServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
