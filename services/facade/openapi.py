@@ -124,7 +124,11 @@ def _path(name: str, description: str, **schema: object) -> dict[str, Any]:
 _IN_PATHS = (
     _path("oid", "the object's id", pattern=models.OID_PATTERN),
     _path("lock_id", "the lock's id", pattern=models.LOCK_ID_PATTERN),
-    _path("repository", "the repository's name, or that with `.git/info/lfs` after it", examples=["demo/assets"]),
+    _path(
+        "repository",
+        "the repository's name, also with `.git`, `/info/lfs` or `.git/info/lfs` after it",
+        examples=["demo/assets"],
+    ),
 )
 
 LOCK_QUERY: dict[str, Any] = {

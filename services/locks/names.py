@@ -9,6 +9,8 @@ _NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}", re.ASCII)
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _REPOSITORY_CHARACTERS = 255
 _PATTERN_CHARACTERS = 255
+# In an address it ends the name of a repository.
+_ALIAS = "/info/lfs"
 _PATTERNS = 100
 
 
@@ -43,6 +45,13 @@ def check_repository_name(field: str, name: str) -> None:
             'at most 255 characters: segments of A-Z a-z 0-9 . _ - separated by "/", '
             'none of them "." or ".." and none ending in ".git"',
         )
+
+
+def check_new_repository_name(field: str, name: str) -> None:
+    """Raise `InvalidArgument` unless `check_repository_name` allows it and no address takes it for a shorter one."""
+    check_repository_name(field, name)
+    if name.endswith(_ALIAS):
+        raise _refuse(field, f'a name that does not end in "{_ALIAS}"')
 
 
 def check_ref_patterns(field: str, patterns: Iterable[str]) -> list[str]:

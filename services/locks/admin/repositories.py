@@ -10,7 +10,7 @@ from services.locks import models
 from services.locks.admin.handlers import Handlers, administrative
 from services.locks.messages import FORCED_UNLOCK_NUMBERS, repository_message
 from services.locks.models import Repository, User
-from services.locks.names import check_repository_name
+from services.locks.names import check_new_repository_name, check_repository_name
 from services.locks.repository_removal import remove_repository
 from services.locks.repository_table import create_repository, list_repositories, update_repository
 
@@ -25,7 +25,7 @@ class RepositoryHandlers(Handlers):
         self, request: pb.CreateRepositoryRequest, _administrator: User
     ) -> pb.CreateRepositoryResponse:
         """Add a repository."""
-        check_repository_name("name", request.name)
+        check_new_repository_name("name", request.name)
         forced_unlock = _forced_unlock(request.forced_unlock) or models.FORCED_BY_WRITERS
 
         async def work(connection: AsyncConnection) -> Repository:
@@ -70,7 +70,7 @@ def _changes(request: pb.UpdateRepositoryRequest) -> dict[str, object]:
     """Return the columns that a request sets. Raises `InvalidArgument`."""
     changes: dict[str, object] = {}
     if request.HasField("new_name"):
-        check_repository_name("new_name", request.new_name)
+        check_new_repository_name("new_name", request.new_name)
         changes["name"] = request.new_name
     if request.HasField("public"):
         changes["public"] = request.public
