@@ -58,9 +58,9 @@ class Access:
         if not headers:
             return Caller()
         for header in headers[:_MOST_CREDENTIALS]:
-            token = credentials.parse(header)
-            if token is not None and (caller := await self._owner(token)):
-                return caller
+            for token in credentials.tokens(header):
+                if caller := await self._owner(token):
+                    return caller
         if seconds := self._failed_logins.count(address):
             raise ResourceExhausted(
                 Reason.RATE_LIMITED, "too many bad credentials came from your address", retry_after=str(seconds)

@@ -28,8 +28,9 @@ _MEANING = {
     408: "The client was silent within the body",
     409: "The path is locked already",
     410: "The object was removed",
+    412: "The object is not the one that If-Match names",
     413: "The body, or the batch, is too large",
-    415: "Content-Type is neither media type",
+    415: "Content-Type is neither media type, or the body is encoded",
     416: "The object has no such bytes",
     422: "A field is missing or malformed",
     429: "Too many requests; come again after Retry-After",
@@ -89,10 +90,10 @@ def empty_answers(*errors: int) -> Responses:
 def bytes_answers(*, head: bool = False) -> Responses:
     """Return the answers of an endpoint that answers with an object, or with its headers alone."""
     if head:
-        return {status: _answer(status) for status in (200, 403, 404, 410, 429, 501, *_ANYWHERE)}
+        return {status: _answer(status) for status in (200, 403, 404, 410, 412, 429, 501, *_ANYWHERE)}
     content: dict[str, Any] = {"application/octet-stream": {}}
     whole: Responses = {status: _answer(status, content) for status in (200, 206)}
-    return {**whole, 304: _answer(304), **_errors((403, 404, 410, 416, 429, 501, 509))}
+    return {**whole, 304: _answer(304), **_errors((403, 404, 410, 412, 416, 429, 501, 509))}
 
 
 def health_answers(*failures: int) -> Responses:
@@ -183,7 +184,11 @@ def _build(api: FastAPI) -> dict[str, Any]:
     schema["components"] = {
         "schemas": {**requests["$defs"], **replies["$defs"]},
         "securitySchemes": {
-            "password": {"type": "http", "scheme": "basic", "description": "any user name; the token as password"},
+            "password": {
+                "type": "http",
+                "scheme": "basic",
+                "description": "the token as password, with any user name, or as user name",
+            },
             "token": {"type": "http", "scheme": "bearer"},
             "action": {"type": "http", "scheme": "bearer", "description": "the header of the action"},
         },

@@ -71,6 +71,15 @@ def test_the_token_is_the_password_under_any_user_name(anonymous: Client, stack:
     assert lock["owner"] == {"name": "alice"}
 
 
+@pytest.mark.parametrize("password", ["", "x-oauth-basic", "tp_wrong", "pässwörd"])
+def test_the_token_may_be_the_user_name(anonymous: Client, stack: Stack, password: str) -> None:
+    """As with other forges: programs that know those send it so, with whatever password or none."""
+    client = anonymous.showing(basic(stack.tokens["alice"], password))
+    assert client.batch("upload", new_blob().entry).status_code == 200
+    assert client.lock(f"user-name-{password}.bin").json()["lock"]["owner"] == {"name": "alice"}
+    assert_challenged(anonymous.showing(basic("tp_wrong", password)).locks())
+
+
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 def test_the_token_is_a_bearer_token(anonymous: Client, stack: Stack, scheme: str) -> None:
     """design: as Bearer; a scheme is compared without case."""
