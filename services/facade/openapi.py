@@ -96,8 +96,10 @@ def bytes_answers(*, head: bool = False) -> Responses:
     return {**whole, 304: _answer(304), **_errors((403, 404, 410, 412, 416, 429, 501, 509))}
 
 
-def health_answers(*failures: int) -> Responses:
-    """Return the answers of a health endpoint."""
+def health_answers(*failures: int, head: bool = False) -> Responses:
+    """Return the answers of a health endpoint, or of one that answers with their headers alone."""
+    if head:
+        return {status: _answer(status) for status in (200, *failures)}
     schema = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
     return {status: _answer(status, {"application/json": {"schema": schema}}) for status in (200, *failures)}
 
