@@ -21,6 +21,9 @@ def test_without_force_no_one_else_may(admin: bool, forced_unlock: str) -> None:
     with pytest.raises(PermissionDenied, match="alice") as caught:
         check_unlock(own=False, owner_name="alice", force=False, forced_unlock=forced_unlock, admin=admin)
     assert caught.value.reason == Reason.LOCK_NOT_OWNED
+    # Advice that leads to the next refusal is worse than none.
+    may_force = admin or forced_unlock == FORCED_BY_WRITERS
+    assert ("`git lfs unlock --force` removes it" in caught.value.message) is may_force
 
 
 def test_force_is_for_writers_or_for_admins() -> None:
