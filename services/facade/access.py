@@ -47,7 +47,7 @@ class Access:
     def __init__(self, peers: Peers, failed_logins: FailedLogins, changes: AccessChanges) -> None:
         self._peers = peers
         self._failed_logins = failed_logins
-        self._callers: Remembered[bytes, Caller | None] = Remembered("caller", changes)
+        self._callers: Remembered[bytes, Caller] = Remembered("caller", changes)
         self._permissions: Remembered[tuple[int, str, Permission, str], int] = Remembered("permission", changes)
 
     async def authenticate(self, headers: Sequence[str], address: str) -> Caller:
@@ -58,28 +58,29 @@ class Access:
         """
         if not headers:
             return Caller()
+        has_expired = False
         for header in headers[:_MOST_CREDENTIALS]:
-            token = credentials.parse(header)
-            if token is not None and (caller := await self._owner(token)):
-                return caller
+            for token in credentials.tokens(header):
+                try:
+                    return await self._owner(token)
+                except Unauthenticated as error:
+                    if error.reason != Reason.BAD_CREDENTIALS:
+                        raise
+                    has_expired |= "expired" in error.metadata
         if seconds := self._failed_logins.count(address):
             raise ResourceExhausted(
                 Reason.RATE_LIMITED, "too many bad credentials came from your address", retry_after=str(seconds)
             )
-        raise Unauthenticated(Reason.BAD_CREDENTIALS, "the credentials are not valid")
+        message = "the token has expired" if has_expired else "the credentials are not valid"
+        raise Unauthenticated(Reason.BAD_CREDENTIALS, message)
 
-    async def _owner(self, token: str) -> Caller | None:
+    async def _owner(self, token: str) -> Caller:
         digest = hashlib.sha256(token.encode()).digest()
         return await self._callers.answer(digest, partial(self._ask_owner, token))
 
-    async def _ask_owner(self, token: str) -> tuple[Caller | None, float]:
+    async def _ask_owner(self, token: str) -> tuple[Caller, float]:
         request = access_service_pb2.AuthenticateRequest(token=token)
-        try:
-            reply = await self._peers.locks.call(self._peers.access_stub.Authenticate, request)
-        except Unauthenticated as error:
-            if error.reason == Reason.BAD_CREDENTIALS:
-                return None, 0
-            raise
+        reply = await self._peers.locks.call(self._peers.access_stub.Authenticate, request)
         if not (reply.user_id and reply.user_name):
             raise invalid_reply("Authenticate", "the reply lacks the user")
         return Caller(reply.user_id, reply.user_name), reply.keep_seconds

@@ -97,7 +97,10 @@ async def negotiate(
 def check_request(request: BatchRequest, limits: Limits) -> None:
     """Raise `ResourceExhausted` (BATCH_TOO_LARGE) for too many objects, `InvalidArgument` for no transfer in common."""
     if len(request.objects) > limits.objects:
-        raise ResourceExhausted(Reason.BATCH_TOO_LARGE, f"objects: expected at most {limits.objects}")
+        raise ResourceExhausted(
+            Reason.BATCH_TOO_LARGE,
+            f"objects: expected at most {limits.objects}; set lfs.transfer.batchSize to {limits.objects} or less",
+        )
     if request.transfers and TRANSFER not in request.transfers:
         raise InvalidArgument(Reason.INVALID_FIELD, f"transfers: expected {TRANSFER} to be among them")
 

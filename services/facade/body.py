@@ -63,13 +63,18 @@ async def read(headers: Headers, receive: Receive, *, most_bytes: int, idle_seco
 
 
 def check_content_type(headers: Headers) -> None:
-    """Raise `InvalidArgument` (UNSUPPORTED_MEDIA_TYPE) unless a body's type is that of a dialect, in UTF-8.
+    """Raise `InvalidArgument` (UNSUPPORTED_MEDIA_TYPE) unless a body's type is that of a dialect, in UTF-8, unencoded.
 
     Where there is no body, there need be no type.
     """
     content_type = headers.get("content-type")
     if content_type is None and not is_announced(headers):
         return
+    codings = [coding.strip().lower() for coding in ",".join(headers.getlist("content-encoding")).split(",")]
+    if any(coding not in ("", "identity") for coding in codings):
+        raise InvalidArgument(
+            HttpReason.UNSUPPORTED_MEDIA_TYPE, "content-encoding: expected identity, or no such header"
+        )
     if of_content_type(content_type) is None:
         expected = " or ".join(dialect.media_type for dialect in DIALECTS)
         raise InvalidArgument(HttpReason.UNSUPPORTED_MEDIA_TYPE, f"content-type: expected {expected}, in UTF-8")

@@ -4,32 +4,43 @@ import base64
 import binascii
 import re
 
+from services.common.token_prefix import TOKEN_PREFIX
+
 _BEARER = re.compile(r"[\x21-\x7e]+", re.ASCII)
 
 
-def parse(header: str) -> str | None:
-    """Return the token of an Authorization header; None where it is malformed or of another scheme.
+def tokens(header: str) -> tuple[str, ...]:
+    """Return what may be the token of an Authorization header, the likeliest first.
 
-    With Basic it is the password, under any user name; it is UTF-8 and may contain colons.
+    Nothing is where the header is malformed or of another scheme. With Basic it is the password, under any user name;
+    it is UTF-8 and may contain colons. A user name that begins as tokens do may be it too.
     """
     scheme, _, value = header.strip().partition(" ")
     value = value.strip()
     if scheme.lower() == "basic":
-        return _password(value)
+        return _basic(value)
     if scheme.lower() == "bearer" and _BEARER.fullmatch(value):
-        return value
-    return None
+        return (value,)
+    return ()
 
 
 def bearer(header: str) -> str | None:
     """Return the token of an Authorization header with the scheme Bearer; None for any other."""
-    return parse(header) if header.lstrip()[:7].lower() == "bearer " else None
+    return next(iter(tokens(header)), None) if header.lstrip()[:7].lower() == "bearer " else None
 
 
-def _password(encoded: str) -> str | None:
+def _basic(encoded: str) -> tuple[str, ...]:
     try:
-        # The user name does not matter, and neither does its encoding.
-        _, _, password = base64.b64decode(encoded, validate=True).partition(b":")
-        return password.decode() or None
+        user, _, password = base64.b64decode(encoded, validate=True).partition(b":")
     except (binascii.Error, ValueError):
-        return None
+        return ()
+    name = _text(user)
+    return tuple(filter(None, (_text(password), name if name.startswith(TOKEN_PREFIX) else "")))
+
+
+def _text(data: bytes) -> str:
+    """Return what is UTF-8; nothing, where it is in another encoding, as user names may be."""
+    try:
+        return data.decode()
+    except UnicodeDecodeError:
+        return ""

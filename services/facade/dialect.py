@@ -16,6 +16,9 @@ NEUTRAL = Dialect("application/vnd.blob+json", "Blob-Authenticate")
 WIDESPREAD = Dialect("application/vnd.git-lfs+json", "LFS-Authenticate")
 DIALECTS = (NEUTRAL, WIDESPREAD)
 
+# The second is no registered name, and yet what many programs send.
+_UTF_8 = ("utf-8", "utf8")
+
 _EXACT, _SUBTYPES, _ANYTHING = 2, 1, 0
 
 
@@ -31,7 +34,7 @@ def of_content_type(content_type: str | None) -> Dialect | None:
     if content_type is None:
         return None
     name, parameters = media_type(content_type)
-    if parameters.get("charset", "utf-8").lower() != "utf-8":
+    if parameters.get("charset", "utf-8").lower() not in _UTF_8:
         return None
     return next((dialect for dialect in DIALECTS if dialect.media_type == name), None)
 

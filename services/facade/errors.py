@@ -32,6 +32,7 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, HttpReason.MALFORMED_JSON): 400,
     (None, HttpReason.METHOD_NOT_ALLOWED): 405,
     (None, HttpReason.NOT_ACCEPTABLE): 406,
+    (None, HttpReason.PRECONDITION_FAILED): 412,
     (None, HttpReason.UNSUPPORTED_MEDIA_TYPE): 415,
     (None, HttpReason.INVALID_REPLY): 502,
     (None, HttpReason.BODY_TOO_LARGE): 413,

@@ -28,8 +28,9 @@ _MEANING = {
     408: "The client was silent within the body",
     409: "The path is locked already",
     410: "The object was removed",
+    412: "The object is not the one that If-Match names",
     413: "The body, or the batch, is too large",
-    415: "Content-Type is neither media type",
+    415: "Content-Type is neither media type, or the body is encoded",
     416: "The object has no such bytes",
     422: "A field is missing or malformed",
     429: "Too many requests; come again after Retry-After",
@@ -89,14 +90,16 @@ def empty_answers(*errors: int) -> Responses:
 def bytes_answers(*, head: bool = False) -> Responses:
     """Return the answers of an endpoint that answers with an object, or with its headers alone."""
     if head:
-        return {status: _answer(status) for status in (200, 403, 404, 410, 429, 501, *_ANYWHERE)}
+        return {status: _answer(status) for status in (200, 403, 404, 410, 412, 429, 501, *_ANYWHERE)}
     content: dict[str, Any] = {"application/octet-stream": {}}
     whole: Responses = {status: _answer(status, content) for status in (200, 206)}
-    return {**whole, 304: _answer(304), **_errors((403, 404, 410, 416, 429, 501, 509))}
+    return {**whole, 304: _answer(304), **_errors((403, 404, 410, 412, 416, 429, 501, 509))}
 
 
-def health_answers(*failures: int) -> Responses:
-    """Return the answers of a health endpoint."""
+def health_answers(*failures: int, head: bool = False) -> Responses:
+    """Return the answers of a health endpoint, or of one that answers with their headers alone."""
+    if head:
+        return {status: _answer(status) for status in (200, *failures)}
     schema = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
     return {status: _answer(status, {"application/json": {"schema": schema}}) for status in (200, *failures)}
 
@@ -124,7 +127,11 @@ def _path(name: str, description: str, **schema: object) -> dict[str, Any]:
 _IN_PATHS = (
     _path("oid", "the object's id", pattern=models.OID_PATTERN),
     _path("lock_id", "the lock's id", pattern=models.LOCK_ID_PATTERN),
-    _path("repository", "the repository's name, or that with `.git/info/lfs` after it", examples=["demo/assets"]),
+    _path(
+        "repository",
+        "the repository's name, also with `.git`, `/info/lfs` or `.git/info/lfs` after it",
+        examples=["demo/assets"],
+    ),
 )
 
 LOCK_QUERY: dict[str, Any] = {
@@ -179,7 +186,11 @@ def _build(api: FastAPI) -> dict[str, Any]:
     schema["components"] = {
         "schemas": {**requests["$defs"], **replies["$defs"]},
         "securitySchemes": {
-            "password": {"type": "http", "scheme": "basic", "description": "any user name; the token as password"},
+            "password": {
+                "type": "http",
+                "scheme": "basic",
+                "description": "the token as password, with any user name, or as user name",
+            },
             "token": {"type": "http", "scheme": "bearer"},
             "action": {"type": "http", "scheme": "bearer", "description": "the header of the action"},
         },

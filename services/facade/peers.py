@@ -1,7 +1,7 @@
 """The inner services, as the facade calls them."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from functools import partial
 from typing import Self
@@ -14,6 +14,7 @@ from towpath.storage.v1 import storage_service_pb2_grpc
 
 from services.common.rpc.client import Health, Peer
 from services.common.shared_answers import SharedAnswers
+from services.facade.recent_health import RecentHealth
 from services.facade.settings import FacadeSettings
 from services.facade.stored_objects import StoredObjects
 from services.facade.whole_objects import WholeObjects
@@ -66,6 +67,7 @@ class Peers:
         """`ListLocks`, its request and response serialized; those who ask the same at once share a call."""
         self.verify_locks = self._shared(f"/{LOCK_SERVICE}/VerifyLocks")
         """`VerifyLocks`, likewise; who asks is part of the question."""
+        self.health = RecentHealth(self._ask_health)
         self.access_stub = access_service_pb2_grpc.AccessServiceStub(self.locks.channel)
 
     @classmethod
@@ -76,6 +78,7 @@ class Peers:
         try:
             yield peers
         finally:
+            await peers.health.close()
             await peers.whole_objects.close()
             await peers.objects.close()
             await peers.list_locks.close()
@@ -83,8 +86,7 @@ class Peers:
             await peers.storage.close()
             await peers.locks.close()
 
-    async def health(self) -> dict[str, Health]:
-        """Return what each service says of itself."""
+    async def _ask_health(self) -> Mapping[str, Health]:
         storage, locks = await asyncio.gather(self.storage.health(STORAGE_SERVICE), self.locks.health(LOCK_SERVICE))
         return {"storage": storage, "locks": locks}
 

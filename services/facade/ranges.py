@@ -60,6 +60,15 @@ def is_current(if_range: str | None, etag: str) -> bool:
     return if_range is None or if_range.strip() == etag
 
 
+def is_expected(if_match: Sequence[str], etag: str) -> bool:
+    """Tell whether a request is for what has this entity tag: there is no If-Match, or it names it, or anything.
+
+    The comparison is the strong one (RFC 9110, section 13.1.1).
+    """
+    tags = [tag.strip() for tag in ",".join(if_match).split(",")]
+    return not if_match or etag in tags or tags == ["*"]
+
+
 def is_known(if_none_match: Sequence[str], etag: str) -> bool:
     """Tell whether the client holds what has this entity tag, by its If-None-Match headers."""
     tags = [tag.strip().removeprefix("W/") for tag in ",".join(if_none_match).split(",")]

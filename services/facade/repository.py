@@ -1,12 +1,12 @@
 """The base address of a repository (docs/protocol.md, "Base address")."""
 
-_ALIAS = ".git/info/lfs"
+_ALIAS = "/info/lfs"
 
 
 def name_of(base: str) -> str:
     """Return the repository's name in what stands before an endpoint's own path.
 
-    `NAME`, `NAME.git/info/lfs`, and either with one slash at its end are the same. What can be a name is known to the
-    AccessService alone: any other is a repository that does not exist.
+    `NAME`, `NAME.git`, both with `/info/lfs` after them, and each of the four with one slash at its end are the same.
+    What can be a name is known to the AccessService alone: any other is a repository that does not exist.
     """
-    return base.removesuffix("/").removesuffix(_ALIAS)
+    return base.removesuffix("/").removesuffix(_ALIAS).removesuffix(".git")

@@ -13,6 +13,8 @@ from services.facade import metrics
 from services.facade.file_sender import FILE_MESSAGE
 
 _HEALTH = ("healthz", "readyz")
+# Whoever asks for the head alone asks the same.
+_SAME = {"head_healthz": "healthz", "head_readyz": "readyz"}
 _SERVER_ERROR = 500
 
 _log = get_logger(__name__)
@@ -25,7 +27,8 @@ def note(scope: Scope, **fields: str | int) -> None:
 
 def operation_of(scope: Scope) -> str:
     """Return the operation id of the endpoint that a request has reached; "other" where there is none."""
-    return getattr(scope.get("route"), "operation_id", None) or "other"
+    operation = getattr(scope.get("route"), "operation_id", None) or "other"
+    return _SAME.get(operation, operation)
 
 
 def _bytes_of(message: Message) -> int:

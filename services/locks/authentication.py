@@ -11,7 +11,8 @@ from services.locks.user_table import TokenUser, find_token_user
 async def authenticate(database: Database, token: str) -> TokenUser:
     """Return the user whose token this is, and how long it is valid.
 
-    Raises `Unauthenticated` (BAD_CREDENTIALS) for one that is unknown, expired or revoked, in the same words.
+    Raises `Unauthenticated` (BAD_CREDENTIALS) for one that is unknown or revoked, in the same words, and for one that
+    has expired, with the metadata `expired`: nobody but who was given it can show it.
     """
 
     async def work(connection: AsyncConnection) -> TokenUser | None:
@@ -20,4 +21,6 @@ async def authenticate(database: Database, token: str) -> TokenUser:
     user = await database.run(work)
     if user is None:
         raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid")
+    if user.valid_seconds <= 0:
+        raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token has expired", expired="true")
     return user

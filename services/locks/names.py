@@ -10,6 +10,7 @@ _NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}", re.ASCII)
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _REPOSITORY_CHARACTERS = 255
 _PATTERN_CHARACTERS = 255
+# In an address it ends the name of a repository.
 _PATTERNS = 100
 
 

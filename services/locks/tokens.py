@@ -3,13 +3,14 @@
 import hashlib
 import secrets
 
-_PREFIX = "tp_"
+from services.common.token_prefix import TOKEN_PREFIX
+
 _BYTES = 32
 
 
 def new_secret() -> str:
     """Return a new secret: 256 random bits in text that is easy to copy and to recognise."""
-    return f"{_PREFIX}{secrets.token_urlsafe(_BYTES)}"
+    return f"{TOKEN_PREFIX}{secrets.token_urlsafe(_BYTES)}"
 
 
 def token_hash(secret: str) -> bytes:

@@ -15,9 +15,11 @@ def check_unlock(
     """
     if own:
         return
+    may_force = admin or forced_unlock != FORCED_BY_ADMINS
     if not force:
-        raise PermissionDenied(Reason.LOCK_NOT_OWNED, f"the lock belongs to {owner_name}, and force is not set")
-    if forced_unlock == FORCED_BY_ADMINS and not admin:
+        hint = "`git lfs unlock --force` removes it" if may_force else "only its owner and admins may remove it"
+        raise PermissionDenied(Reason.LOCK_NOT_OWNED, f"the lock belongs to {owner_name}; {hint}")
+    if not may_force:
         raise PermissionDenied(
             Reason.FORCE_NOT_ALLOWED,
             f"the lock belongs to {owner_name}; only an admin here who may write every ref can remove it by force",

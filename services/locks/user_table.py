@@ -20,7 +20,7 @@ _TOKEN = Token.__table__.c
 
 @dataclass(frozen=True, slots=True)
 class TokenUser:
-    """The user of a token, and for how many seconds the token is valid yet: infinite where it does not expire."""
+    """The user of a token, and how many seconds it is valid yet: infinite without an expiry, none or less after it."""
 
     user: User
     valid_seconds: float
@@ -63,12 +63,11 @@ async def list_users(connection: AsyncConnection) -> Sequence[User]:
 
 
 async def find_token_user(connection: AsyncConnection, token_hash: bytes) -> TokenUser | None:
-    """Return the user of an unexpired token; None where there is none."""
+    """Return the user of a token, also of one that has expired; None where there is none."""
     statement = (
         select(extract("epoch", col(Token.expires_at) - func.now()), *_USER)
         .join_from(Token, User, col(Token.user_id) == col(User.id))
         .where(col(Token.token_hash) == token_hash)
-        .where(col(Token.expires_at).is_(None) | (col(Token.expires_at) > func.now()))
     )
     row = (await connection.execute(statement)).one_or_none()
     if row is None:

@@ -42,9 +42,11 @@ class Administration:
         self._stub.CreateUser(pb.CreateUserRequest(name=name), STEP_SECONDS, self._metadata)
         return self.add_token(name, "contract")
 
-    def add_token(self, user: str, name: str) -> str:
-        """Add a token and return its secret."""
+    def add_token(self, user: str, name: str, *, seconds: float | None = None) -> str:
+        """Add a token, which expires after so many seconds if any are given, and return its secret."""
         request = pb.CreateTokenRequest(user_name=user, name=name)
+        if seconds is not None:
+            request.expires_at.FromNanoseconds(int((time.time() + seconds) * 1e9))
         return self._stub.CreateToken(request, STEP_SECONDS, self._metadata).secret
 
     def revoke_token(self, user: str, name: str) -> None:

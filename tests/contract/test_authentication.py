@@ -1,6 +1,7 @@
 """Who is calling (protocol: Authentication, 1 and 3 to 5; design: the credential is the token)."""
 
 import base64
+import time
 
 import httpx
 import pytest
@@ -10,6 +11,7 @@ from tests.contract.blobs import new_blob
 from tests.contract.client import Client, basic
 from tests.contract.dialects import Dialect
 from tests.support.stack import Stack
+from tests.support.waiting import STEP_SECONDS
 
 ENDPOINTS = ["batch-download", "batch-upload", "locks", "lock", "verify", "unlock"]
 
@@ -71,6 +73,15 @@ def test_the_token_is_the_password_under_any_user_name(anonymous: Client, stack:
     assert lock["owner"] == {"name": "alice"}
 
 
+@pytest.mark.parametrize("password", ["", "x-oauth-basic", "tp_wrong", "pässwörd"])
+def test_the_token_may_be_the_user_name(anonymous: Client, stack: Stack, password: str) -> None:
+    """As with other forges: programs that know those send it so, with whatever password or none."""
+    client = anonymous.showing(basic(stack.tokens["alice"], password))
+    assert client.batch("upload", new_blob().entry).status_code == 200
+    assert client.lock(f"user-name-{password}.bin").json()["lock"]["owner"] == {"name": "alice"}
+    assert_challenged(anonymous.showing(basic("tp_wrong", password)).locks())
+
+
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 def test_the_token_is_a_bearer_token(anonymous: Client, stack: Stack, scheme: str) -> None:
     """design: as Bearer; a scheme is compared without case."""
@@ -124,6 +135,21 @@ def test_a_revoked_token_opens_nothing_any_more(anonymous: Client, operator: Adm
     assert client.locks().status_code == 200
     operator.revoke_token("alice", "short-lived")
     assert_challenged(client.locks())
+
+
+def test_an_expired_token_is_401_and_is_told_so(anonymous: Client, operator: Administration, dialect: Dialect) -> None:
+    """Its owner learns what to do; who guesses learns nothing, as nobody guesses a token."""
+    secret = operator.add_token("alice", f"expires-{dialect.name}", seconds=2)
+    client = anonymous.speaking(dialect).showing(f"Bearer {secret}")
+    deadline = time.monotonic() + STEP_SECONDS
+    while (answer := client.locks()).status_code == 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert_challenged(answer)
+    assert answer.json()["message"] == "the token has expired"
+    wrong = client.showing(f"Bearer {secret}x").locks()
+    assert_challenged(wrong)
+    assert wrong.json()["message"] == "the credentials are not valid"
 
 
 def test_wrong_credentials_open_no_public_repository_either(public: Client) -> None:

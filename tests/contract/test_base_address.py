@@ -21,9 +21,13 @@ def batch_at(client: Client, origin: str, prefix: str) -> int:
     return check(answer, NEUTRAL).status_code
 
 
-def test_the_alias_names_the_same_repository(alice: Client) -> None:
-    """design: `{origin}/{repository}.git/info/lfs` is an alias of the base address; client section 2.1."""
-    alias = alice.at(f"{alice.base_url}.git/info/lfs")
+ALIASES = (".git/info/lfs", "/info/lfs", ".git", ".git/")
+
+
+@pytest.mark.parametrize("end", ALIASES)
+def test_the_alias_names_the_same_repository(alice: Client, end: str) -> None:
+    """The client guesses one from a git remote, some tools another, people paste a third; client section 2.1."""
+    alias = alice.at(f"{alice.base_url}{end}")
     blob = alias.upload(new_blob())
     assert alice.holds(blob)
     lock = alias.lock(f"alias/{blob.oid}").json()["lock"]
@@ -35,7 +39,7 @@ def test_the_alias_names_the_same_repository(alice: Client) -> None:
 def test_action_urls_are_those_of_the_plain_base_address(alice: Client) -> None:
     """design: action URLs are `{origin}/{repository}/objects/{oid}`; client row 21: no `=` before the oid."""
     blob = new_blob()
-    for client in (alice, alice.at(f"{alice.base_url}.git/info/lfs")):
+    for client in (alice, *(alice.at(f"{alice.base_url}{end}") for end in ALIASES)):
         actions = client.entry("upload", blob)["actions"]
         assert {action["href"] for action in actions.values()} == {f"{alice.base_url}/objects/{blob.oid}"}
 
@@ -73,7 +77,15 @@ def test_a_repository_may_be_named_like_an_endpoint(new_repository: NewRepositor
 
 
 @pytest.mark.parametrize(
-    "prefix", ["/demo/%61ssets", "/demo/assets/", "/demo/assets.git/info/lfs/", "/demo/assets%2egit/info/%6cfs"]
+    "prefix",
+    [
+        "/demo/%61ssets",
+        "/demo/assets/",
+        "/demo/assets.git/info/lfs/",
+        "/demo/assets/info/lfs/",
+        "/demo/assets%2egit",
+        "/demo/assets%2egit/info/%6cfs",
+    ],
 )
 def test_spellings_of_an_address_name_the_same_repository(alice: Client, stack: Stack, prefix: str) -> None:
     """Client case 11: a trailing slash of the base address and percent-encoded characters change nothing."""
@@ -95,8 +107,10 @@ def test_spellings_of_an_address_name_the_same_repository(alice: Client, stack: 
         "/demo/ass%ffets",
         "/demo/assets=x",
         "/Demo/Assets",
-        "/demo/assets.git",
-        "/demo/assets/info/lfs",
+        "/demo/assets.git.git",
+        "/demo/assets.git/info",
+        "/demo/assets/info/lfs/info/lfs",
+        "/demo/assets/info/lfs.git",
     ],
 )
 def test_no_other_address_leads_into_a_repository(alice: Client, stack: Stack, prefix: str) -> None:

@@ -1,5 +1,6 @@
 """Media types (protocol: Common request and response conventions; design: two dialects of one interface)."""
 
+import gzip
 import json
 
 import httpx
@@ -148,3 +149,28 @@ def test_errors_of_action_urls_are_in_the_callers_dialect(alice: Client, asked: 
     href = alice.action("upload", blob)["href"]
     answer = alice.http.request("GET", href, headers={"Accept": asked.media_type})
     assert check(answer, asked).status_code == 403
+
+
+@pytest.mark.parametrize("charset", ["utf8", '"UTF8"'])
+def test_utf8_is_utf_8(alice: Client, dialect: Dialect, charset: str) -> None:
+    """Many programs write it so, though no registry has it."""
+    assert ask(alice, None, f"{dialect.media_type}; charset={charset}", dialect).status_code == 200
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip", "x"])
+def test_an_encoded_body_is_415_and_says_so(alice: Client, dialect: Dialect, encoding: str) -> None:
+    """To be told that the body is no JSON sends people looking in the wrong place."""
+    alice = alice.speaking(dialect)
+    for path in ("/objects/batch", "/locks", "/locks/verify", "/locks/1/unlock"):
+        headers = [*alice.headers(body=True), ("Content-Encoding", encoding)]
+        answer = alice.send("POST", f"{alice.base_url}{path}", headers=headers, content=gzip.compress(BATCH))
+        assert answer.status_code == 415
+        assert answer.json()["message"].startswith("content-encoding: ")
+
+
+@pytest.mark.parametrize("encoding", ["identity", "Identity", ""])
+def test_identity_is_no_encoding(alice: Client, encoding: str) -> None:
+    """It says that nothing was done to the body."""
+    headers = [*alice.headers(body=True), ("Content-Encoding", encoding)]
+    answer = alice.send("POST", f"{alice.base_url}/objects/batch", headers=headers, content=BATCH)
+    assert answer.status_code == 200

@@ -139,6 +139,31 @@ def test_nothing_has_no_first_byte(alice: Client, value: str, status: int) -> No
     assert (answer.content == b"") is (status == 200)
 
 
+@pytest.mark.parametrize("more", [(), ("Range",), ("Range", "If-None-Match")])
+@pytest.mark.parametrize("value", ['"other"', 'W/"{oid}"', "{oid}", '"a", "b"', ""])
+def test_another_object_than_if_match_names_is_412(
+    alice: Client, action: Action, blob: Blob, dialect: Dialect, value: str, more: tuple[str, ...]
+) -> None:
+    """RFC 9110, 13.1.1 and 13.2.2: it goes before Range and If-None-Match, and a weak tag is no such tag."""
+    alice = alice.speaking(dialect)
+    others = {"Range": "bytes=0-1", "If-None-Match": f'"{blob.oid}"'}
+    headers = [("Accept", dialect.media_type), ("If-Match", value.format(oid=blob.oid))]
+    headers += [(name, others[name]) for name in more]
+    answer = alice.get(action, *headers)
+    assert answer.status_code == 412
+    assert answer.json()["message"].startswith("if-match: ")
+    assert alice.get(action, *headers, method="HEAD").status_code == 412
+
+
+@pytest.mark.parametrize("value", ["*", '"{oid}"', '"other", "{oid}"'])
+def test_the_object_that_if_match_names_is_sent(alice: Client, action: Action, blob: Blob, value: str) -> None:
+    """A resumed download may ask so that what it has and what it gets are of one object."""
+    header = ("If-Match", value.format(oid=blob.oid))
+    answer = alice.get(action, header, ("Range", "bytes=0-1"))
+    assert (answer.status_code, answer.content) == (206, blob.content[:2])
+    assert alice.get(action, header, method="HEAD").status_code == 200
+
+
 def test_an_object_removed_meanwhile_is_410(alice: Client, operator: Administration, dialect: Dialect) -> None:
     """protocol: Per-object error codes, 410: the same where the action is performed."""
     alice = alice.speaking(dialect)
@@ -149,6 +174,8 @@ def test_an_object_removed_meanwhile_is_410(alice: Client, operator: Administrat
     assert answer.status_code == 410
     assert "licence withdrawn" in answer.json()["message"]
     assert alice.get(action, method="HEAD").status_code == 410
+    # A condition holds only for what would be answered without it.
+    assert alice.get(action, ("Accept", dialect.media_type), ("If-Match", '"other"')).status_code == 410
 
 
 @pytest.mark.parametrize("oid", ["0" * 64, "A" * 64, "x", "../objects", "%2e%2e", "batch2", "a" * 5000])

@@ -1,5 +1,6 @@
 """Health, and a description that is true (issue: OpenAPI that is true; health; trap 34)."""
 
+from contextlib import nullcontext
 from typing import Any
 
 import httpx
@@ -56,6 +57,20 @@ def test_readyz_is_503_where_an_inner_service_does_not_serve(http: httpx.Client)
         assert http.get(f"{origin}/healthz").status_code == 200
 
 
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+@pytest.mark.parametrize("well", [True, False], ids=["well", "ill"])
+def test_health_answers_head_as_it_answers_get(http: httpx.Client, stack: Stack, path: str, *, well: bool) -> None:
+    """Load balancers and `wget --spider` ask by HEAD, and call a server down that answers 405."""
+    with nullcontext((stack.origin, None)) if well else running_facade() as (origin, _):
+        whole, head = http.get(f"{origin}{path}"), http.head(f"{origin}{path}")
+        assert head.status_code == whole.status_code == (200 if well or path == "/healthz" else 503)
+        own = {"date", "x-request-id"}
+        assert {name: text for name, text in head.headers.items() if name not in own} == {
+            name: text for name, text in whole.headers.items() if name not in own
+        }
+        assert head.content == b""
+
+
 @pytest.mark.parametrize(("method", "path"), ENDPOINTS, ids=lambda value: value)
 def test_every_endpoint_is_described_with_its_statuses(description: dict[str, Any], method: str, path: str) -> None:
     """issue: OpenAPI that is true; protocol: Endpoints."""
@@ -66,7 +81,8 @@ def test_every_endpoint_is_described_with_its_statuses(description: dict[str, An
 def test_nothing_else_is_described(description: dict[str, Any]) -> None:
     """issue: OpenAPI that is true: every operation is one of the protocol's, or health."""
     operations = {(method, path) for path, methods in description["paths"].items() for method in methods}
-    assert operations == ENDPOINTS.keys() | {("get", "/healthz"), ("get", "/readyz")}
+    health = {(method, path) for method in ("get", "head") for path in ("/healthz", "/readyz")}
+    assert operations == ENDPOINTS.keys() | health
 
 
 def test_every_body_is_described_in_both_media_types(description: dict[str, Any]) -> None:

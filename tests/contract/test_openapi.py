@@ -43,7 +43,7 @@ def binding(dictionary: str, probability: float) -> str:
 def configuration(alice: Client, actions: dict[str, Action], lock_ids: list[str], oids: list[str]) -> str:
     """Return a schemathesis.toml: whose credentials to send where, and values that mean something."""
     dictionaries = {
-        "repositories": ["demo/assets", "demo/assets.git/info/lfs"],
+        "repositories": ["demo/assets", "demo/assets.git/info/lfs", "demo/assets/info/lfs", "demo/assets.git"],
         "oids": oids,
         "lock_ids": lock_ids,
         "refs": ["refs/heads/bob", "refs/heads/main", "HEAD"],

@@ -48,7 +48,14 @@ def test_two_hundred_files_of_up_to_200_mb_arrive_elsewhere(
 
 
 @pytest.mark.parametrize(
-    "alias", ["{origin}/demo/assets", "{origin}/demo/assets.git/info/lfs", "{origin}/demo/assets/"]
+    "alias",
+    [
+        "{origin}/demo/assets",
+        "{origin}/demo/assets.git/info/lfs",
+        "{origin}/demo/assets/info/lfs",
+        "{origin}/demo/assets.git",
+        "{origin}/demo/assets/",
+    ],
 )
 def test_every_base_address_leads_to_the_same_repository(
     alias: str, alices: Clone, bob: Workspace, remote: Path, stack: Stack

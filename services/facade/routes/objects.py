@@ -2,15 +2,16 @@
 
 from fastapi import APIRouter, Request, Response
 
-from services.common.errors import NotFound, Reason
+from services.common.errors import FailedPrecondition, NotFound, Reason
 from services.facade import held, ranges
-from services.facade.action_tokens import Operation
+from services.facade.action_tokens import Operation, Permit
 from services.facade.download import read
 from services.facade.errors import Area
 from services.facade.facade import facade_of
 from services.facade.models import VerifyObjectRequest
 from services.facade.object_response import ObjectResponse, can_send_files
 from services.facade.openapi import bytes_answers, bytes_request, empty_answers, json_request
+from services.facade.reasons import HttpReason
 from services.facade.request import permitted, read_json
 from services.facade.routes.endpoint import endpoints_in
 from services.facade.upload import upload
@@ -27,6 +28,7 @@ async def download(request: Request) -> Response:
     facade = facade_of(request)
     headers = request.headers
     etag = f'"{permit.oid}"'
+    await _check_expected(request, permit, etag)
     if ranges.is_known(headers.getlist("if-none-match"), etag):
         await held.require(facade.peers, permit.repository_id, permit.oid, permit.size)
         return Response(status_code=304, headers={"ETag": etag})
@@ -55,9 +57,21 @@ async def download(request: Request) -> Response:
 async def head(request: Request) -> Response:
     """Answer as to GET of the whole object, without the object."""
     permit = permitted(request, Operation.DOWNLOAD)
+    etag = f'"{permit.oid}"'
+    await _check_expected(request, permit, etag)
     await held.require(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
     whole = ranges.Slice(0, permit.size)
-    return Response(headers=ranges.headers(whole, permit.size, f'"{permit.oid}"', partial=False))
+    return Response(headers=ranges.headers(whole, permit.size, etag, partial=False))
+
+
+async def _check_expected(request: Request, permit: Permit, etag: str) -> None:
+    """Raise `FailedPrecondition` (PRECONDITION_FAILED) where If-Match names another object, and this one is held.
+
+    Where it is not held, that is the answer: raises what `held.require` says.
+    """
+    if not ranges.is_expected(request.headers.getlist("if-match"), etag):
+        await held.require(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
+        raise FailedPrecondition(HttpReason.PRECONDITION_FAILED, f"if-match: expected {etag} or *")
 
 
 @router.put(

@@ -122,13 +122,16 @@ async def test_one_good_authorization_among_several_is_enough(place: Place, *, f
 
 
 async def test_the_alias_of_the_base_address_leads_to_the_same_object(place: Place) -> None:
-    """A token for `NAME` is good under `NAME.git/info/lfs`."""
+    """A token for `NAME` is good under every address of it."""
     data = b"alias"
     oid = await place.inner.storage.write(place.repository_id, data)
     header = _header(_permit(place, Operation.DOWNLOAD, oid, len(data)))
     async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         for base in (
             f"{place.base_url}.git/info/lfs",
+            f"{place.base_url}/info/lfs",
+            f"{place.base_url}.git",
+            f"{place.base_url}.git/",
             f"{place.base_url}/",
             place.base_url.replace("/film", "%2Ffilm"),
         ):

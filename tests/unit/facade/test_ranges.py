@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.common.errors import OutOfRange
-from services.facade.ranges import Slice, headers, is_current, is_known, requested
+from services.facade.ranges import Slice, headers, is_current, is_expected, is_known, requested
 
 GIB = 1024**3
 
@@ -116,3 +116,21 @@ def test_if_range_needs_the_same_entity_tag(tag: str | None, expected: bool) -> 
 def test_if_none_match_names_what_the_client_holds(tags: list[str], expected: bool) -> None:
     """Any of the tags, weak or not."""
     assert is_known(tags, '"a"') is expected
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ([], True),
+        (["*"], True),
+        (['"a"'], True),
+        (['"b"', '"c" , "a"'], True),
+        (['W/"a"'], False),
+        (['"b"'], False),
+        (["a"], False),
+        ([""], False),
+    ],
+)
+def test_if_match_names_what_the_client_expects(tags: list[str], expected: bool) -> None:
+    """Compared strongly: a weak tag is never the same."""
+    assert is_expected(tags, '"a"') is expected

@@ -30,6 +30,9 @@ def test_without_force_no_one_else_may(admin: bool, forced_unlock: str) -> None:
             admin=admin,
         )
     assert caught.value.reason == Reason.LOCK_NOT_OWNED
+    # Advice that leads to the next refusal is worse than none.
+    may_force = admin or forced_unlock == FORCED_BY_WRITERS
+    assert ("`git lfs unlock --force` removes it" in caught.value.message) is may_force
 
 
 def _force(forced_unlock: str, *, writes_every_ref: bool, admin: bool) -> None:

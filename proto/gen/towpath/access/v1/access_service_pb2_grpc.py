@@ -70,7 +70,8 @@ class AccessServiceServicer:
     def Authenticate(self, request, context):
         """Authenticate tells whose token this is.
 
-        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown, expired or revoked, not told apart).
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown or revoked, not told apart, or expired, then with
+        the metadata "expired").
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
