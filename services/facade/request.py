@@ -1,11 +1,11 @@
 """What a request says, checked in the one order of all endpoints: Accept, credentials, Content-Type, size, JSON, shape.
 
-Each step is a function, and an endpoint calls them in that order. As dependencies of FastAPI they took longer to be
-found than to be done.
+What nobody in particular may do is refused between credentials and Content-Type. Each step is a function, and an
+endpoint calls them in that order. As dependencies of FastAPI they took longer to be found than to be done.
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
@@ -13,7 +13,7 @@ from fastapi import Request
 
 from services.common.errors import InvalidArgument
 from services.facade import body
-from services.facade.access import Caller
+from services.facade.access import Caller, Permission
 from services.facade.action_tokens import Operation, Permit
 from services.facade.dialect import Dialect, negotiate
 from services.facade.facade import facade_of
@@ -50,20 +50,38 @@ async def authenticated_caller(request: Request) -> Caller:
     return caller
 
 
-async def read_json(request: Request, model: type[Shape], *, may_be_empty: bool = False) -> Shape:
+async def refuse_strangers(request: Request, caller: Caller, repository: str, permission: Permission) -> None:
+    """Raise what `Access.check` says where the caller is nobody in particular, and anybody may not do this there.
+
+    Such a caller is told before the body is read, because it can make us read as many bodies as it likes.
+    """
+    if not caller.user_id:
+        await facade_of(request).access.check(caller, repository, permission, "")
+
+
+async def read_json(
+    request: Request,
+    model: type[Shape],
+    *,
+    most_bytes: int,
+    may_be_empty: bool = False,
+    check: Callable[[object], None] | None = None,
+) -> Shape:
     """Return the JSON body; where it may be empty, no body is an empty object.
 
-    Raises, in this order, what `body.check_content_type`, `read`, `parse`, `shaped` say.
+    Raises, in this order, what `body.check_content_type`, `read`, `parse`, `check`, `shaped` say.
     """
     settings = facade_of(request).settings
     body.check_content_type(request.headers)
     data = await body.read(
         request.headers,
         request.receive,
-        most_bytes=settings.body_bytes,
+        most_bytes=min(most_bytes, settings.body_bytes),
         idle_seconds=settings.body_idle_seconds,
     )
-    return body.shaped(model, {} if may_be_empty and not data else await body.parse(data))
+    if may_be_empty and not data:
+        return body.shaped(model, {})
+    return await body.decoded(model, data, check)
 
 
 def permitted(request: Request, operation: Operation) -> Permit:

@@ -9,7 +9,7 @@ from starlette.types import Receive, Scope, Send
 
 from services.facade.server import listening_socket, serve
 from tests.service.facade import raw
-from tests.service.facade.conftest import Place
+from tests.service.facade.conftest import Place, new_place
 from tests.support import streams
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import Action, Client, content, oid_of
@@ -49,6 +49,32 @@ async def test_a_refused_upload_can_be_read_by_a_client_that_sends_on(place: Pla
             await writer.drain()
         async with asyncio.timeout(STEP_SECONDS):
             assert await reader.read() == b""
+
+
+@pytest.mark.parametrize("path", ["objects/batch", "locks", "locks/verify", "locks/1/unlock"])
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_nobody_in_particular_is_refused_before_the_body(place: Place, path: str, *, is_known: bool) -> None:
+    """Who needs no account could make us read as much as it likes; a repository that is not there answers alike."""
+    action = Action(f"{place.base_url if is_known else place.facade.origin + '/no/such'}/{path}", {})
+    async with raw.connected(place.facade) as (reader, writer):
+        writer.write(
+            raw.head(action, "POST", Content_Type="application/vnd.blob+json", Content_Length=str(10 * MIB)) + b"{"
+        )
+        status, headers, _ = await raw.answer(reader)
+        assert (status, headers["connection"]) == (401, "close")
+        assert "blob-authenticate" in headers
+        writer.write(b" " * (10 * MIB))
+        async with asyncio.timeout(STEP_SECONDS):
+            assert await reader.read() == b""
+
+
+async def test_nobody_in_particular_locks_nothing_that_all_may_read(place: Place) -> None:
+    """A public repository is told before the body, too."""
+    public = await new_place(place.facade, place.inner, public=True)
+    action = Action(f"{public.base_url}/locks", {})
+    async with raw.connected(place.facade) as (reader, writer):
+        writer.write(raw.head(action, "POST", Content_Type="application/vnd.blob+json", Content_Length="1000"))
+        assert (await raw.answer(reader))[0] == 401
 
 
 async def test_a_wrong_length_is_refused_before_the_body(place: Place) -> None:
@@ -165,7 +191,7 @@ async def test_the_connection_of_a_small_refusal_stays(place: Place) -> None:
             writer.write(request.replace(b"{}", b"[]"))
             status, headers, _ = await raw.answer(reader)
             assert "connection" not in headers
-            assert status == 422
+            assert status == 401
 
 
 async def test_a_stop_lets_what_runs_end(place: Place) -> None:

@@ -1,16 +1,16 @@
 """Who comes too often, or with too many (429 with Retry-After: client rows 6, 7 and 18)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpx
 
 from services.facade.dialect import WIDESPREAD
-from tests.service.facade.conftest import Inner, Place
+from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import RunningFacade, running_facade
-from tests.support.http import Client, basic, content, oid_of
+from tests.support.http import MEDIA_TYPE, Client, basic, content, oid_of
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS, until
 
@@ -93,6 +93,43 @@ async def test_good_credentials_write_nothing(place: Place, postgres: TestPostgr
         await asyncio.sleep(0.5)
     query = "SELECT count(*) FROM locks.failed_logins WHERE address = '198.51.100.3'"
     assert await postgres.execute(query, database=place.inner.locks.database) == "0"
+
+
+async def _statuses(alice: Client, url: str, headers: dict[str, str], lengths: Sequence[int]) -> list[int]:
+    headers = {**headers, "Content-Type": MEDIA_TYPE}
+    return [(await alice.http.post(url, content=b" " * length, headers=headers)).status_code for length in lengths]
+
+
+async def test_each_endpoint_reads_as_much_as_it_needs(place: Place) -> None:
+    """A body of megabytes takes seconds and a hundred times its memory, and none of them has a use for it."""
+    limits = {
+        "objects/batch": 1_000 * 160 + 64 * 1024,
+        "locks": 16 * 1024,
+        "locks/verify": 16 * 1024,
+        "locks/1/unlock": 16 * 1024,
+    }
+    shown = {"Authorization": basic("alice", place.inner.tokens["alice"])}
+    data = content("bounded", 10)
+    async with place.client() as alice:
+        for path, most in limits.items():
+            assert await _statuses(alice, f"{place.base_url}/{path}", shown, [most, most + 1]) == [400, 413], path
+        offered = (await alice.batch("upload", (oid_of(data), len(data)))).json()["objects"][0]["actions"]["verify"]
+        assert await _statuses(alice, offered["href"], offered["header"], [4_096, 4_097]) == [400, 413]
+
+
+async def test_too_many_objects_are_told_before_any_is_looked_at(place: Place) -> None:
+    """Also to those who show no credentials, where anybody may read; the first of these entries is no object."""
+    public = await new_place(place.facade, place.inner, public=True)
+    bodies = {413: {"objects": [5] * 1_001}, 422: {"objects": [{}], "transfers": ["basic"] * 65}}
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+        for status, body in bodies.items():
+            answer = await http.post(
+                f"{public.base_url}/objects/batch",
+                json={"operation": "download", **body},
+                headers={"Content-Type": MEDIA_TYPE},
+            )
+            assert answer.status_code == status
+            assert "expected at most" in answer.json()["message"]
 
 
 async def _refused(client: Client) -> httpx.Response:

@@ -2,16 +2,19 @@
 
 import asyncio
 import json
+import threading
 from collections.abc import Iterable
 from contextlib import suppress
+from typing import Self
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import model_validator
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
-from services.common.errors import DeadlineExceeded, InvalidArgument, ResourceExhausted, ServiceError
+from services.common.errors import DeadlineExceeded, InvalidArgument, Reason, ResourceExhausted, ServiceError
 from services.facade import body
 from services.facade.models import BatchRequest, CreateLockRequest, DeleteLockRequest, VerifyLocksRequest
 from services.facade.reasons import ClientGone, HttpReason
@@ -84,24 +87,52 @@ async def test_a_client_that_goes_away_is_no_error_of_ours() -> None:
     ],
     ids=range(10),
 )
-async def test_what_is_no_json_is_malformed(data: bytes) -> None:
+def test_what_is_no_json_is_malformed(data: bytes) -> None:
     """400, never 500: lone surrogates, huge numbers, deep nesting."""
     with pytest.raises(InvalidArgument) as caught:
-        await body.parse(data)
+        body.parse(data)
     assert caught.value.reason == HttpReason.MALFORMED_JSON
 
 
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: json.dumps(text).encode()))
-async def test_no_bytes_are_too_strange(data: bytes) -> None:
+def test_no_bytes_are_too_strange(data: bytes) -> None:
     """They are JSON of a shape, or an error that the client is told of."""
     for model in (BatchRequest, CreateLockRequest, VerifyLocksRequest, DeleteLockRequest):
         with suppress(ServiceError):
-            body.shaped(model, await body.parse(data))
+            body.shaped(model, body.parse(data))
 
 
-async def test_a_large_body_is_json_too() -> None:
-    """It is read beside the event loop."""
-    assert await body.parse(json.dumps(["x" * 100_000]).encode()) == ["x" * 100_000]
+async def test_a_large_body_is_looked_at_beside_the_event_loop() -> None:
+    """All of it: JSON, its lengths and its shape, so that nobody else waits for any of these."""
+    threads: list[threading.Thread] = []
+
+    def check(value: object) -> None:
+        assert isinstance(value, dict)
+        threads.append(threading.current_thread())
+
+    class Watched(CreateLockRequest):
+        @model_validator(mode="after")
+        def _note(self) -> Self:
+            threads.append(threading.current_thread())
+            return self
+
+    for length, is_beside in ((100, False), (100_000, True)):
+        asked = await body.decoded(Watched, json.dumps({"path": "x" * length}).encode(), check)
+        assert len(asked.path) == length
+        assert [thread is not threading.current_thread() for thread in threads] == [is_beside] * 2
+        threads.clear()
+
+
+async def test_what_is_checked_before_the_shape_is_told_first() -> None:
+    """The check is there to keep the model from bodies that take it long."""
+
+    def check(_value: object) -> None:
+        raise ResourceExhausted(Reason.BATCH_TOO_LARGE, "too many")
+
+    with pytest.raises(ResourceExhausted, match="too many"):
+        await body.decoded(CreateLockRequest, b"[]", check)
+    with pytest.raises(InvalidArgument, match="expected JSON"):
+        await body.decoded(CreateLockRequest, b"[", check)
 
 
 @pytest.mark.parametrize(
