@@ -25,13 +25,17 @@ def is_announced(headers: Headers) -> bool:
     return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 
-async def chunks(receive: Receive, idle_seconds: float) -> AsyncIterator[bytes]:
+async def chunks(receive: Receive, idle_seconds: float, least_rate: int) -> AsyncIterator[bytes]:
     """Yield the body as it comes.
 
-    Raises `ClientGone`, and `DeadlineExceeded` (CLIENT_SILENT) where nothing comes for `idle_seconds`.
+    Raises `ClientGone`, and `DeadlineExceeded`: CLIENT_SILENT where nothing comes for `idle_seconds`, CLIENT_SLOW where
+    less than `least_rate` bytes a second come in each such time. Only the time counts in which we wait for the client.
     """
+    loop = asyncio.get_running_loop()
     more = True
+    waited, came = 0.0, 0
     while more:
+        since = loop.time()
         try:
             async with asyncio.timeout(idle_seconds):
                 message = await receive()
@@ -41,25 +45,40 @@ async def chunks(receive: Receive, idle_seconds: float) -> AsyncIterator[bytes]:
             ) from None
         if message["type"] == "http.disconnect":
             raise ClientGone
-        if data := message.get("body", b""):
-            yield data
+        data = message.get("body", b"")
         more = message.get("more_body", False)
+        waited, came = waited + loop.time() - since, came + len(data)
+        if waited >= idle_seconds:
+            if more and came < least_rate * waited:
+                raise DeadlineExceeded(HttpReason.CLIENT_SLOW, f"body: expected at least {least_rate} bytes a second")
+            waited, came = 0.0, 0
+        if data:
+            yield data
 
 
-async def read(headers: Headers, receive: Receive, *, most_bytes: int, idle_seconds: float) -> bytes:
+async def read(headers: Headers, receive: Receive, *, most_bytes: int, seconds: float) -> bytes:
     """Return the whole body.
 
-    Raises `ResourceExhausted` (BODY_TOO_LARGE), before anything is read where Content-Length says so; and what
-    `chunks` raises.
+    Raises `ResourceExhausted` (BODY_TOO_LARGE), before anything is read where Content-Length says so; `ClientGone`; and
+    `DeadlineExceeded` (CLIENT_SLOW) where it is not there after so many seconds.
     """
     too_large = ResourceExhausted(HttpReason.BODY_TOO_LARGE, f"body: expected at most {most_bytes} bytes")
     if int(headers.get("content-length", "0")) > most_bytes:
         raise too_large
     body = bytearray()
-    async for data in chunks(receive, idle_seconds):
-        body += data
-        if len(body) > most_bytes:
-            raise too_large
+    try:
+        async with asyncio.timeout(seconds):
+            more = True
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                body += message.get("body", b"")
+                if len(body) > most_bytes:
+                    raise too_large
+                more = message.get("more_body", False)
+    except TimeoutError:
+        raise DeadlineExceeded(HttpReason.CLIENT_SLOW, f"body: expected within {seconds:g} seconds") from None
     return bytes(body)
 
 

@@ -66,6 +66,17 @@ def outside(peer: str, scheme: str, headers: Headers, trusted: Networks) -> Outs
     )
 
 
+def client_network(address: str, trusted: Networks) -> str | None:
+    """Return what one client has for itself: an IPv4 address, or the /64 of an IPv6 one.
+
+    None where the address is on loopback or trusted, because anybody may be behind it, or is none.
+    """
+    parsed = _parsed(address)
+    if parsed is None or parsed.is_loopback or _is_trusted(address, trusted):
+        return None
+    return str(parsed) if parsed.version == 4 else f"{int(parsed) >> 64:x}::/64"
+
+
 def _values(headers: Headers, name: str) -> list[str]:
     parts = [part.strip() for line in headers.getlist(name) for part in line.split(",")]
     return [part for part in parts if part]

@@ -80,6 +80,7 @@ async def put(request: Request) -> Response:
         request.headers,
         request.receive,
         idle_seconds=facade.settings.body_idle_seconds,
+        least_rate=facade.settings.upload_min_bytes_per_second,
         rpc_seconds=facade.settings.rpc_seconds,
     )
     return Response()

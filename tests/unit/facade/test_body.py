@@ -3,7 +3,7 @@
 import asyncio
 import json
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from typing import Self
 
@@ -37,7 +37,7 @@ def _sending(pieces: Iterable[bytes], *, end: bool = True) -> Receive:
 
 async def _read(receive: Receive, *, most_bytes: int = 10, length: int = 0) -> bytes:
     headers = Headers({"content-length": str(length)} if length else {})
-    return await body.read(headers, receive, most_bytes=most_bytes, idle_seconds=0.05)
+    return await body.read(headers, receive, most_bytes=most_bytes, seconds=0.05)
 
 
 async def test_a_body_is_read_to_its_end() -> None:
@@ -54,11 +54,63 @@ async def test_a_body_is_bounded() -> None:
     assert len(await _read(_sending([b"1234567890"]))) == 10
 
 
-async def test_a_silent_client_is_not_waited_for() -> None:
-    """It is told so: 408."""
+async def test_a_body_has_a_time_in_which_it_must_be_there() -> None:
+    """Silence or single bytes: it is told so (408)."""
     with pytest.raises(DeadlineExceeded) as caught:
         await _read(_sending([b"ab"], end=False))
+    assert caught.value.reason == HttpReason.CLIENT_SLOW
+    with pytest.raises(DeadlineExceeded):
+        await _read(_dripping(b"a", pause=0.01), most_bytes=10_000)
+
+
+def _dripping(piece: bytes, *, pause: float, count: int = 10_000) -> Receive:
+    left = count
+
+    async def receive() -> Message:
+        nonlocal left
+        await asyncio.sleep(pause)
+        left -= 1
+        return {"type": "http.request", "body": piece, "more_body": left > 0}
+
+    return receive
+
+
+async def test_a_silent_upload_is_not_waited_for() -> None:
+    """It is told so: 408."""
+    with pytest.raises(DeadlineExceeded) as caught:
+        async for _ in body.chunks(_sending([b"ab"], end=False), 0.05, 1):
+            pass
     assert caught.value.reason == HttpReason.CLIENT_SILENT
+
+
+async def test_an_upload_has_a_least_rate() -> None:
+    """Also one that began fast: what came once is no credit for days."""
+    for first in (0, 1):
+        receive = _dripping(b"a", pause=0.02)
+        fast = iter([{"type": "http.request", "body": bytes(10**6), "more_body": True}] * first)
+
+        async def begun(receive: Receive = receive, fast: Iterator[Message] = fast) -> Message:
+            return next(fast, None) or await receive()
+
+        with pytest.raises(DeadlineExceeded, match="at least 1000 bytes a second") as caught:
+            async for _ in body.chunks(begun, 0.3, 1_000):
+                pass
+        assert caught.value.reason == HttpReason.CLIENT_SLOW
+
+
+async def test_an_upload_that_is_fast_enough_goes_on() -> None:
+    """For longer than the time over which its rate is looked at."""
+    came = [data async for data in body.chunks(_dripping(bytes(1_000), pause=0.02, count=60), 0.5, 100)]
+    assert len(came) == 60
+
+
+async def test_an_upload_is_not_slow_because_we_are() -> None:
+    """Storage that takes its time is no fault of the client."""
+    count = 0
+    async for _ in body.chunks(_sending([b"a"] * 10), 0.05, 1_000):
+        await asyncio.sleep(0.02)
+        count += 1
+    assert count == 10
 
 
 async def test_a_client_that_goes_away_is_no_error_of_ours() -> None:
