@@ -8,9 +8,10 @@ from typing import Any
 import httpx
 
 from services.facade.dialect import WIDESPREAD
+from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import RunningFacade, running_facade
-from tests.support.http import MEDIA_TYPE, Action, Client, basic, content, oid_of
+from tests.support.http import MEDIA_TYPE, Client, basic, content, oid_of
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS, until
 
@@ -176,38 +177,28 @@ async def test_one_client_has_a_share_of_the_places(place: Place) -> None:
     """Neither an address, whoever asks from there, nor a user, wherever from, keeps the others out."""
     inner = place.inner
     data = content("a share", 1_000)
-    going = asyncio.Event()
-
-    async def slowly() -> AsyncIterator[bytes]:
-        yield data[:500]
-        await going.wait()
-        yield data[500:]
-
-    def of(user: str, address: str) -> dict[str, str]:
-        return {"Authorization": basic(user, inner.tokens[user]), "X-Forwarded-For": address}
+    async with place.client() as alice:
+        action = await alice.action("upload", oid_of(data), len(data))
+    assert action is not None
 
     async with (
         _slow_facade(inner, requests_per_client=1) as facade,
-        place.client() as alice,
+        httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http,
+        raw.connected(facade) as (reader, writer),
     ):
-        action = await alice.action("upload", oid_of(data), len(data))
-        assert action is not None
-        action = Action(action.href.replace(place.facade.origin, facade.origin), action.header)
-        action.header["X-Forwarded-For"] = "2001:db8::1"
-        url = f"{facade.origin}/{place.name}/locks"
 
         async def ask(user: str, address: str) -> tuple[int, str]:
-            answer = await alice.http.get(url, headers=of(user, address))
+            headers = {"Authorization": basic(user, inner.tokens[user]), "X-Forwarded-For": address}
+            answer = await http.get(f"{facade.origin}/{place.name}/locks", headers=headers)
             return answer.status_code, answer.json().get("message", "")
 
-        upload = asyncio.create_task(alice.put(action, slowly(), len(data)))
-        async with asyncio.timeout(STEP_SECONDS):
-            while (await ask("bob", "2001:db8::2"))[0] != 429:
-                pass
+        headers = {"Content-Length": str(len(data)), "Expect": "100-continue", "X-Forwarded-For": "2001:db8::1"}
+        writer.write(raw.head(action, "PUT", **headers))
+        assert (await raw.answer(reader))[0] == 100
         assert await ask("bob", "2001:db8::2") == (429, "too many requests from your address are being served")
         assert await ask("alice", "198.51.100.9") == (429, "too many of your requests are being served")
         assert await ask("bob", "198.51.100.9") == (200, "")
         assert await ask("bob", "127.0.0.1") == (200, "")
-        going.set()
-        assert (await upload).status_code == 200
+        writer.write(data)
+        assert (await raw.answer(reader))[0] == 200
         assert await ask("alice", "2001:db8::2") == (200, "")
