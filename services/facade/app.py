@@ -56,9 +56,16 @@ def create_app(
         shared_memory=None if memory is None else SharedMemory(memory),
         stop=stop,
     )
-    limited = Overload(api, limit=settings.requests_in_flight, errors=errors)
+    trusted = parse_networks(settings.trusted_proxies or "")
+    limited = Overload(
+        api,
+        limit=settings.requests_in_flight,
+        share=settings.share_of_requests,
+        trusted=trusted,
+        errors=errors,
+    )
     drained = Closing(Drain(limited), stop)
-    return RequestLog(Forwarding(drained, trusted=parse_networks(settings.trusted_proxies or "")))
+    return RequestLog(Forwarding(drained, trusted=trusted))
 
 
 def create_api(errors: ErrorRenderer) -> FastAPI:

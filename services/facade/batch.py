@@ -15,7 +15,7 @@ from services.common.oid import is_oid
 from services.facade.access import Access, Caller, Permission
 from services.facade.action_tokens import Operation
 from services.facade.actions import Action, ActionMaker, ObjectActions
-from services.facade.models import BatchRequest, ObjectEntry
+from services.facade.models import MOST_TRANSFERS, BatchRequest, ObjectEntry
 from services.facade.peers import Peers
 from services.facade.stored_objects import ObjectStat
 
@@ -23,6 +23,9 @@ TRANSFER = "basic"
 HASH_ALGORITHM = "sha256"
 
 _LARGEST_SIZE = 2**63 - 1
+# An entry with the largest size, indented; and the rest of the body, of which a ref is as long as a client likes.
+_ENTRY_BYTES = 160
+_REST_BYTES = 64 * 1024
 # As many as git-lfs asks for, which take 2 ms; to sign more tokens takes longer than others should wait.
 _ANSWERED_AT_ONCE = 100
 _PERMISSIONS = {"download": Permission.READ, "upload": Permission.WRITE}
@@ -35,6 +38,11 @@ class Limits:
 
     objects: int
     object_bytes: int
+
+    @property
+    def body_bytes(self) -> int:
+        """The most bytes of a batch's body."""
+        return self.objects * _ENTRY_BYTES + _REST_BYTES
 
 
 class ObjectError(TypedDict):
@@ -69,7 +77,7 @@ async def negotiate(
     Raises `ServiceError` for what is wrong with the request: see `check_request`, `Access.check`, `StoredObjects.stat`,
     and `InvalidArgument` where no object of an upload is valid.
     """
-    check_request(request, limits)
+    check_request(request)
     permission = _PERMISSIONS[request.operation]
     repository_id = await access.check(caller, repository, permission, request.ref_name)
     faults = [check_entry(entry, request, limits) for entry in request.objects]
@@ -94,13 +102,25 @@ async def negotiate(
     return {"transfer": TRANSFER, "objects": answers, "hash_algo": HASH_ALGORITHM}
 
 
-def check_request(request: BatchRequest, limits: Limits) -> None:
-    """Raise `ResourceExhausted` (BATCH_TOO_LARGE) for too many objects, `InvalidArgument` for no transfer in common."""
-    if len(request.objects) > limits.objects:
+def check_lengths(value: object, limits: Limits) -> None:
+    """Raise for too many objects (`ResourceExhausted`, BATCH_TOO_LARGE) or transfers (`InvalidArgument`) in a body.
+
+    The value is the body's JSON: to look at each entry takes long where there are many.
+    """
+    if not isinstance(value, dict):
+        return
+    objects, transfers = value.get("objects"), value.get("transfers")
+    if isinstance(objects, list) and len(objects) > limits.objects:
         raise ResourceExhausted(
             Reason.BATCH_TOO_LARGE,
             f"objects: expected at most {limits.objects}; set lfs.transfer.batchSize to {limits.objects} or less",
         )
+    if isinstance(transfers, list) and len(transfers) > MOST_TRANSFERS:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"transfers: expected at most {MOST_TRANSFERS}")
+
+
+def check_request(request: BatchRequest) -> None:
+    """Raise `InvalidArgument` for no transfer in common."""
     if request.transfers and TRANSFER not in request.transfers:
         raise InvalidArgument(Reason.INVALID_FIELD, f"transfers: expected {TRANSFER} to be among them")
 

@@ -1,7 +1,7 @@
 """Bodies on their way in: bounded, never waited for without end, JSON, and of the shape that was promised."""
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
 
 from pydantic import ValidationError
@@ -16,7 +16,8 @@ from services.facade.reasons import ClientGone, HttpReason
 
 Shape = TypeVar("Shape", bound=Body)
 
-_PARSED_AT_ONCE = 64 * 1024
+# Takes a millisecond or two.
+_DECODED_AT_ONCE = 64 * 1024
 
 
 def is_announced(headers: Headers) -> bool:
@@ -24,13 +25,17 @@ def is_announced(headers: Headers) -> bool:
     return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 
-async def chunks(receive: Receive, idle_seconds: float) -> AsyncIterator[bytes]:
+async def chunks(receive: Receive, idle_seconds: float, least_rate: int) -> AsyncIterator[bytes]:
     """Yield the body as it comes.
 
-    Raises `ClientGone`, and `DeadlineExceeded` (CLIENT_SILENT) where nothing comes for `idle_seconds`.
+    Raises `ClientGone`, and `DeadlineExceeded`: CLIENT_SILENT where nothing comes for `idle_seconds`, CLIENT_SLOW where
+    less than `least_rate` bytes a second come in each such time. Only the time counts in which we wait for the client.
     """
+    loop = asyncio.get_running_loop()
     more = True
+    waited, came = 0.0, 0
     while more:
+        since = loop.time()
         try:
             async with asyncio.timeout(idle_seconds):
                 message = await receive()
@@ -40,25 +45,40 @@ async def chunks(receive: Receive, idle_seconds: float) -> AsyncIterator[bytes]:
             ) from None
         if message["type"] == "http.disconnect":
             raise ClientGone
-        if data := message.get("body", b""):
-            yield data
+        data = message.get("body", b"")
         more = message.get("more_body", False)
+        waited, came = waited + loop.time() - since, came + len(data)
+        if waited >= idle_seconds:
+            if more and came < least_rate * waited:
+                raise DeadlineExceeded(HttpReason.CLIENT_SLOW, f"body: expected at least {least_rate} bytes a second")
+            waited, came = 0.0, 0
+        if data:
+            yield data
 
 
-async def read(headers: Headers, receive: Receive, *, most_bytes: int, idle_seconds: float) -> bytes:
+async def read(headers: Headers, receive: Receive, *, most_bytes: int, seconds: float) -> bytes:
     """Return the whole body.
 
-    Raises `ResourceExhausted` (BODY_TOO_LARGE), before anything is read where Content-Length says so; and what
-    `chunks` raises.
+    Raises `ResourceExhausted` (BODY_TOO_LARGE), before anything is read where Content-Length says so; `ClientGone`; and
+    `DeadlineExceeded` (CLIENT_SLOW) where it is not there after so many seconds.
     """
     too_large = ResourceExhausted(HttpReason.BODY_TOO_LARGE, f"body: expected at most {most_bytes} bytes")
     if int(headers.get("content-length", "0")) > most_bytes:
         raise too_large
     body = bytearray()
-    async for data in chunks(receive, idle_seconds):
-        body += data
-        if len(body) > most_bytes:
-            raise too_large
+    try:
+        async with asyncio.timeout(seconds):
+            more = True
+            while more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientGone
+                body += message.get("body", b"")
+                if len(body) > most_bytes:
+                    raise too_large
+                more = message.get("more_body", False)
+    except TimeoutError:
+        raise DeadlineExceeded(HttpReason.CLIENT_SLOW, f"body: expected within {seconds:g} seconds") from None
     return bytes(body)
 
 
@@ -80,11 +100,26 @@ def check_content_type(headers: Headers) -> None:
         raise InvalidArgument(HttpReason.UNSUPPORTED_MEDIA_TYPE, f"content-type: expected {expected}, in UTF-8")
 
 
-async def parse(data: bytes) -> object:
+async def decoded(model: type[Shape], data: bytes, check: Callable[[object], None] | None = None) -> Shape:
+    """Return the JSON in `data` as a body of this model; others do not wait while a large one is looked at.
+
+    `check` sees the JSON value before the model does. Raises what `parse`, `check` and `shaped` say, in this order.
+    """
+    if len(data) > _DECODED_AT_ONCE:
+        return await asyncio.to_thread(_decode, model, data, check)
+    return _decode(model, data, check)
+
+
+def _decode(model: type[Shape], data: bytes, check: Callable[[object], None] | None) -> Shape:
+    value = parse(data)
+    if check is not None:
+        check(value)
+    return shaped(model, value)
+
+
+def parse(data: bytes) -> object:
     """Return the JSON value in `data`. Raises `InvalidArgument` (MALFORMED_JSON)."""
     try:
-        if len(data) > _PARSED_AT_ONCE:
-            return await asyncio.to_thread(from_json, data, allow_inf_nan=False)
         return from_json(data, allow_inf_nan=False)
     except ValueError as error:
         raise InvalidArgument(HttpReason.MALFORMED_JSON, f"body: expected JSON: {error}") from error

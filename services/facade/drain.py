@@ -7,6 +7,7 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from services.facade.body import is_announced
+from services.facade.overload import end_place
 
 _DRAIN_SECONDS = 10.0
 _DRAIN_BYTES = 64 * 1024**2
@@ -37,6 +38,7 @@ class Drain:
                     MutableHeaders(scope=message)["Connection"] = "close"
                 await send(message)
             elif message["type"] == "http.response.body" and not message.get("more_body", False):
+                end_place(scope)
                 await send({**message, "more_body": True})
                 await body.read_rest(_DRAIN_BYTES, _DRAIN_SECONDS)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})

@@ -28,6 +28,7 @@ class Area(StrEnum):
 _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     # By reason, where it says more than the status.
     (None, HttpReason.CLIENT_SILENT): 408,
+    (None, HttpReason.CLIENT_SLOW): 408,
     (None, HttpReason.INVALID_HOST): 400,
     (None, HttpReason.MALFORMED_JSON): 400,
     (None, HttpReason.METHOD_NOT_ALLOWED): 405,

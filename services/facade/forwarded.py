@@ -9,6 +9,7 @@ from functools import lru_cache
 from starlette.datastructures import Headers
 
 from services.common import request_id
+from services.facade.addresses import holder_of
 
 Networks = Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]
 
@@ -64,6 +65,17 @@ def outside(peer: str, scheme: str, headers: Headers, trusted: Networks) -> Outs
         prefix if _PREFIX.fullmatch(prefix) else "",
         given_id if request_id.is_acceptable(given_id) else "",
     )
+
+
+def client_network(address: str, trusted: Networks) -> str | None:
+    """Return what one client has for itself: an IPv4 address, or the /64 of an IPv6 one.
+
+    None where the address is on loopback or trusted, because anybody may be behind it, or is none.
+    """
+    parsed = _parsed(address)
+    if parsed is None or parsed.is_loopback or is_trusted(address, trusted):
+        return None
+    return holder_of(address)
 
 
 def _values(headers: Headers, name: str) -> list[str]:

@@ -13,10 +13,13 @@ from services.common.rpc.client import Health
 OID_PATTERN = "^[0-9a-f]{64}$"
 LOCK_ID_PATTERN = "^[A-Za-z0-9_-]+$"
 TIME_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"
+# Clients name four at most; to look at each takes long where there are many.
+MOST_TRANSFERS = 64
 
 _TRANSFERS = {
     "type": "array",
     "items": {"type": "string"},
+    "maxItems": MOST_TRANSFERS,
     "anyOf": [{"maxItems": 0}, {"contains": {"const": "basic"}}],
 }
 

@@ -25,7 +25,7 @@ _MEANING = {
     403: "The caller may not do this",
     404: "There is no such thing for the caller",
     406: "Accept excludes both media types",
-    408: "The client was silent within the body",
+    408: "The client was silent, or too slow, within the body",
     409: "The path is locked already",
     410: "The object was removed",
     412: "The object is not the one that If-Match names",

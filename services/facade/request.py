@@ -1,11 +1,11 @@
 """What a request says, checked in the one order of all endpoints: Accept, credentials, Content-Type, size, JSON, shape.
 
-Each step is a function, and an endpoint calls them in that order. As dependencies of FastAPI they took longer to be
-found than to be done.
+What nobody in particular may do is refused between credentials and Content-Type. Each step is a function, and an
+endpoint calls them in that order. As dependencies of FastAPI they took longer to be found than to be done.
 """
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
@@ -13,12 +13,13 @@ from fastapi import Request
 
 from services.common.errors import InvalidArgument
 from services.facade import body
-from services.facade.access import Caller
+from services.facade.access import Caller, Permission
 from services.facade.action_tokens import Operation, Permit
 from services.facade.dialect import Dialect, negotiate
 from services.facade.facade import facade_of
 from services.facade.forwarding import outside_of
 from services.facade.models import Body
+from services.facade.overload import place_of
 from services.facade.reasons import HttpReason
 from services.facade.repository import name_of
 from services.facade.request_log import note
@@ -43,38 +44,57 @@ def accepted_dialect(request: Request) -> Dialect:
 
 
 async def authenticated_caller(request: Request) -> Caller:
-    """Return who the caller is. Raises what `Access.authenticate` says."""
+    """Return who the caller is. Raises what `Access.authenticate` and `Place.count_user` say."""
     address = outside_of(request.scope).address
     caller = await facade_of(request).access.authenticate(_authorizations(request), address)
-    note(request.scope, user=caller.name)
+    _note_user(request, caller.name)
     return caller
 
 
-async def read_json(request: Request, model: type[Shape], *, may_be_empty: bool = False) -> Shape:
+async def refuse_strangers(request: Request, caller: Caller, repository: str, permission: Permission) -> None:
+    """Raise what `Access.check` says where the caller is nobody in particular, and anybody may not do this there.
+
+    Such a caller is told before the body is read, because it can make us read as many bodies as it likes.
+    """
+    if not caller.user_id:
+        await facade_of(request).access.check(caller, repository, permission, "")
+
+
+async def read_json(
+    request: Request,
+    model: type[Shape],
+    *,
+    most_bytes: int,
+    may_be_empty: bool = False,
+    check: Callable[[object], None] | None = None,
+) -> Shape:
     """Return the JSON body; where it may be empty, no body is an empty object.
 
-    Raises, in this order, what `body.check_content_type`, `read`, `parse`, `shaped` say.
+    Raises, in this order, what `body.check_content_type`, `read`, `Place.take`, `parse`, `check`, `shaped` say.
     """
     settings = facade_of(request).settings
     body.check_content_type(request.headers)
-    data = await body.read(
-        request.headers,
-        request.receive,
-        most_bytes=settings.body_bytes,
-        idle_seconds=settings.body_idle_seconds,
-    )
-    return body.shaped(model, {} if may_be_empty and not data else await body.parse(data))
+    with place_of(request.scope).left_to_others():
+        data = await body.read(
+            request.headers,
+            request.receive,
+            most_bytes=min(most_bytes, settings.body_bytes),
+            seconds=settings.json_body_seconds,
+        )
+    if may_be_empty and not data:
+        return body.shaped(model, {})
+    return await body.decoded(model, data, check)
 
 
 def permitted(request: Request, operation: Operation) -> Permit:
-    """Return what the token on an action's URL permits. Raises what `ActionTokens.check` says."""
+    """Return what the token on an action's URL permits. Raises what `ActionTokens.check` and `Place.count_user` say."""
     repository = repository_name(request)
     note(request.scope, objects=1)
     tokens = facade_of(request).tokens
     permit = tokens.check(
         _authorizations(request), operation=operation, repository=repository, oid=request.path_params["oid"]
     )
-    note(request.scope, user=permit.user)
+    _note_user(request, permit.user)
     return permit
 
 
@@ -91,6 +111,12 @@ def query_values(request: Request) -> dict[str, str]:
     """Return the query; empty values are absent, and what is not UTF-8 is read with U+FFFD."""
     query = request.scope["query_string"].decode(errors="replace")
     return dict(parse_qsl(query, errors="replace"))
+
+
+def _note_user(request: Request, name: str) -> None:
+    note(request.scope, user=name)
+    if name:
+        place_of(request.scope).count_user(name)
 
 
 def _authorizations(request: Request) -> Sequence[str]:

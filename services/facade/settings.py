@@ -66,7 +66,11 @@ class FacadeSettings(ServiceSettings):
         "changed",
     )
     batch_objects: int = Field(default=1_000, ge=1, description="the most objects of one batch; more are answered 413")
-    body_bytes: Bytes = Field(default=10 * 1024**2, description="the most bytes of a JSON body; more are answered 413")
+    body_bytes: Bytes = Field(
+        default=10 * 1024**2,
+        description="the most bytes of a JSON body, where less is not too much already (a batch: 160 for each of "
+        "`batch_objects`, and 65536; a lock 16384; to verify 4096); more are answered 413",
+    )
     object_bytes: Bytes = Field(
         default=1024**4, le=2**63 - 1, description="the most bytes of an object to upload; more is that object's 422"
     )
@@ -105,14 +109,35 @@ class FacadeSettings(ServiceSettings):
         default=20.0,
         description="how long a client may take from the connection, or the first byte, to the end of a request's head",
     )
+    requests_per_client: int | None = Field(
+        default=None,
+        ge=1,
+        description="the most requests of one address (in IPv6, of its /64), and of one user, that one facade serves "
+        "at once; more are answered 429; by default a quarter of `requests_in_flight`. Loopback and `trusted_proxies` "
+        "are no one's address",
+    )
     rpc_seconds: Seconds = Field(
         default=12.0, description="how long an inner service may take to answer, its restart included"
     )
     body_idle_seconds: Seconds = Field(
         default=45.0,
-        description="how long a client may be silent within a body, or not read what it asked for; "
+        description="how long a client may be silent within an upload, or not read what it asked for; "
         "less than `storage_idle_seconds`",
     )
+    json_body_seconds: Seconds = Field(
+        default=10.0, description="how long a client may take to send a JSON body; longer is answered 408"
+    )
+    upload_min_bytes_per_second: int = Field(
+        default=1_024,
+        ge=0,
+        description="how fast an upload must come, on average over each `body_idle_seconds` in which it is waited "
+        "for; slower is answered 408",
+    )
+
+    @property
+    def share_of_requests(self) -> int:
+        """The most requests of one address, or of one user, at once."""
+        return self.requests_per_client or max(1, self.requests_in_flight // 4)
 
     @field_validator("public_url")
     @classmethod

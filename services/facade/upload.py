@@ -39,6 +39,7 @@ async def upload(
     receive: Receive,
     *,
     idle_seconds: float,
+    least_rate: int,
     rpc_seconds: float,
 ) -> None:
     """Write the body of a request as the object of `permit`; it is durable when this returns.
@@ -51,7 +52,7 @@ async def upload(
     length = headers.get("content-length")
     if length is not None and int(length) != permit.size:
         raise InvalidArgument(Reason.SIZE_MISMATCH, f"content-length: expected {permit.size}, got {length}")
-    body = _until_too_many(chunks(receive, idle_seconds), permit.size)
+    body = _until_too_many(chunks(receive, idle_seconds, least_rate), permit.size)
     if permit.size > CHUNK_BYTES and memory and await _write_shared(peers, memory, permit, body, rpc_seconds):
         return None
     pieces = _pieces(body)

@@ -1,14 +1,23 @@
 """POST {base}/objects/batch (protocol: "Batch")."""
 
+from functools import partial
+
 from fastapi import APIRouter, Request, Response
 
+from services.facade.access import Permission
 from services.facade.answers import answer
-from services.facade.batch import Limits, negotiate
+from services.facade.batch import Limits, check_lengths, negotiate
 from services.facade.errors import Area
 from services.facade.facade import facade_of
 from services.facade.models import BatchAnswer, BatchRequest
 from services.facade.openapi import answers, json_request
-from services.facade.request import accepted_dialect, authenticated_caller, read_json, repository_name
+from services.facade.request import (
+    accepted_dialect,
+    authenticated_caller,
+    read_json,
+    refuse_strangers,
+    repository_name,
+)
 from services.facade.request_log import note
 from services.facade.routes.endpoint import endpoints_in
 
@@ -27,16 +36,20 @@ async def batch(request: Request) -> Response:
     repository = repository_name(request)
     dialect = accepted_dialect(request)
     caller = await authenticated_caller(request)
-    asked = await read_json(request, BatchRequest)
-    note(request.scope, direction=asked.operation, objects=len(asked.objects))
+    await refuse_strangers(request, caller, repository, Permission.READ)
     facade = facade_of(request)
+    limits = Limits(facade.settings.batch_objects, facade.settings.object_bytes)
+    asked = await read_json(
+        request, BatchRequest, most_bytes=limits.body_bytes, check=partial(check_lengths, limits=limits)
+    )
+    note(request.scope, direction=asked.operation, objects=len(asked.objects))
     answered = await negotiate(
         asked,
         repository,
         caller,
         access=facade.access,
         peers=facade.peers,
-        limits=Limits(facade.settings.batch_objects, facade.settings.object_bytes),
+        limits=limits,
         maker=facade.action_maker(request),
     )
     return answer(answered, dialect)

@@ -22,11 +22,15 @@ from services.facade.request import (
     idempotency_key,
     query_values,
     read_json,
+    refuse_strangers,
     repository_name,
 )
 from services.facade.routes.endpoint import endpoints_in
 
 router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.LOCKS), tags=["locks"])
+
+# A path of 4,096 bytes whose characters are escapes, beside a ref.
+_BODY_BYTES = 16 * 1024
 
 
 @router.post(
@@ -42,7 +46,8 @@ async def create_lock(request: Request) -> Response:
     repository = repository_name(request)
     dialect = accepted_dialect(request)
     caller = await authenticated_caller(request)
-    asked = await read_json(request, CreateLockRequest)
+    await refuse_strangers(request, caller, repository, Permission.WRITE)
+    asked = await read_json(request, CreateLockRequest, most_bytes=_BODY_BYTES)
     facade = facade_of(request)
     repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
     key = idempotency_key(request)
@@ -89,7 +94,8 @@ async def verify_locks(request: Request) -> Response:
     repository = repository_name(request)
     dialect = accepted_dialect(request)
     caller = await authenticated_caller(request)
-    asked = await read_json(request, VerifyLocksRequest, may_be_empty=True)
+    await refuse_strangers(request, caller, repository, Permission.WRITE)
+    asked = await read_json(request, VerifyLocksRequest, most_bytes=_BODY_BYTES, may_be_empty=True)
     facade = facade_of(request)
     # Those who may write some refs only see all locks too, and not every client names a ref here.
     permission = Permission.WRITE if asked.ref_name else Permission.WRITE_ANY_REF
@@ -110,7 +116,8 @@ async def delete_lock(request: Request) -> Response:
     repository = repository_name(request)
     dialect = accepted_dialect(request)
     caller = await authenticated_caller(request)
-    asked = await read_json(request, DeleteLockRequest, may_be_empty=True)
+    await refuse_strangers(request, caller, repository, Permission.WRITE)
+    asked = await read_json(request, DeleteLockRequest, most_bytes=_BODY_BYTES, may_be_empty=True)
     facade = facade_of(request)
     repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
     removed = await locks.delete(

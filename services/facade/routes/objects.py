@@ -18,6 +18,8 @@ from services.facade.upload import upload
 
 router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.ACTIONS), tags=["objects"])
 
+# What it needs takes 150.
+_VERIFY_BYTES = 4 * 1024
 _PATH = "/{repository:base}/objects/{oid:oid}"
 
 
@@ -92,6 +94,7 @@ async def put(request: Request) -> Response:
         request.headers,
         request.receive,
         idle_seconds=facade.settings.body_idle_seconds,
+        least_rate=facade.settings.upload_min_bytes_per_second,
         rpc_seconds=facade.settings.rpc_seconds,
     )
     return Response()
@@ -107,7 +110,7 @@ async def put(request: Request) -> Response:
 async def verify(request: Request) -> Response:
     """Answer 200 where the object is held in this size, or is from now on, since the store confirms it."""
     permit = permitted(request, Operation.VERIFY)
-    asked = await read_json(request, VerifyObjectRequest)
+    asked = await read_json(request, VerifyObjectRequest, most_bytes=_VERIFY_BYTES)
     if (asked.oid, asked.size) != (permit.oid, permit.size):
         raise NotFound(Reason.OBJECT_NOT_FOUND, "oid: this is the address of another object")
     facade = facade_of(request)

@@ -12,10 +12,10 @@ from services.facade.connection import Accepting
 from services.facade.connections import Connections
 from services.facade.server import listening_socket, serve
 from tests.service.facade import raw
-from tests.service.facade.conftest import Inner, Place
+from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support import streams
 from tests.support.facade import RunningFacade, running_facade
-from tests.support.http import Action, Client, content, oid_of
+from tests.support.http import MEDIA_TYPE, Action, Client, basic, content, oid_of
 from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until
 
 MIB = 1024**2
@@ -52,6 +52,32 @@ async def test_a_refused_upload_can_be_read_by_a_client_that_sends_on(place: Pla
             await writer.drain()
         async with asyncio.timeout(STEP_SECONDS):
             assert await reader.read() == b""
+
+
+@pytest.mark.parametrize("path", ["objects/batch", "locks", "locks/verify", "locks/1/unlock"])
+@pytest.mark.parametrize("is_known", [True, False])
+async def test_nobody_in_particular_is_refused_before_the_body(place: Place, path: str, *, is_known: bool) -> None:
+    """Who needs no account could make us read as much as it likes; a repository that is not there answers alike."""
+    action = Action(f"{place.base_url if is_known else place.facade.origin + '/no/such'}/{path}", {})
+    async with raw.connected(place.facade) as (reader, writer):
+        writer.write(
+            raw.head(action, "POST", Content_Type="application/vnd.blob+json", Content_Length=str(10 * MIB)) + b"{"
+        )
+        status, headers, _ = await raw.answer(reader)
+        assert (status, headers["connection"]) == (401, "close")
+        assert "blob-authenticate" in headers
+        writer.write(b" " * (10 * MIB))
+        async with asyncio.timeout(STEP_SECONDS):
+            assert await reader.read() == b""
+
+
+async def test_nobody_in_particular_locks_nothing_that_all_may_read(place: Place) -> None:
+    """A public repository is told before the body, too."""
+    public = await new_place(place.facade, place.inner, public=True)
+    action = Action(f"{public.base_url}/locks", {})
+    async with raw.connected(place.facade) as (reader, writer):
+        writer.write(raw.head(action, "POST", Content_Type="application/vnd.blob+json", Content_Length="1000"))
+        assert (await raw.answer(reader))[0] == 401
 
 
 async def test_a_wrong_length_is_refused_before_the_body(place: Place) -> None:
@@ -94,6 +120,88 @@ async def test_a_silent_client_is_told_408(place: Place) -> None:
         assert (status, headers["connection"]) == (408, "close")
         assert json.loads(body)["message"].startswith("body: ")
     await until(lambda: inner.storage.files() == before)
+
+
+async def _drip(writer: asyncio.StreamWriter) -> None:
+    while True:
+        writer.write(b" ")
+        await asyncio.sleep(0.05)
+
+
+async def _answer_to_drops(facade: RunningFacade, head: bytes) -> tuple[int, dict[str, str], bytes]:
+    """Return what a client is told that is never silent, and never ready."""
+    async with raw.connected(facade) as (reader, writer):
+        writer.write(head)
+        dripping = asyncio.create_task(_drip(writer))
+        try:
+            return await raw.answer(reader)
+        finally:
+            dripping.cancel()
+
+
+async def test_a_client_that_never_gets_ready_is_told_408(place: Place) -> None:
+    """It sends a byte now and then; nothing is kept of its upload."""
+    inner = place.inner
+    before = inner.storage.files()
+    async with running_facade(
+        inner.storage.address, inner.locks.address, body_idle_seconds=0.5, json_body_seconds=0.5
+    ) as facade:
+        batch = raw.head(_batch(facade, place), "POST", Content_Length="1000")
+        upload = raw.head(await _upload_action(place, content("drops", 100_000)), "PUT", Content_Length="100000")
+        for head in (batch, upload):
+            status, headers, body = await _answer_to_drops(facade, head)
+            assert (status, headers["connection"]) == (408, "close")
+            assert json.loads(body)["message"].startswith("body: expected ")
+    await until(lambda: inner.storage.files() == before)
+
+
+def _batch(facade: RunningFacade, place: Place) -> Action:
+    """Return where alice asks for a batch, and with which headers."""
+    shown = {"Authorization": basic("alice", place.inner.tokens["alice"]), "Content-Type": MEDIA_TYPE}
+    return Action(f"{facade.origin}/{place.name}/objects/batch", shown)
+
+
+async def test_a_json_body_that_is_waited_for_takes_no_place(place: Place) -> None:
+    """Who sends slowly keeps nobody out; its request is served, or told to come again, when it is there."""
+    inner = place.inner
+    body = json.dumps({"operation": "download", "objects": []}).encode()
+    data = content("takes the place", 1_000)
+    upload = await _upload_action(place, data)
+    async with (
+        running_facade(inner.storage.address, inner.locks.address, requests_in_flight=1) as facade,
+        Client(f"{facade.origin}/{place.name}", "alice", inner.tokens["alice"]) as alice,
+        raw.connected(facade) as (reader, writer),
+    ):
+        head = raw.head(_batch(facade, place), "POST", Content_Length=str(len(body)), Expect="100-continue")
+        for is_alone in (True, False):
+            writer.write(head)
+            assert (await raw.answer(reader))[0] == 100
+            writer.write(body[:10])
+            assert (await alice.http.get(f"{facade.origin}/x")).status_code == 404
+            if is_alone:
+                writer.write(body[10:])
+                assert (await raw.answer(reader))[0] == 200
+                continue
+            async with raw.connected(facade) as (_, uploading):
+                uploading.write(raw.head(upload, "PUT", Content_Length=str(len(data))))
+                await until(lambda: _is_busy(alice, facade), "the upload has begun")
+                writer.write(body[10:])
+                status, headers, _ = await raw.answer(reader)
+                assert (status, headers["retry-after"]) == (429, "1")
+
+
+async def test_a_refused_body_that_is_drained_takes_no_place(place: Place) -> None:
+    """It is read on so that the client can read its answer, and needs nothing else of us."""
+    inner = place.inner
+    async with (
+        running_facade(inner.storage.address, inner.locks.address, requests_in_flight=1) as facade,
+        place.client() as alice,
+        raw.connected(facade) as (reader, writer),
+    ):
+        nobody = Action(f"{facade.origin}/{place.name}/objects/batch", {"Content-Type": MEDIA_TYPE})
+        writer.write(raw.head(nobody, "POST", Content_Length=str(10 * MIB)) + b"{")
+        assert (await raw.answer(reader))[0] == 401
+        assert await _is_idle(alice, facade)
 
 
 async def test_a_client_that_reads_nothing_is_cut_off(place: Place) -> None:
@@ -168,7 +276,7 @@ async def test_the_connection_of_a_small_refusal_stays(place: Place) -> None:
             writer.write(request.replace(b"{}", b"[]"))
             status, headers, _ = await raw.answer(reader)
             assert "connection" not in headers
-            assert status == 422
+            assert status == 401
 
 
 async def test_a_stop_lets_what_runs_end(place: Place) -> None:

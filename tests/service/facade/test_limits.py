@@ -1,16 +1,17 @@
 """Who comes too often, or with too many (429 with Retry-After: client rows 6, 7 and 18)."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpx
 
 from services.facade.dialect import WIDESPREAD
-from tests.service.facade.conftest import Inner, Place
+from tests.service.facade import raw
+from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import RunningFacade, running_facade
-from tests.support.http import Client, basic, content, oid_of
+from tests.support.http import MEDIA_TYPE, Client, basic, content, oid_of
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS, until
 
@@ -95,6 +96,46 @@ async def test_good_credentials_write_nothing(place: Place, postgres: TestPostgr
     assert await postgres.execute(query, database=place.inner.locks.database) == "0"
 
 
+async def _statuses(alice: Client, url: str, headers: dict[str, str], lengths: Sequence[int]) -> list[int]:
+    headers = {**headers, "Content-Type": MEDIA_TYPE}
+    return [(await alice.http.post(url, content=b" " * length, headers=headers)).status_code for length in lengths]
+
+
+async def test_each_endpoint_reads_as_much_as_it_needs(place: Place) -> None:
+    """A body of megabytes takes seconds and a hundred times its memory, and none of them has a use for it."""
+    limits = {
+        "objects/batch": 1_000 * 160 + 64 * 1024,
+        "locks": 16 * 1024,
+        "locks/verify": 16 * 1024,
+        "locks/1/unlock": 16 * 1024,
+    }
+    shown = {"Authorization": basic("alice", place.inner.tokens["alice"])}
+    data = content("bounded", 10)
+    async with place.client() as alice:
+        for path, most in limits.items():
+            assert await _statuses(alice, f"{place.base_url}/{path}", shown, [most, most + 1]) == [400, 413], path
+        offered = (await alice.batch("upload", (oid_of(data), len(data)))).json()["objects"][0]["actions"]["verify"]
+        assert await _statuses(alice, offered["href"], offered["header"], [4_096, 4_097]) == [400, 413]
+
+
+async def test_too_many_objects_are_told_before_any_is_looked_at(place: Place) -> None:
+    """Also to those who show no credentials, where anybody may read; the first of these entries is no object."""
+    public = await new_place(place.facade, place.inner, public=True)
+    bodies: dict[int, dict[str, object]] = {
+        413: {"objects": [5] * 1_001},
+        422: {"objects": [{}], "transfers": ["basic"] * 65},
+    }
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+        for status, body in bodies.items():
+            answer = await http.post(
+                f"{public.base_url}/objects/batch",
+                json={"operation": "download", **body},
+                headers={"Content-Type": MEDIA_TYPE},
+            )
+            assert answer.status_code == status
+            assert "expected at most" in answer.json()["message"]
+
+
 async def _refused(client: Client) -> httpx.Response:
     """Ask until there is a request too many, and return the answer."""
     async with asyncio.timeout(STEP_SECONDS):
@@ -130,3 +171,34 @@ async def test_too_many_requests_at_once_are_told_to_come_again(place: Place) ->
         going.set()
         assert (await upload).status_code == 200
         assert (await alice.locks()).status_code == 200
+
+
+async def test_one_client_has_a_share_of_the_places(place: Place) -> None:
+    """Neither an address, whoever asks from there, nor a user, wherever from, keeps the others out."""
+    inner = place.inner
+    data = content("a share", 1_000)
+    async with place.client() as alice:
+        action = await alice.action("upload", oid_of(data), len(data))
+    assert action is not None
+
+    async with (
+        _slow_facade(inner, requests_per_client=1) as facade,
+        httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http,
+        raw.connected(facade) as (reader, writer),
+    ):
+
+        async def ask(user: str, address: str) -> tuple[int, str]:
+            headers = {"Authorization": basic(user, inner.tokens[user]), "X-Forwarded-For": address}
+            answer = await http.get(f"{facade.origin}/{place.name}/locks", headers=headers)
+            return answer.status_code, answer.json().get("message", "")
+
+        headers = {"Content-Length": str(len(data)), "Expect": "100-continue", "X-Forwarded-For": "2001:db8::1"}
+        writer.write(raw.head(action, "PUT", **headers))
+        assert (await raw.answer(reader))[0] == 100
+        assert await ask("bob", "2001:db8::2") == (429, "too many requests from your address are being served")
+        assert await ask("alice", "198.51.100.9") == (429, "too many of your requests are being served")
+        assert await ask("bob", "198.51.100.9") == (200, "")
+        assert await ask("bob", "127.0.0.1") == (200, "")
+        writer.write(data)
+        assert (await raw.answer(reader))[0] == 200
+        assert await ask("alice", "2001:db8::2") == (200, "")

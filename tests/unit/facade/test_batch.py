@@ -12,7 +12,7 @@ from services.common.errors import InvalidArgument, ResourceExhausted
 from services.facade import models
 from services.facade.action_tokens import ActionTokens, Operation
 from services.facade.actions import ActionMaker
-from services.facade.batch import Limits, ObjectAnswer, answer_entry, check_entry, check_request
+from services.facade.batch import Limits, ObjectAnswer, answer_entry, check_entry, check_lengths, check_request
 from services.facade.body import shaped
 from services.facade.models import BatchRequest, ObjectEntry
 from services.facade.stored_objects import ObjectStat
@@ -45,20 +45,20 @@ def _answer(operation: Operation, stat: ObjectStat, size: int = 12) -> ObjectAns
 @pytest.mark.parametrize("transfers", [None, [], ["basic"], ["ssh", "basic", "lfs-standalone-file"], ["x", "basic"]])
 def test_basic_is_chosen_wherever_it_stands(transfers: list[str] | None) -> None:
     """Absent, null and empty mean basic (client row 12)."""
-    check_request(_request(transfers=transfers), LIMITS)
+    check_request(_request(transfers=transfers))
 
 
 def test_no_transfer_in_common_is_refused() -> None:
     """The answer's transfer must be one of the request's (protocol: "Batch")."""
     with pytest.raises(InvalidArgument, match="transfers"):
-        check_request(_request(transfers=["tus", "ssh"]), LIMITS)
+        check_request(_request(transfers=["tus", "ssh"]))
 
 
 def test_too_many_objects_are_refused() -> None:
     """One more than the limit (protocol: "Limits")."""
-    check_request(_request(objects=[{}] * 3), LIMITS)
+    check_lengths({"objects": [{}] * 3, "transfers": ["basic"] * 64}, LIMITS)
     with pytest.raises(ResourceExhausted, match="objects"):
-        check_request(_request(objects=[{}] * 4), LIMITS)
+        check_lengths({"objects": [5] * 4}, LIMITS)
 
 
 @pytest.mark.parametrize("oid", ["a" * 63, "a" * 65, "A" * 64, "g" * 64, "../../etc/passwd", "a\0" + "a" * 62, 5, None])

@@ -2,16 +2,19 @@
 
 import asyncio
 import json
-from collections.abc import Iterable
+import threading
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from typing import Self
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import model_validator
 from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
-from services.common.errors import DeadlineExceeded, InvalidArgument, ResourceExhausted, ServiceError
+from services.common.errors import DeadlineExceeded, InvalidArgument, Reason, ResourceExhausted, ServiceError
 from services.facade import body
 from services.facade.models import BatchRequest, CreateLockRequest, DeleteLockRequest, VerifyLocksRequest
 from services.facade.reasons import ClientGone, HttpReason
@@ -34,7 +37,7 @@ def _sending(pieces: Iterable[bytes], *, end: bool = True) -> Receive:
 
 async def _read(receive: Receive, *, most_bytes: int = 10, length: int = 0) -> bytes:
     headers = Headers({"content-length": str(length)} if length else {})
-    return await body.read(headers, receive, most_bytes=most_bytes, idle_seconds=0.05)
+    return await body.read(headers, receive, most_bytes=most_bytes, seconds=0.05)
 
 
 async def test_a_body_is_read_to_its_end() -> None:
@@ -51,11 +54,63 @@ async def test_a_body_is_bounded() -> None:
     assert len(await _read(_sending([b"1234567890"]))) == 10
 
 
-async def test_a_silent_client_is_not_waited_for() -> None:
-    """It is told so: 408."""
+async def test_a_body_has_a_time_in_which_it_must_be_there() -> None:
+    """Silence or single bytes: it is told so (408)."""
     with pytest.raises(DeadlineExceeded) as caught:
         await _read(_sending([b"ab"], end=False))
+    assert caught.value.reason == HttpReason.CLIENT_SLOW
+    with pytest.raises(DeadlineExceeded):
+        await _read(_dripping(b"a", pause=0.01), most_bytes=10_000)
+
+
+def _dripping(piece: bytes, *, pause: float, count: int = 10_000) -> Receive:
+    left = count
+
+    async def receive() -> Message:
+        nonlocal left
+        await asyncio.sleep(pause)
+        left -= 1
+        return {"type": "http.request", "body": piece, "more_body": left > 0}
+
+    return receive
+
+
+async def test_a_silent_upload_is_not_waited_for() -> None:
+    """It is told so: 408."""
+    with pytest.raises(DeadlineExceeded) as caught:
+        async for _ in body.chunks(_sending([b"ab"], end=False), 0.05, 1):
+            pass
     assert caught.value.reason == HttpReason.CLIENT_SILENT
+
+
+async def test_an_upload_has_a_least_rate() -> None:
+    """Also one that began fast: what came once is no credit for days."""
+    for first in (0, 1):
+        receive = _dripping(b"a", pause=0.02)
+        fast = iter([{"type": "http.request", "body": bytes(10**6), "more_body": True}] * first)
+
+        async def begun(receive: Receive = receive, fast: Iterator[Message] = fast) -> Message:
+            return next(fast, None) or await receive()
+
+        with pytest.raises(DeadlineExceeded, match="at least 1000 bytes a second") as caught:
+            async for _ in body.chunks(begun, 0.3, 1_000):
+                pass
+        assert caught.value.reason == HttpReason.CLIENT_SLOW
+
+
+async def test_an_upload_that_is_fast_enough_goes_on() -> None:
+    """For longer than the time over which its rate is looked at."""
+    came = [data async for data in body.chunks(_dripping(bytes(1_000), pause=0.02, count=60), 0.5, 100)]
+    assert len(came) == 60
+
+
+async def test_an_upload_is_not_slow_because_we_are() -> None:
+    """Storage that takes its time is no fault of the client."""
+    count = 0
+    async for _ in body.chunks(_sending([b"a"] * 10), 0.05, 1_000):
+        await asyncio.sleep(0.02)
+        count += 1
+    assert count == 10
 
 
 async def test_a_client_that_goes_away_is_no_error_of_ours() -> None:
@@ -84,24 +139,52 @@ async def test_a_client_that_goes_away_is_no_error_of_ours() -> None:
     ],
     ids=range(10),
 )
-async def test_what_is_no_json_is_malformed(data: bytes) -> None:
+def test_what_is_no_json_is_malformed(data: bytes) -> None:
     """400, never 500: lone surrogates, huge numbers, deep nesting."""
     with pytest.raises(InvalidArgument) as caught:
-        await body.parse(data)
+        body.parse(data)
     assert caught.value.reason == HttpReason.MALFORMED_JSON
 
 
 @given(st.binary(max_size=200) | st.text(max_size=100).map(lambda text: json.dumps(text).encode()))
-async def test_no_bytes_are_too_strange(data: bytes) -> None:
+def test_no_bytes_are_too_strange(data: bytes) -> None:
     """They are JSON of a shape, or an error that the client is told of."""
     for model in (BatchRequest, CreateLockRequest, VerifyLocksRequest, DeleteLockRequest):
         with suppress(ServiceError):
-            body.shaped(model, await body.parse(data))
+            body.shaped(model, body.parse(data))
 
 
-async def test_a_large_body_is_json_too() -> None:
-    """It is read beside the event loop."""
-    assert await body.parse(json.dumps(["x" * 100_000]).encode()) == ["x" * 100_000]
+async def test_a_large_body_is_looked_at_beside_the_event_loop() -> None:
+    """All of it: JSON, its lengths and its shape, so that nobody else waits for any of these."""
+    threads: list[threading.Thread] = []
+
+    def check(value: object) -> None:
+        assert isinstance(value, dict)
+        threads.append(threading.current_thread())
+
+    class Watched(CreateLockRequest):
+        @model_validator(mode="after")
+        def _note(self) -> Self:
+            threads.append(threading.current_thread())
+            return self
+
+    for length, is_beside in ((100, False), (100_000, True)):
+        asked = await body.decoded(Watched, json.dumps({"path": "x" * length}).encode(), check)
+        assert len(asked.path) == length
+        assert [thread is not threading.current_thread() for thread in threads] == [is_beside] * 2
+        threads.clear()
+
+
+async def test_what_is_checked_before_the_shape_is_told_first() -> None:
+    """The check is there to keep the model from bodies that take it long."""
+
+    def check(_value: object) -> None:
+        raise ResourceExhausted(Reason.BATCH_TOO_LARGE, "too many")
+
+    with pytest.raises(ResourceExhausted, match="too many"):
+        await body.decoded(CreateLockRequest, b"[]", check)
+    with pytest.raises(InvalidArgument, match="expected JSON"):
+        await body.decoded(CreateLockRequest, b"[", check)
 
 
 @pytest.mark.parametrize(

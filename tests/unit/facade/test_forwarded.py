@@ -3,7 +3,7 @@
 import pytest
 from starlette.datastructures import Headers
 
-from services.facade.forwarded import Outside, outside, parse_networks
+from services.facade.forwarded import Outside, client_network, outside, parse_networks
 
 TRUSTED = parse_networks("10.0.0.0/8, 127.0.0.1,fd00::/8")
 
@@ -127,3 +127,24 @@ def test_a_malformed_request_id_is_not_taken(given: str) -> None:
     """It marks no repeat."""
     headers = Headers(raw=[(b"x-request-id", given.encode("latin-1"))])
     assert outside("10.0.0.1", "http", headers, TRUSTED).request_id == ""
+
+
+@pytest.mark.parametrize(
+    ("address", "other", "is_same"),
+    [
+        ("198.51.100.1", "198.51.100.2", False),
+        ("198.51.100.1", "::ffff:198.51.100.1", True),
+        ("2001:db8::1", "2001:db8::ffff:0:0:1", True),
+        ("2001:db8::1", "2001:db8:0:1::1", False),
+    ],
+)
+def test_one_client_has_an_address_or_a_64(address: str, other: str, *, is_same: bool) -> None:
+    """In IPv6 everybody has more addresses than can be counted."""
+    assert (client_network(address, []) == client_network(other, [])) is is_same
+    assert client_network(address, [])
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1", "10.1.2.3", "::ffff:10.1.2.3", "", "unix"])
+def test_an_address_behind_which_anybody_is_is_no_clients(address: str) -> None:
+    """A proxy that does not tell for whom it asks is not taken for one greedy client."""
+    assert client_network(address, parse_networks("10.0.0.0/8")) is None

@@ -46,3 +46,17 @@ def test_a_public_url_ends_without_a_slash() -> None:
     """It stands before paths."""
     settings = FacadeSettings.model_validate({**NEEDED, "public_url": "https://h.example/lfs/"})
     assert settings.public_url == "https://h.example/lfs"
+
+
+@pytest.mark.parametrize(
+    ("given", "share"),
+    [
+        ({}, 128),
+        ({"requests_in_flight": 1}, 1),
+        ({"requests_in_flight": 100}, 25),
+        ({"requests_in_flight": 100, "requests_per_client": 90}, 90),
+    ],
+)
+def test_one_client_has_a_quarter_of_the_places(given: dict[str, int], share: int) -> None:
+    """And one at least."""
+    assert FacadeSettings.model_validate({**NEEDED, **given}).share_of_requests == share
