@@ -40,7 +40,7 @@ def test_an_object_other_than_that_of_the_address_is_404(alice: Client) -> None:
     assert alice.verify(alice.action("verify", other), stored.entry).status_code == 404
 
 
-@pytest.mark.parametrize("body", [b"", b"{", b"nul", b"\xff", b'{"oid": "x", "size": NaN}', b"[" * 100_000])
+@pytest.mark.parametrize("body", [b"", b"{", b"nul", b"\xff", b'{"oid": "x", "size": NaN}', b"[" * 4_000])
 def test_a_body_that_is_not_json_is_400(alice: Client, dialect: Dialect, body: bytes) -> None:
     """design: 400, unparsable JSON; client case 62."""
     alice = alice.speaking(dialect)

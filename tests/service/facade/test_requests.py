@@ -114,7 +114,7 @@ async def test_unknown_addresses_and_methods_have_the_error_body(place: Place, d
             assert body["message"]
             assert body["request_id"] == response.headers["x-request-id"]
         health = await http.post(f"{place.facade.origin}/healthz")
-        assert (health.status_code, health.headers["allow"]) == (405, "GET")
+        assert (health.status_code, health.headers["allow"]) == (405, "GET, HEAD")
 
 
 @pytest.mark.parametrize(("offered", "adopted"), [("abc-1._Z", True), ("x" * 65, False), ("a b", False), ("", False)])
