@@ -103,5 +103,5 @@ def test_a_short_token_is_refused(site: Site) -> None:
     site.give_token("too-short")
     result = site.run("migrate")
     assert result.returncode == 1
-    assert "admin_token" in result.stderr
+    assert "TOWPATH_ADMIN_TOKEN: " in result.stderr
     assert "too-short" not in result.stdout + result.stderr

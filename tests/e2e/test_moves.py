@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.folders import temporary_folder
 from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.http import Client, content, oid_of
 from tests.support.seaweedfs import Prefix, SeaweedFS
@@ -28,16 +29,25 @@ _PAUSE_SECONDS = 2.0
 
 
 @pytest.fixture
-def disk_stack(tmp_path: Path, seaweedfs: SeaweedFS) -> Iterator[Stack]:  # noqa: ARG001 - the environment has its keys
+def disk_stack(seaweedfs: SeaweedFS) -> Iterator[Stack]:  # noqa: ARG001 - the environment has its keys
     """A `towpath up` that begins on a disk, and can use the S3 server."""
-    running = Stack(tmp_path / "site" / "var")
-    running.data.parent.mkdir()
-    try:
-        running.start()
-        yield running
-    finally:
-        if running.process is not None and running.process.poll() is None:
-            running.stop()
+    with temporary_folder() as folder:
+        running = Stack(folder / "var")
+        try:
+            running.start()
+            yield running
+        finally:
+            if running.process is not None and running.process.poll() is None:
+                running.stop()
+
+
+def _new_folder(stack: Stack, name: str) -> Path:
+    """Make a folder beside the data folder, for the user that has that one."""
+    folder = stack.data.parent / name
+    folder.mkdir(mode=0o700)
+    owner = stack.data.stat()
+    os.chown(folder, owner.st_uid, owner.st_gid)
+    return folder
 
 
 async def _fill(stack: Stack) -> None:
@@ -148,7 +158,7 @@ def test_a_site_moves_to_s3_and_back(disk_stack: Stack, seaweedfs: SeaweedFS, tm
         shutil.rmtree(disk_stack.data / "storage")
         people.wait_round()
         _require_whole(disk_stack)
-        _move(disk_stack, "bucket", "disk", (tmp_path / "site" / "disk").as_uri(), kills=())
+        _move(disk_stack, "bucket", "disk", _new_folder(disk_stack, "disk").as_uri(), kills=())
         bucket.delete_all()
         assert not bucket.names()
         people.wait_round()

@@ -70,16 +70,24 @@ def test_locked_path_cannot_be_locked_again(alices: Clone, bobs: Clone) -> None:
 
 
 def test_lock_of_another_goes_by_force_only(alices: Clone, bobs: Clone) -> None:
-    """Unlock without --force fails and changes nothing; with it bob removes alice's lock (trap 22)."""
+    """Unlock without --force changes nothing (trap 22); with it alice, who may write every ref, removes bob's lock."""
     path = "forced.dat"
-    alices.lfs("lock", path)
-    refused = bobs.lfs("unlock", path, check=False)
-    assert refused.returncode != 0
-    assert _holder(bobs, path) == "alice"
-    bobs.lfs("unlock", "--force", path)
-    assert _holder(alices, path) is None
     bobs.lfs("lock", path)
+    refused = alices.lfs("unlock", path, check=False)
+    assert refused.returncode != 0
     assert _holder(alices, path) == "bob"
+    alices.lfs("unlock", "--force", path)
+    assert _holder(bobs, path) is None
+
+
+def test_a_grant_for_one_ref_gives_no_force(alices: Clone, bobs: Clone) -> None:
+    """Bob may write his own branch alone, and is told who can help (trap 45)."""
+    path = "not-forced.dat"
+    alices.lfs("lock", path)
+    refused = bobs.lfs("unlock", "--force", path, check=False)
+    assert refused.returncode != 0
+    assert "the lock belongs to alice" in refused.stdout + refused.stderr
+    assert _holder(bobs, path) == "alice"
 
 
 def test_locking_needs_write_access_to_the_ref(alices: Clone, bobs: Clone) -> None:

@@ -227,7 +227,18 @@ async def test_a_public_repository_is_read_by_anybody(facade: RunningFacade, inn
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.media_type)
 async def test_bad_names_of_repositories_are_repositories_that_do_not_exist(place: Place, dialect: Dialect) -> None:
     """404 for who is known, 401 for who is not, whatever the address holds (client case 11, trap 28)."""
-    names = ["%00", "..%2f..", f"{place.name}/..", f"{place.name}.git.git", "a=b", "x" * 300, "%ff", "a%0Ab", "", "a//b"]
+    names = [
+        "%00",
+        "..%2f..",
+        f"{place.name}/..",
+        f"{place.name}.git.git",
+        "a=b",
+        "x" * 300,
+        "%ff",
+        "a%0Ab",
+        "",
+        "a//b",
+    ]
     async with place.client("alice") as alice:
         for name in names:
             url = f"{place.facade.origin}/{name}/objects/batch"
