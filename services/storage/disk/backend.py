@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from services.common.undivided import in_thread
@@ -31,7 +31,9 @@ class DiskBackend:
         root.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._incoming.mkdir(exist_ok=True)
         sync_folder(root)
-        sync_folder(root.parent)
+        # One that this user may not read is the operator's, who has made the folder in it.
+        with suppress(PermissionError):
+            sync_folder(root.parent)
 
     @asynccontextmanager
     async def begin(self, name: str, size: int) -> AsyncIterator[DiskUpload]:
