@@ -77,6 +77,14 @@ def docker(*arguments: str, check: bool = True, seconds: float = 120, errors: bo
     return _run("docker", *arguments, environment=dict(os.environ), check=check, seconds=seconds, errors=errors)
 
 
+def free_subnet() -> str:
+    """Return a subnet for a stack's proxy that no network of the engine has: a stack that stays shuts no other out."""
+    networks = docker("network", "ls", "--quiet").split()
+    described = json.loads(docker("network", "inspect", *networks))
+    taken = {config.get("Subnet") for network in described for config in network["IPAM"]["Config"] or ()}
+    return next(subnet for third in range(256) if (subnet := f"10.231.{third}.0/24") not in taken)
+
+
 def inspect(container: str) -> dict[str, Any]:
     """Return what the engine knows of a container."""
     known: dict[str, Any] = json.loads(docker("inspect", container))[0]
