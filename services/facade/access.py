@@ -11,11 +11,12 @@ from functools import partial
 
 from towpath.access.v1 import access_service_pb2
 
-from services.common.errors import Reason, ResourceExhausted, Unauthenticated
+from services.common.errors import NotFound, PermissionDenied, Reason, ResourceExhausted, Unauthenticated
 from services.facade import credentials
 from services.facade.access_changes import AccessChanges
+from services.facade.action_tokens import Operation, Permit
 from services.facade.peers import Peers
-from services.facade.reasons import invalid_reply
+from services.facade.reasons import HttpReason, invalid_reply
 from services.facade.remembered import Remembered
 from services.facade.throttle import FailedLogins
 
@@ -31,6 +32,8 @@ class Caller:
 
     user_id: int = 0
     name: str = ""
+    token_id: int = 0
+    """The token that was shown; 0 where there is none, or the lock service is of a version that does not tell."""
 
 
 class Permission(Enum):
@@ -41,6 +44,19 @@ class Permission(Enum):
     WRITE_ANY_REF = access_service_pb2.PERMISSION_WRITE_ANY_REF
 
 
+_PERMISSIONS = {
+    Operation.DOWNLOAD: Permission.READ,
+    Operation.UPLOAD: Permission.WRITE,
+    Operation.VERIFY: Permission.WRITE,
+}
+_ENDED = (
+    Reason.BAD_CREDENTIALS,
+    Reason.CREDENTIALS_REQUIRED,
+    Reason.REPOSITORY_NOT_FOUND,
+    Reason.ACCESS_DENIED,
+)
+
+
 class Access:
     """Asks the AccessService, and slows those who show bad credentials again and again."""
 
@@ -48,7 +64,7 @@ class Access:
         self._peers = peers
         self._failed_logins = failed_logins
         self._callers: Remembered[bytes, Caller] = Remembered("caller", changes)
-        self._permissions: Remembered[tuple[int, str, Permission, str], int] = Remembered("permission", changes)
+        self._permissions: Remembered[tuple[int, str, Permission, str, int], int] = Remembered("permission", changes)
 
     async def authenticate(self, headers: Sequence[str], address: str) -> Caller:
         """Return who shows these Authorization headers; of several, one that is good is enough.
@@ -83,23 +99,49 @@ class Access:
         reply = await self._peers.locks.call(self._peers.access_stub.Authenticate, request)
         if not (reply.user_id and reply.user_name):
             raise invalid_reply("Authenticate", "the reply lacks the user")
-        return Caller(reply.user_id, reply.user_name), reply.keep_seconds
+        return Caller(reply.user_id, reply.user_name, reply.token_id), reply.keep_seconds
 
     async def check(self, caller: Caller, repository: str, permission: Permission, ref: str) -> int:
         """Return the repository's id where the caller may do this there.
 
         Raises `Unauthenticated`, `NotFound` or `PermissionDenied`, as AccessService.CheckAccess says.
         """
-        question = caller.user_id, repository, permission, ref
+        question = caller.user_id, repository, permission, ref, 0
         return await self._permissions.answer(question, partial(self._ask_permission, *question))
 
+    async def check_permit(self, permit: Permit) -> None:
+        """Return where the access by which an action was handed out still stands: the token, the grant, and the ref.
+
+        Raises `PermissionDenied` (TOKEN_REFUSED) where it has ended.
+        """
+        if permit.user_id is None:
+            return
+        permission = _PERMISSIONS[permit.operation]
+        question = permit.user_id, permit.repository, permission, permit.ref, permit.token_id
+        try:
+            repository_id = await self._permissions.answer(question, partial(self._ask_permission, *question))
+        except (Unauthenticated, NotFound, PermissionDenied) as refusal:
+            if refusal.reason not in _ENDED:
+                raise
+            raise _ended() from refusal
+        if repository_id != permit.repository_id:
+            raise _ended()
+
     async def _ask_permission(
-        self, user_id: int, repository: str, permission: Permission, ref: str
+        self, user_id: int, repository: str, permission: Permission, ref: str, token_id: int
     ) -> tuple[int, float]:
         request = access_service_pb2.CheckAccessRequest(
-            user_id=user_id, repository=repository, ref=ref, permission=permission.value
+            user_id=user_id, repository=repository, ref=ref, permission=permission.value, token_id=token_id
         )
         reply = await self._peers.locks.call(self._peers.access_stub.CheckAccess, request)
         if not reply.repository_id:
             raise invalid_reply("CheckAccess", "the reply lacks the repository")
-        return reply.repository_id, _KEPT_SECONDS if len(ref) <= _LONGEST_KEPT_REF else 0
+        if len(ref) > _LONGEST_KEPT_REF:
+            return reply.repository_id, 0
+        return reply.repository_id, reply.keep_seconds if token_id else _KEPT_SECONDS
+
+
+def _ended() -> PermissionDenied:
+    return PermissionDenied(
+        HttpReason.TOKEN_REFUSED, "the access for which the action was handed out has ended; ask for a new batch"
+    )

@@ -40,7 +40,11 @@ class Operation(StrEnum):
 
 
 class Permit(NamedTuple):
-    """What a token allows: this operation of this user on this object, of this size in bytes, of this repository."""
+    """What a token allows: this operation of this user on this object, of this size in bytes, of this repository.
+
+    The last three are the access by which it was handed out: the user's id, 0 for an anonymous caller, the token that
+    the user had shown, 0 where it is not known, and the ref of the batch. Tokens of earlier versions tell none of them.
+    """
 
     operation: Operation
     repository: str
@@ -48,9 +52,13 @@ class Permit(NamedTuple):
     oid: str
     size: int
     user: str
+    user_id: int | None = None
+    token_id: int = 0
+    ref: str = ""
 
 
-_CLAIMS = (*Permit._fields, "exp")
+_CLAIMS = tuple(name for name in Permit._fields if name not in Permit._field_defaults)
+_LATER_CLAIMS = Permit._field_defaults
 
 
 class _RefusedError(Exception):
@@ -85,11 +93,13 @@ class ActionTokens:
         # To begin with a key takes longer than to go on from there.
         self._begun = [hmac.new(each, digestmod="sha256") for each in keys]
 
-    def issuer(
-        self, operation: Operation, repository: str, repository_id: int, user: str, expires_at: int
-    ) -> "TokenIssuer":
-        """Return what issues the tokens of one batch, which are good until `expires_at` (Unix time)."""
-        claims = {"operation": operation, "repository": repository, "repository_id": repository_id, "user": user}
+    def issuer(self, permit: Permit, expires_at: int) -> "TokenIssuer":
+        """Return what issues the tokens of one batch, which end at `expires_at` (Unix time).
+
+        They are like `permit`, but each for an object of its own.
+        """
+        claims = permit._asdict()
+        del claims["oid"], claims["size"]
         return TokenIssuer(self._begun[0], to_json({**claims, "exp": expires_at}))
 
     def check(self, headers: Sequence[str], *, operation: Operation, repository: str, oid: str) -> Permit:
@@ -121,8 +131,8 @@ class ActionTokens:
             raise _RefusedError("the token of the action is not valid")
         try:
             claims: dict[str, Any] = from_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
-            *permitted, expires_at = (claims[name] for name in _CLAIMS)
-            permit, expires_at = Permit(*permitted), int(expires_at)
+            later = (claims.get(name, default) for name, default in _LATER_CLAIMS.items())
+            permit, expires_at = Permit(*(claims[name] for name in _CLAIMS), *later), int(claims["exp"])
         except (ValueError, TypeError, KeyError) as error:
             raise _RefusedError("the token of the action is not valid") from error
         if expires_at <= time.time():

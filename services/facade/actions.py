@@ -9,7 +9,7 @@ from typing import TypedDict
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument
-from services.facade.action_tokens import ActionTokens, Operation, TokenIssuer
+from services.facade.action_tokens import ActionTokens, Operation, Permit, TokenIssuer
 from services.facade.answers import timestamp
 from services.facade.forwarded import Outside
 from services.facade.reasons import HttpReason
@@ -53,11 +53,11 @@ class ActionMaker:
         """How long an action can be used; more for verify."""
         self._now = now
 
-    def of(self, operation: Operation, repository: str, repository_id: int, user: str) -> "ObjectActions":
-        """Return what makes those of one operation of a user, on objects of a repository."""
-        seconds = self.seconds + (_VERIFY_EXTRA_SECONDS if operation is Operation.VERIFY else 0)
-        issuer = self._tokens.issuer(operation, repository, repository_id, user, self._now + seconds)
-        return ObjectActions(issuer, f"{self._origin}/{repository}/objects/", seconds, self._now)
+    def of(self, permit: Permit) -> "ObjectActions":
+        """Return what makes those that are like `permit`, but for their objects."""
+        seconds = self.seconds + (_VERIFY_EXTRA_SECONDS if permit.operation is Operation.VERIFY else 0)
+        issuer = self._tokens.issuer(permit, self._now + seconds)
+        return ObjectActions(issuer, f"{self._origin}/{permit.repository}/objects/", seconds, self._now)
 
 
 class ObjectActions:

@@ -13,7 +13,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.errors import InvalidArgument, Reason, ResourceExhausted
 from services.common.oid import is_oid
 from services.facade.access import Access, Caller, Permission
-from services.facade.action_tokens import Operation
+from services.facade.action_tokens import Operation, Permit
 from services.facade.actions import Action, ActionMaker, ObjectActions
 from services.facade.models import MOST_TRANSFERS, BatchRequest, ObjectEntry
 from services.facade.peers import Peers
@@ -86,9 +86,11 @@ async def negotiate(
     found = iter(await peers.objects.stat(repository_id, asked, intent, seconds=maker.seconds) if asked else ())
 
     operation = Operation(request.operation)
-    of_caller = repository, repository_id, caller.name
-    transfers = maker.of(operation, *of_caller)
-    verifies = maker.of(Operation.VERIFY, *of_caller) if operation is Operation.UPLOAD else None
+    permit = Permit(
+        operation, repository, repository_id, "", 0, caller.name, caller.user_id, caller.token_id, request.ref_name
+    )
+    transfers = maker.of(permit)
+    verifies = maker.of(permit._replace(operation=Operation.VERIFY)) if operation is Operation.UPLOAD else None
 
     def answer() -> list[ObjectAnswer]:
         return [

@@ -86,8 +86,11 @@ async def read_json(
     return await body.decoded(model, data, check)
 
 
-def permitted(request: Request, operation: Operation) -> Permit:
-    """Return what the token on an action's URL permits. Raises what `ActionTokens.check` and `Place.count_user` say."""
+async def permitted(request: Request, operation: Operation) -> Permit:
+    """Return what the token on an action's URL permits, while the access stands for which it was handed out.
+
+    Raises what `ActionTokens.check`, `Place.count_user` and `Access.check_permit` say.
+    """
     repository = repository_name(request)
     note(request.scope, objects=1)
     tokens = facade_of(request).tokens
@@ -95,6 +98,7 @@ def permitted(request: Request, operation: Operation) -> Permit:
         _authorizations(request), operation=operation, repository=repository, oid=request.path_params["oid"]
     )
     _note_user(request, permit.user)
+    await facade_of(request).access.check_permit(permit)
     return permit
 
 

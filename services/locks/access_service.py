@@ -1,5 +1,6 @@
 """AccessService over gRPC."""
 
+import math
 from collections.abc import Mapping
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -16,6 +17,7 @@ from services.locks.failed_logins import add_up
 from services.locks.grant_table import FoundRepository, find_access
 from services.locks.messages import failed_logins_of, permission_of, wait_seconds_of
 from services.locks.names import is_repository_name
+from services.locks.user_table import valid_seconds
 
 # However rarely anything changes: an answer that is kept for longer gains nothing.
 _MOST_KEPT_SECONDS = 3600.0
@@ -33,17 +35,26 @@ class AccessServicer(AccessServiceServicer):
         found = await authenticate(self._database, request.token)
         note(user=found.user.name)
         keep_seconds = min(found.valid_seconds, _MOST_KEPT_SECONDS)
-        return pb.AuthenticateResponse(user_id=found.user.id, user_name=found.user.name, keep_seconds=keep_seconds)
+        return pb.AuthenticateResponse(
+            user_id=found.user.id, user_name=found.user.name, keep_seconds=keep_seconds, token_id=found.token_id
+        )
 
     async def CheckAccess(self, request: pb.CheckAccessRequest, _context: object) -> pb.CheckAccessResponse:
         """Give the repository's id, or refuse."""
         permission = permission_of(request.permission)
 
-        async def work(connection: AsyncConnection) -> FoundRepository | None:
-            return await find_access(connection, repository=request.repository, user_id=request.user_id)
+        async def work(connection: AsyncConnection) -> tuple[FoundRepository | None, float]:
+            seconds = math.inf
+            if token_id := request.token_id:
+                seconds = await valid_seconds(connection, token_id=token_id, user_id=request.user_id)
+            # A name that no repository can have is like one that none has.
+            if seconds <= 0 or not is_repository_name(request.repository):
+                return None, seconds
+            return await find_access(connection, repository=request.repository, user_id=request.user_id), seconds
 
-        # A name that no repository can have is like one that none has.
-        found = await self._database.run(work) if is_repository_name(request.repository) else None
+        found, seconds = await self._database.run(work)
+        if seconds <= 0:
+            raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid any more")
         decision = decide(
             anonymous=request.user_id == 0,
             repository=found.access if found else None,
@@ -52,7 +63,8 @@ class AccessServicer(AccessServiceServicer):
         )
         if found is None or decision.outcome is not Outcome.ALLOWED:
             raise _refusal(decision)
-        return pb.CheckAccessResponse(repository_id=found.id)
+        keep_seconds = min(seconds, _MOST_KEPT_SECONDS) if request.token_id else 0
+        return pb.CheckAccessResponse(repository_id=found.id, keep_seconds=keep_seconds)
 
     async def WatchAccess(self, request: pb.WatchAccessRequest, _context: object) -> pb.WatchAccessResponse:
         """Tell of changes when they come."""

@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
 
 from sqlalchemy import delete, extract, func, select
 from sqlalchemy.dialects.postgresql import insert
@@ -16,12 +17,14 @@ from services.locks.models import Token, User
 
 _USER = User.__table__.c
 _TOKEN = Token.__table__.c
+_VALID_SECONDS = extract("epoch", col(Token.expires_at) - func.now())
 
 
 @dataclass(frozen=True, slots=True)
 class TokenUser:
-    """The user of a token, and how many seconds it is valid yet: infinite without an expiry, none or less after it."""
+    """A token's user, and for how many seconds it is valid: infinite without an expiry, 0 or less after it."""
 
+    token_id: int
     user: User
     valid_seconds: float
 
@@ -65,16 +68,28 @@ async def list_users(connection: AsyncConnection) -> Sequence[User]:
 async def find_token_user(connection: AsyncConnection, token_hash: bytes) -> TokenUser | None:
     """Return the user of a token, also of one that has expired; None where there is none."""
     statement = (
-        select(extract("epoch", col(Token.expires_at) - func.now()), *_USER)
+        select(col(Token.id), _VALID_SECONDS, *_USER)
         .join_from(Token, User, col(Token.user_id) == col(User.id))
         .where(col(Token.token_hash) == token_hash)
     )
     row = (await connection.execute(statement)).one_or_none()
     if row is None:
         return None
-    seconds, *values = row
+    token_id, seconds, *values = row
     user = User(**dict(zip(_USER.keys(), values, strict=True)))
-    return TokenUser(user, math.inf if seconds is None else float(seconds))
+    return TokenUser(token_id, user, _seconds(seconds))
+
+
+async def valid_seconds(connection: AsyncConnection, *, token_id: int, user_id: int) -> float:
+    """Return how many seconds a user's token is valid yet: see `TokenUser`, and none where there is no such token."""
+    statement = select(_VALID_SECONDS).where(col(Token.id) == token_id, col(Token.user_id) == user_id)
+    row = (await connection.execute(statement)).one_or_none()
+    return _seconds(row[0]) if row is not None else 0.0
+
+
+def _seconds(left: Decimal | float | None) -> float:
+    """Return the seconds before an expiry as a number that compares; without one they are infinite."""
+    return math.inf if left is None else float(left)
 
 
 async def create_token(

@@ -79,6 +79,16 @@ class Administration:
         )
         self._stub.GrantAccess(request, STEP_SECONDS, self._metadata)
 
+    def remove_user(self, name: str) -> None:
+        """Remove a user, with all tokens and grants."""
+        self._stub.DeleteUser(pb.DeleteUserRequest(name=name), STEP_SECONDS, self._metadata)
+        time.sleep(_EVERYWHERE_SECONDS)
+
+    def hide_repository(self, name: str) -> None:
+        """Make a public repository private."""
+        self._stub.UpdateRepository(pb.UpdateRepositoryRequest(name=name, public=False), STEP_SECONDS, self._metadata)
+        time.sleep(_EVERYWHERE_SECONDS)
+
     def revoke(self, user: str, repository: str) -> None:
         """Take all grants of a user in a repository."""
         self._stub.RevokeAccess(

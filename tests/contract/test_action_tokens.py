@@ -1,6 +1,8 @@
 """What the token of an action opens (protocol: Authentication 2; design: action URLs; client cases 42 to 50)."""
 
+import itertools
 import time
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -14,6 +16,9 @@ from tests.contract.dialects import Dialect
 from tests.support.stack import Stack
 
 OPERATIONS = ["download", "upload", "verify"]
+_NUMBERS = itertools.count(1)
+# Longer than it takes to use the token first, on a machine under load.
+_EXPIRES_SECONDS = 15
 
 
 def perform(client: Client, operation: str, action: Action, blob: Blob, *headers: tuple[str, str]) -> httpx.Response:
@@ -198,6 +203,79 @@ def test_who_loses_access_gets_no_new_action(
     operator.revoke("carol", "contract/revoked")
     assert carol.batch("download", blob.entry).status_code == 404
     assert carol.locks().status_code == 403
+
+
+Ending = Callable[[Administration, str, str], None]
+ENDINGS: dict[str, Ending] = {
+    "the token is revoked": lambda operator, user, _: operator.revoke_token(user, "contract"),
+    "the grant is taken": lambda operator, user, repository: operator.revoke(user, repository),
+    "the user is removed": lambda operator, user, _: operator.remove_user(user),
+    "the repository is removed": lambda operator, _, repository: operator.remove_repository(repository),
+}
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+@pytest.mark.parametrize("ending", ENDINGS)
+def test_an_action_ends_with_the_access(
+    operator: Administration, new_repository: NewRepository, ending: str, operation: str
+) -> None:
+    """Within a second, however long the action itself would live: a laptop that was stolen uploads nothing."""
+    number = next(_NUMBERS)
+    name, user = f"contract/ended-{number}", f"leaver-{number}"
+    there = new_repository(name)
+    leaver = there.showing(f"Bearer {operator.add_user(user)}")
+    operator.grant(user, name, "write")
+    blob, action = prepared(leaver, operation)
+    assert perform(leaver, operation, action, blob).status_code == 200
+    ENDINGS[ending](operator, user, name)
+    answer = perform(leaver, operation, action, blob)
+    assert_refused(answer)
+    assert "has ended" in answer.json()["message"]
+
+
+def test_an_upload_ends_with_the_right_to_its_ref(operator: Administration, new_repository: NewRepository) -> None:
+    """A grant that is limited to other refs counts like none; what only reads goes on."""
+    there = new_repository("contract/narrowed")
+    user = there.showing(f"Bearer {operator.add_user('narrowed')}")
+    operator.grant("narrowed", "contract/narrowed", "write")
+    held, blob = there.upload(new_blob()), new_blob()
+    reading = user.action("download", held)
+    answer = user.batch("upload", blob.entry, ref={"name": "refs/heads/main"}).json()
+    actions = answer["objects"][0]["actions"]
+    assert perform(user, "upload", actions["upload"], blob).status_code == 200
+    operator.grant("narrowed", "contract/narrowed", "write", refs=["refs/heads/other"])
+    time.sleep(1)
+    assert_refused(perform(user, "upload", actions["upload"], blob))
+    assert_refused(perform(user, "verify", actions["verify"], blob))
+    assert perform(user, "download", reading, held).status_code == 200
+
+
+def test_a_download_by_nobody_ends_when_the_repository_becomes_private(
+    operator: Administration, new_repository: NewRepository
+) -> None:
+    """Nobody in particular was given it; whoever has a grant goes on."""
+    there = new_repository("contract/hidden", public=True)
+    blob = there.upload(new_blob())
+    public, own = there.showing(None).action("download", blob), there.action("download", blob)
+    assert perform(there, "download", public, blob).status_code == 200
+    operator.hide_repository("contract/hidden")
+    assert_refused(perform(there, "download", public, blob))
+    assert perform(there, "download", own, blob).status_code == 200
+
+
+def test_an_action_ends_when_the_token_of_its_user_expires(
+    operator: Administration, new_repository: NewRepository
+) -> None:
+    """By the clock, since nothing changes then that anybody could tell of."""
+    there = new_repository("contract/expiring")
+    operator.add_user("expiring")
+    operator.grant("expiring", "contract/expiring", "read")
+    blob, ends_at = there.upload(new_blob()), time.time() + _EXPIRES_SECONDS
+    user = there.showing(f"Bearer {operator.add_token('expiring', 'short', seconds=_EXPIRES_SECONDS)}")
+    action = user.action("download", blob)
+    assert perform(user, "download", action, blob).status_code == 200
+    time.sleep(max(0.0, ends_at - time.time()) + 0.5)
+    assert_refused(perform(user, "download", action, blob))
 
 
 @pytest.mark.parametrize("method", ["DELETE", "PATCH", "OPTIONS"])

@@ -5,5 +5,4 @@ from services.facade.action_tokens import ActionTokens, Permit
 
 def issue(tokens: ActionTokens, permit: Permit, expires_at: int) -> str:
     """Return a token that is good for this until `expires_at` (Unix time)."""
-    operation, repository, repository_id, oid, size, user = permit
-    return tokens.issuer(operation, repository, repository_id, user, expires_at).issue(oid, size)
+    return tokens.issuer(permit, expires_at).issue(permit.oid, permit.size)

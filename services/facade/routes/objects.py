@@ -26,7 +26,7 @@ _PATH = "/{repository:base}/objects/{oid:oid}"
 @router.get(_PATH, operation_id="download", summary="Download an object", responses=bytes_answers())
 async def download(request: Request) -> Response:
     """Send the object, or the part of it that Range names."""
-    permit = permitted(request, Operation.DOWNLOAD)
+    permit = await permitted(request, Operation.DOWNLOAD)
     facade = facade_of(request)
     headers = request.headers
     etag = f'"{permit.oid}"'
@@ -58,7 +58,7 @@ async def download(request: Request) -> Response:
 @router.head(_PATH, operation_id="head", summary="Ask for an object's headers", responses=bytes_answers(head=True))
 async def head(request: Request) -> Response:
     """Answer as to GET of the whole object, without the object."""
-    permit = permitted(request, Operation.DOWNLOAD)
+    permit = await permitted(request, Operation.DOWNLOAD)
     etag = f'"{permit.oid}"'
     await _check_expected(request, permit, etag)
     await held.require(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
@@ -85,7 +85,7 @@ async def _check_expected(request: Request, permit: Permit, etag: str) -> None:
 )
 async def put(request: Request) -> Response:
     """Store the body as the object."""
-    permit = permitted(request, Operation.UPLOAD)
+    permit = await permitted(request, Operation.UPLOAD)
     facade = facade_of(request)
     await upload(
         facade.peers,
@@ -109,7 +109,7 @@ async def put(request: Request) -> Response:
 )
 async def verify(request: Request) -> Response:
     """Answer 200 where the object is held in this size, or is from now on, since the store confirms it."""
-    permit = permitted(request, Operation.VERIFY)
+    permit = await permitted(request, Operation.VERIFY)
     asked = await read_json(request, VerifyObjectRequest, most_bytes=_VERIFY_BYTES)
     if (asked.oid, asked.size) != (permit.oid, permit.size):
         raise NotFound(Reason.OBJECT_NOT_FOUND, "oid: this is the address of another object")

@@ -121,6 +121,29 @@ async def test_roles(service: RunningLocks, team: Team) -> None:
                 await service.check(team.bob, name, WRITE)
 
 
+async def test_the_access_ends_with_the_token_that_was_shown(service: RunningLocks, team: Team) -> None:
+    """Where the request names it: whoever asks later than the token was shown needs to know that it is still good."""
+    user = f"shower-{team.alice}"
+    user_id = await service.add_user(user)
+    await service.grant(user, team.repository, admin.ROLE_WRITE)
+    creating = admin.CreateTokenRequest(user_name=user, name="laptop")
+    token = await service.admin_peer.call(service.admin.CreateToken, creating)
+    authenticate = access.AuthenticateRequest(token=token.secret)
+    shown = await service.peer.call(service.access.Authenticate, authenticate)
+    request = access.CheckAccessRequest(
+        user_id=user_id, repository=team.repository, permission=WRITE, token_id=shown.token_id
+    )
+    assert 0 < (await service.peer.call(service.access.CheckAccess, request)).keep_seconds <= 3600
+    with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+        another = access.CheckAccessRequest(
+            user_id=team.bob, repository=team.repository, permission=WRITE, token_id=shown.token_id
+        )
+        await service.peer.call(service.access.CheckAccess, another)
+    await service.admin_peer.call(service.admin.RevokeToken, admin.RevokeTokenRequest(user_name=user, name="laptop"))
+    with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+        await service.peer.call(service.access.CheckAccess, request)
+
+
 async def test_names_are_case_sensitive(service: RunningLocks, team: Team) -> None:
     """Another case is no repository: whoever asks for it has misspelt the name."""
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):

@@ -7,7 +7,7 @@ import pytest
 from pydantic import SecretStr
 
 from services.common.errors import InvalidArgument
-from services.facade.action_tokens import ActionTokens, Operation
+from services.facade.action_tokens import ActionTokens, Operation, Permit
 from services.facade.actions import ActionMaker, origin
 from services.facade.forwarded import Outside
 
@@ -19,7 +19,7 @@ OID = "a" * 64
 def test_an_action_states_the_expiry_of_its_token(operation: Operation) -> None:
     """expires_in, expires_at and the token agree (trap 24); verify lives on when a long upload has used up its own."""
     maker = ActionMaker(ActionTokens(SecretStr("k" * 32)), origin="https://h/p", seconds=600, now=NOW)
-    action = maker.of(operation, "demo/assets", 7, "alice").make(OID, 12)
+    action = maker.of(Permit(operation, "demo/assets", 7, "", 0, "alice")).make(OID, 12)
     expiry = jwt.decode(
         action["header"]["Authorization"].removeprefix("Bearer "),
         options={"verify_signature": False, "verify_exp": False},

@@ -10,7 +10,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, ResourceExhausted
 from services.facade import models
-from services.facade.action_tokens import ActionTokens, Operation
+from services.facade.action_tokens import ActionTokens, Operation, Permit
 from services.facade.actions import ActionMaker
 from services.facade.batch import Limits, ObjectAnswer, answer_entry, check_entry, check_lengths, check_request
 from services.facade.body import shaped
@@ -37,8 +37,9 @@ def _fault(entry: dict[str, Any], **fields: Any) -> int | None:  # noqa: ANN401 
 
 
 def _answer(operation: Operation, stat: ObjectStat, size: int = 12) -> ObjectAnswer:
-    transfers = MAKER.of(operation, "demo/assets", 7, "alice")
-    verifies = MAKER.of(Operation.VERIFY, "demo/assets", 7, "alice") if operation is Operation.UPLOAD else None
+    permit = Permit(operation, "demo/assets", 7, "", 0, "alice")
+    transfers = MAKER.of(permit)
+    verifies = MAKER.of(permit._replace(operation=Operation.VERIFY)) if operation is Operation.UPLOAD else None
     return answer_entry(ObjectEntry(oid=OID, size=size), stat, transfers, verifies)
 
 

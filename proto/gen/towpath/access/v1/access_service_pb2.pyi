@@ -82,6 +82,7 @@ class AuthenticateResponse(_message.Message):
     USER_ID_FIELD_NUMBER: _builtins.int
     USER_NAME_FIELD_NUMBER: _builtins.int
     KEEP_SECONDS_FIELD_NUMBER: _builtins.int
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
     user_id: _builtins.int
     """The user's id."""
     user_name: _builtins.str
@@ -90,16 +91,19 @@ class AuthenticateResponse(_message.Message):
     """For how long the answer may be kept by those who call WatchAccess, in seconds from the moment
     when they called: never longer than the token is valid. 0: not at all.
     """
+    token_id: _builtins.int
+    """The token's id, by which CheckAccess knows whether it is still good."""
     def __init__(
         self,
         *,
         user_id: _builtins.int = ...,
         user_name: _builtins.str = ...,
         keep_seconds: _builtins.float = ...,
+        token_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_seconds", b"keep_seconds", "user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_seconds", b"keep_seconds", "token_id", b"token_id", "user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -115,6 +119,7 @@ class CheckAccessRequest(_message.Message):
     REPOSITORY_FIELD_NUMBER: _builtins.int
     REF_FIELD_NUMBER: _builtins.int
     PERMISSION_FIELD_NUMBER: _builtins.int
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
     user_id: _builtins.int
     """The user; 0 for an anonymous caller."""
     repository: _builtins.str
@@ -123,6 +128,10 @@ class CheckAccessRequest(_message.Message):
     """The fully qualified ref that the request names; empty when it names none."""
     permission: Global___Permission.ValueType
     """What the user wants to do."""
+    token_id: _builtins.int
+    """The token that the user has shown, by its id, where that was at another time: the access ends
+    with it. 0: it is not asked for.
+    """
     def __init__(
         self,
         *,
@@ -130,10 +139,11 @@ class CheckAccessRequest(_message.Message):
         repository: _builtins.str = ...,
         ref: _builtins.str = ...,
         permission: Global___Permission.ValueType = ...,
+        token_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["permission", b"permission", "ref", b"ref", "repository", b"repository", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["permission", b"permission", "ref", b"ref", "repository", b"repository", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -146,16 +156,22 @@ class CheckAccessResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    KEEP_SECONDS_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository's id, by which the other services know it."""
+    keep_seconds: _builtins.float
+    """For how long the answer may be kept by those who call WatchAccess, as in AuthenticateResponse; set
+    where the request names a token.
+    """
     def __init__(
         self,
         *,
         repository_id: _builtins.int = ...,
+        keep_seconds: _builtins.float = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["repository_id", b"repository_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_seconds", b"keep_seconds", "repository_id", b"repository_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

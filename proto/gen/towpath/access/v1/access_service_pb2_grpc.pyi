@@ -47,7 +47,8 @@ class AccessServiceStub:
     """CheckAccess decides whether a user may do something in a repository.
 
     Errors: UNAUTHENTICATED (CREDENTIALS_REQUIRED: no user, and anonymous access does not suffice,
-    whether the repository exists or not), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
+    whether the repository exists or not; BAD_CREDENTIALS: the token that the request names is not the
+    user's, was revoked, or has expired), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
     the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
     the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
     """
@@ -93,7 +94,8 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """CheckAccess decides whether a user may do something in a repository.
 
     Errors: UNAUTHENTICATED (CREDENTIALS_REQUIRED: no user, and anonymous access does not suffice,
-    whether the repository exists or not), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
+    whether the repository exists or not; BAD_CREDENTIALS: the token that the request names is not the
+    user's, was revoked, or has expired), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
     the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
     the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
     """
@@ -148,7 +150,8 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         """CheckAccess decides whether a user may do something in a repository.
 
         Errors: UNAUTHENTICATED (CREDENTIALS_REQUIRED: no user, and anonymous access does not suffice,
-        whether the repository exists or not), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
+        whether the repository exists or not; BAD_CREDENTIALS: the token that the request names is not the
+        user's, was revoked, or has expired), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
         the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
         the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
         """
