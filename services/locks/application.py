@@ -50,7 +50,9 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
     engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
     database = Database(engine)
     changes = AccessChanges(settings.database)
-    storage = StoragePeer(settings.storage_address, secret=settings.service_secret, tls=tls)
+    storage = StoragePeer(
+        settings.storage_address, secret=settings.service_secret, admin_secret=settings.storage_admin_secret, tls=tls
+    )
     pages = LockPages(database, settings)
     lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings, pages), server.grpc)
     access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(database, changes), server.grpc)

@@ -58,6 +58,11 @@ class LocksSettings(LocksDatabaseSettings):
     storage_address: str = Field(
         description="where the storage service is reached: `unix:PATH`, or `HOST:PORT` for all replicas of that name"
     )
+    storage_admin_secret: SecretStr | None = Field(
+        default=None,
+        description="what the lock service shows the storage service for administration, beside `service_secret`; "
+        "no other service has it",
+    )
     lock_page_default: PageSize = Field(default=100, description="locks on a page when the request names no limit")
     lock_page_max: PageSize = Field(default=1_000, description="the most locks on a page; a larger limit is coerced")
     lock_path_bytes: int = Field(

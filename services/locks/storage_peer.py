@@ -30,8 +30,17 @@ _REPEATABLE = {
 class StoragePeer:
     """Calls of the storage service; each raises the `ServiceError` that the service raised, or `Unavailable`."""
 
-    def __init__(self, address: str, *, secret: SecretStr | None, tls: Tls | None) -> None:
-        self._peer = Peer(address, deadline=_DEADLINE_SECONDS, secret=secret, tls=tls, repeatable=_REPEATABLE)
+    def __init__(
+        self, address: str, *, secret: SecretStr | None, admin_secret: SecretStr | None, tls: Tls | None
+    ) -> None:
+        self._peer = Peer(
+            address,
+            deadline=_DEADLINE_SECONDS,
+            secret=secret,
+            admin_secret=admin_secret,
+            tls=tls,
+            repeatable=_REPEATABLE,
+        )
         self._stub = StorageServiceStub(self._peer.channel)
         self._stores = StoreServiceStub(self._peer.channel)
 

@@ -10,7 +10,7 @@ from services.common.lifecycle import end
 from services.common.logs import get_logger
 from services.common.metrics import served_metrics
 from services.common.refresh import keep_refreshed
-from services.common.rpc.server import Server
+from services.common.rpc.server import Server, methods_of
 from services.database.engine import create_engine
 from services.database.readiness import serve as serve_when_ready
 from services.database.transactions import Database
@@ -23,7 +23,7 @@ from services.storage.neighbours import Neighbours
 from services.storage.registrar import Registrar
 from services.storage.room import Room
 from services.storage.schema import SCHEMA
-from services.storage.service import SERVICE_NAME, add_storage_service
+from services.storage.service import ADMIN_METHODS, SERVICE_NAME, add_storage_service
 from services.storage.settings import StorageSettings
 from services.storage.sizes import refresh_sizes
 from services.storage.store import Store
@@ -56,6 +56,8 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         drain_seconds=settings.drain_seconds,
         tls=settings.read_tls(),
         services=[SERVICE_NAME, STORE_SERVICE_NAME],
+        admin_methods=[*methods_of([STORE_SERVICE_NAME]), *ADMIN_METHODS],
+        admin_secrets=[settings.storage_admin_secret, settings.storage_admin_secret_accepted],
     )
     database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.storage_pool_size))
     traffic = TrafficMeter(database, settings.storage_bandwidth_limit)
@@ -88,7 +90,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
 
     whole_objects = WholeObjects(store)
     add_storage_service(store, whole_objects, server.grpc)
-    add_StoreServiceServicer_to_server(StoreService(store, settings.storage_url), server.grpc)
+    add_StoreServiceServicer_to_server(StoreService(store, settings.storage_url, settings.folders), server.grpc)
     runs = (traffic.run(), room.run(), store.writer.run(), places.run(), Sweeper(store).run(), Copier(store).run())
     background = [asyncio.create_task(run) for run in runs]
     stop_serving = asyncio.Event()

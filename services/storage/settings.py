@@ -1,5 +1,6 @@
 """The settings of the storage service."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pydantic import Field, SecretStr, field_validator
@@ -33,6 +34,21 @@ class StorageSettings(MigrationSettings):
         description="where the bytes of objects lie: `file:///ABSOLUTE/FOLDER`, or a bucket, `s3://BUCKET/PREFIX`, "
         "`gs://BUCKET/PREFIX` or `az://CONTAINER/PREFIX`"
     )
+    storage_admin_secret: SecretStr | None = Field(
+        default=None,
+        description="what the lock service shows the storage service for administration, beside `service_secret`; "
+        "no other service has it",
+    )
+    storage_admin_secret_accepted: SecretStr | None = Field(
+        default=None,
+        description="a second one that is accepted too: the next or the last one while `storage_admin_secret` is "
+        "changed",
+    )
+    storage_folders: str = Field(
+        default="",
+        description="folders, with `:` between them, below which `towpath store add` may put stores of "
+        "`file:///FOLDER`; by default none",
+    )
     storage_transfer: str = Field(
         default="auto",
         description="how bytes go between clients and an object store: `relay` through Towpath, `direct` by signed "
@@ -59,6 +75,18 @@ class StorageSettings(MigrationSettings):
         description="a folder in memory (tmpfs) that facade and storage share on one host: "
         "large uploads then go through it, and not in messages",
     )
+
+    @property
+    def folders(self) -> Sequence[Path]:
+        """The folders of `storage_folders`."""
+        return [Path(each) for each in self.storage_folders.split(":") if each]
+
+    @field_validator("storage_folders")
+    @classmethod
+    def _check_folders(cls, value: str) -> str:
+        if not all(Path(each).is_absolute() for each in value.split(":") if each):
+            raise ValueError("expected absolute paths, with : between them")
+        return value
 
     @field_validator("storage_transfer")
     @classmethod

@@ -26,9 +26,13 @@ OUTAGE_SECONDS = 8
 # Within ten a connection ends, and DNS is asked again.
 NOTICED_SECONDS = 15
 
-ACCEPTED = {"towpath_signing_key_accepted", "towpath_service_secret_accepted"}
+ACCEPTED = {
+    "towpath_signing_key_accepted",
+    "towpath_service_secret_accepted",
+    "towpath_storage_admin_secret_accepted",
+}
 CHANGED = {
-    "swap secrets": ACCEPTED | {"towpath_signing_key", "towpath_service_secret"},
+    "swap secrets": ACCEPTED | {"towpath_signing_key", "towpath_service_secret", "towpath_storage_admin_secret"},
     "renew secrets": ACCEPTED,
 }
 

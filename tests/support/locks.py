@@ -150,6 +150,7 @@ async def serving_locks(
     storage_address: str,
     name: str = "locks",
     service_secret: SecretStr | None = None,
+    storage_admin_secret: SecretStr | None = None,
 ) -> AsyncIterator[str]:
     """Serve on a migrated database, as one replica; yield the address."""
     address = f"unix:{folder / name}.sock"
@@ -159,6 +160,7 @@ async def serving_locks(
         storage_address=storage_address,
         drain_seconds=0.5,
         service_secret=service_secret,
+        storage_admin_secret=storage_admin_secret,
     )
     stop = asyncio.Event()
     service = asyncio.create_task(serve(settings, stop))
@@ -183,6 +185,7 @@ async def running_locks(
     *,
     storage_address: str = "unix:/nonexistent/storage.sock",
     service_secret: SecretStr | None = None,
+    storage_admin_secret: SecretStr | None = None,
 ) -> AsyncIterator[RunningLocks]:
     """Migrate an empty database, serve on it, and make an administrator."""
     await migrate(database_url, SCHEMA)
@@ -190,7 +193,11 @@ async def running_locks(
     secret = await bootstrap(database)
     await database.close()
     async with serving_locks(
-        database_url, folder, storage_address=storage_address, service_secret=service_secret
+        database_url,
+        folder,
+        storage_address=storage_address,
+        service_secret=service_secret,
+        storage_admin_secret=storage_admin_secret,
     ) as address:
         peer = Peer(address, deadline=STEP_SECONDS, secret=service_secret)
         admin_peer = Peer(address, deadline=STEP_SECONDS, secret=SecretStr(secret))

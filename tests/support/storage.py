@@ -161,6 +161,8 @@ async def running_storage(
         "storage_url": running.root.as_uri(),
         "storage_database_url": database_url,
         "storage_reserve_bytes": 0,
+        # A test keeps its stores wherever it has a folder.
+        "storage_folders": "/",
         "drain_seconds": 0.5,
         **settings,
     }
@@ -197,6 +199,7 @@ class StorageProcess:
             "TOWPATH_STORAGE_URL": (self.folder / "bytes").as_uri(),
             "TOWPATH_STORAGE_DATABASE_URL": self.database_url.get_secret_value(),
             "TOWPATH_STORAGE_RESERVE_BYTES": "0",
+            "TOWPATH_STORAGE_FOLDERS": "/",
             **self.overrides,
         }
 

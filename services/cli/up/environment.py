@@ -1,7 +1,9 @@
 """The environment of each service that `towpath up` starts: the operator's, and on top of it what `up` decides."""
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -15,6 +17,7 @@ from services.cli.up.runtime_directory import LOCKS_SOCKET, STORAGE_SOCKET
 _OWN = ("TOWPATH_DATA", "TOWPATH_DATABASE_URL", "TOWPATH_FACADES", "TOWPATH_SERVER", "TOWPATH_TOKEN", "TOWPATH_USER")
 # What only one of the services has a use for.
 _ADMIN_TOKEN = "TOWPATH_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a secret
+_STORAGE_ADMIN_SECRET = "TOWPATH_STORAGE_ADMIN_SECRET"  # noqa: S105 - the name of a variable, not a secret
 _DATABASE_PASSWORD = "TOWPATH_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable, not a secret
 
 _FACADE_METRICS = "TOWPATH_FACADE_METRICS_LISTEN"
@@ -35,6 +38,7 @@ class Environments:
     lifeline: int
     log_format: str
     memory: Path | None = None
+    storage_admin_secret: str = field(default_factory=partial(secrets.token_urlsafe, 32), repr=False)
 
     @property
     def locks_address(self) -> str:
@@ -51,6 +55,11 @@ class Environments:
         kept.setdefault("TOWPATH_LOG_FORMAT", self.log_format)
         return {**kept, **decided, "TOWPATH_LIFELINE_FD": str(self.lifeline)}
 
+    def _storage_admin_secret(self) -> dict[str, str]:
+        """Return what storage and locks alone share: another with each start, unless the operator has one."""
+        given = self.inherited.get(_STORAGE_ADMIN_SECRET)
+        return {} if given else {_STORAGE_ADMIN_SECRET: self.storage_admin_secret}
+
     def _shared_memory(self) -> dict[str, str]:
         return {} if self.memory is None or _SHARED_MEMORY in self.inherited else {_SHARED_MEMORY: str(self.memory)}
 
@@ -61,6 +70,7 @@ class Environments:
             TOWPATH_STORAGE_LISTEN=self.storage_address,
             TOWPATH_STORAGE_DATABASE_URL=self.database_url.get_secret_value(),
             TOWPATH_STORAGE_URL=storage_url,
+            **self._storage_admin_secret(),
             TOWPATH_DRAIN_SECONDS=str(drain_seconds),
             **self._shared_memory(),
         )
@@ -71,6 +81,7 @@ class Environments:
             TOWPATH_LOCKS_LISTEN=self.locks_address,
             TOWPATH_LOCKS_DATABASE_URL=self.database_url.get_secret_value(),
             TOWPATH_STORAGE_ADDRESS=self.storage_address,
+            **self._storage_admin_secret(),
             TOWPATH_DRAIN_SECONDS=str(drain_seconds),
         )
 
@@ -97,6 +108,7 @@ class Environments:
         return self._with(
             _ADMIN_TOKEN,
             _DATABASE_PASSWORD,
+            _STORAGE_ADMIN_SECRET,
             TOWPATH_LISTEN=f"fd:{listener}",
             TOWPATH_STORAGE_ADDRESS=self.storage_address,
             TOWPATH_LOCKS_ADDRESS=self.locks_address,

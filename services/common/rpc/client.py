@@ -12,7 +12,7 @@ from pydantic import SecretStr
 
 from services.common import request_id, tracing
 from services.common.errors import Reason, ServiceError, Unavailable, from_rpc_error
-from services.common.rpc.options import channel_options, is_local
+from services.common.rpc.options import ADMIN_METADATA_KEY, channel_options, is_local
 from services.common.rpc.tls import Tls
 
 Response = TypeVar("Response")
@@ -58,7 +58,7 @@ class Health(StrEnum):
 
 
 class Peer:
-    """Another service, as its callers see it: a channel, the secret shown to it, and a deadline on every call.
+    """Another service, as its callers see it: a channel, the secrets shown to it, and a deadline on every call.
 
     It owns the channel; `close` ends it.
     """
@@ -69,12 +69,14 @@ class Peer:
         *,
         deadline: float,
         secret: SecretStr | None = None,
+        admin_secret: SecretStr | None = None,
         tls: Tls | None = None,
         repeatable: dict[str, list[str]] | None = None,
     ) -> None:
         self.channel = connect(address, tls=tls, repeatable=repeatable)
         self._deadline = deadline
         self._secret = secret
+        self._admin_secret = admin_secret
 
     async def call(
         self,
@@ -108,11 +110,13 @@ class Peer:
         return from_rpc_error(error, detail)
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return the metadata of a call: the current request id and span, and the secret as bearer token."""
+        """Return the metadata of a call: the current request id and span, and the secrets as bearer tokens."""
         metadata = [(request_id.METADATA_KEY, request_id.current())] if request_id.current() else []
         metadata.extend(tracing.metadata())
         if self._secret is not None:
             metadata.append(("authorization", f"Bearer {self._secret.get_secret_value()}"))
+        if self._admin_secret is not None:
+            metadata.append((ADMIN_METADATA_KEY, f"Bearer {self._admin_secret.get_secret_value()}"))
         return tuple(metadata)
 
     async def health(self, service: str) -> Health:

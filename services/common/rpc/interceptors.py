@@ -13,6 +13,7 @@ from services.common import request_id, tracing
 from services.common.errors import ServiceError, trailing_metadata
 from services.common.logs import get_logger
 from services.common.rpc import call_fields, metrics
+from services.common.rpc.options import ADMIN_METADATA_KEY
 from services.common.rpc.types import Context, Handler
 
 _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]
@@ -26,38 +27,66 @@ _WAITED_LONG_ENOUGH = ("grpc-retry-pushback-ms", "-1")
 _log = get_logger(__name__)
 
 
-def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
-    """Return the token of the metadata `authorization: Bearer TOKEN`, or an empty string."""
-    for key, value in metadata or ():
-        if key == "authorization" and isinstance(value, str) and value.startswith("Bearer "):
+def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None, key: str = "authorization") -> str:
+    """Return the token of the metadata `authorization: Bearer TOKEN`, or of another key, or an empty string."""
+    for name, value in metadata or ():
+        if name == key and isinstance(value, str) and value.startswith("Bearer "):
             return value.removeprefix("Bearer ")
     return ""
 
 
 class SecretInterceptor(grpc.aio.ServerInterceptor):
-    """Refuses calls that do not show one of the secrets; without secrets it lets all pass."""
+    """Refuses calls that do not show one of the secrets; without secrets it lets all pass.
 
-    def __init__(self, secrets: Iterable[SecretStr], *, unguarded: Iterable[str]) -> None:
-        # Who shows nothing shows the empty one.
-        self._secrets = [shown for secret in secrets if (shown := secret.get_secret_value().encode())]
+    Calls of `admin_methods`, by their full names, show one of `admin_secrets` too. Where there is none of these, but
+    there are secrets, nobody may call them.
+    """
+
+    def __init__(
+        self,
+        secrets: Iterable[SecretStr | None],
+        *,
+        unguarded: Iterable[str],
+        admin_methods: Iterable[str] = (),
+        admin_secrets: Iterable[SecretStr | None] = (),
+    ) -> None:
+        self._secrets = _bytes_of(secrets)
         self._unguarded = frozenset(unguarded)
+        self._admin_methods = frozenset(admin_methods)
+        self._admin_secrets = _bytes_of(admin_secrets)
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
     ) -> Handler | None:
         """Pass the call on, or answer UNAUTHENTICATED."""
-        service = handler_call_details.method.split("/")[1]
-        if not self._secrets or service in self._unguarded:
-            return await continuation(handler_call_details)
-        shown = bearer_token(handler_call_details.invocation_metadata).encode()
-        if any(hmac.compare_digest(shown, secret) for secret in self._secrets):
+        problem = self._problem(handler_call_details.method, handler_call_details.invocation_metadata)
+        if not problem:
             return await continuation(handler_call_details)
 
         async def refuse(_requests: object, context: Context) -> None:
-            await context.abort(grpc.StatusCode.UNAUTHENTICATED, "the secret between services is missing or wrong")
+            await context.abort(grpc.StatusCode.UNAUTHENTICATED, problem)
 
         # Of whatever kind the method is: this one answers without reading what a stranger sends.
         return grpc.stream_unary_rpc_method_handler(refuse)
+
+    def _problem(self, method: str, metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
+        """Return what a call lacks; empty where it may pass."""
+        is_guarded = bool(self._secrets) and method.split("/")[1] not in self._unguarded
+        if is_guarded and not _is_among(bearer_token(metadata), self._secrets):
+            return "the secret between services is missing or wrong"
+        is_admin = bool(self._secrets or self._admin_secrets) and method in self._admin_methods
+        if is_admin and not _is_among(bearer_token(metadata, ADMIN_METADATA_KEY), self._admin_secrets):
+            return "the secret of the storage's administration is missing or wrong"
+        return ""
+
+
+def _bytes_of(secrets: Iterable[SecretStr | None]) -> list[bytes]:
+    # Who shows nothing shows the empty one.
+    return [shown for secret in secrets if secret and (shown := secret.get_secret_value().encode())]
+
+
+def _is_among(shown: str, secrets: Iterable[bytes]) -> bool:
+    return any(hmac.compare_digest(shown.encode(), secret) for secret in secrets)
 
 
 class CallInterceptor(grpc.aio.ServerInterceptor):

@@ -9,6 +9,9 @@ CHUNK_BYTES = 1024 * 1024
 SHARED_BYTES = 2 * CHUNK_BYTES
 """The most bytes of an object that one message tells of, where they go through shared memory."""
 
+ADMIN_METADATA_KEY = "towpath-storage-admin"
+"""Where callers show the secret of administration, as `Bearer SECRET`."""
+
 Options = list[tuple[str, int]]
 
 _SHARED: Options = [

@@ -21,7 +21,8 @@ class Server:
     """A gRPC server with health, reflection, errors, logs and the secret between services.
 
     `grpc` is the server to register servicers with; `services` are their full names. The services named
-    in `unguarded` check their callers themselves; callers of the others show `secret`, or `accepted`. Over a
+    in `unguarded` check their callers themselves; callers of the others show `secret`, or `accepted`. Callers of
+    `admin_methods`, which are full names, show one of `admin_secrets` too, see `SecretInterceptor`. Over a
     network, callers must show a certificate where `tls` is given, and a connection is ended gracefully after
     `connection_seconds`. `waiting` are the full names of methods whose calls wait for news rather than work, see
     `CallInterceptor`. Raises ValueError where an address that other hosts can reach has no secret.
@@ -39,6 +40,8 @@ class Server:
         services: Iterable[str],
         unguarded: Iterable[str] = (),
         waiting: Iterable[str] = (),
+        admin_methods: Iterable[str] = (),
+        admin_secrets: Iterable[SecretStr | None] = (),
     ) -> None:
         if not (secret and secret.get_secret_value()) and not is_local(address):
             raise ValueError(f"service_secret: needed to listen on {address}, which is not a unix socket")
@@ -48,8 +51,13 @@ class Server:
         open_to_all = (*unguarded, health.SERVICE_NAME)
         self.grpc = grpc.aio.server(
             interceptors=[
-                CallInterceptor(_methods_of(self._services), waiting=waiting),
-                SecretInterceptor([each for each in (secret, accepted) if each], unguarded=open_to_all),
+                CallInterceptor(methods_of(self._services), waiting=waiting),
+                SecretInterceptor(
+                    [secret, accepted],
+                    unguarded=open_to_all,
+                    admin_methods=admin_methods,
+                    admin_secrets=admin_secrets,
+                ),
             ],
             options=server_options(address, connection_seconds=connection_seconds),
         )
@@ -79,7 +87,8 @@ class Server:
         await self.grpc.stop(self._drain_seconds)
 
 
-def _methods_of(services: Iterable[str]) -> Iterator[str]:
+def methods_of(services: Iterable[str]) -> Iterator[str]:
+    """Return the full names of all methods of services, which are full names too."""
     for service in services:
         for method in descriptor_pool.Default().FindServiceByName(service).methods:
             yield f"/{service}/{method.name}"

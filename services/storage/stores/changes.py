@@ -2,13 +2,15 @@
 
 import asyncio
 import re
+from collections.abc import Sequence
 from functools import partial
+from pathlib import Path
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Reason, ServiceError
 from services.storage.backend import Backend
-from services.storage.location import open_backend
+from services.storage.location import folder_of, open_backend
 from services.storage.models import StoreRecord
 from services.storage.store import Store
 from services.storage.stores import table
@@ -22,8 +24,11 @@ _PAUSE_SECONDS = 0.5
 _WINDOW = 20_000
 
 
-async def create_store(store: Store, name: str, url: str, *, first_url: str) -> None:
-    """Add a store, once it could be read and written, and holds nothing. `first_url` is that of the first."""
+async def create_store(store: Store, name: str, url: str, *, first_url: str, folders: Sequence[Path]) -> None:
+    """Add a store, once it could be read and written, and holds nothing. `first_url` is that of the first.
+
+    One on a disk lies in a folder below one of `folders`, also where links lead elsewhere.
+    """
     if not _NAME.fullmatch(name):
         raise InvalidArgument(Reason.INVALID_FIELD, f"name: expected 1 to 64 of a-z, 0-9 and -, got {name[:80]!a}")
 
@@ -43,9 +48,22 @@ async def create_store(store: Store, name: str, url: str, *, first_url: str) -> 
             await table.add(connection, name, url)
 
     if not await store.database.run(known):
+        await asyncio.to_thread(_check_folder, url, folders)
         await _try_out(await _opened(url))
         await store.database.run(add)
     await store.places.refresh()
+
+
+def _check_folder(url: str, folders: Sequence[Path]) -> None:
+    if url.partition(":")[0] != "file":
+        return
+    try:
+        wanted = folder_of(url).resolve()
+    except ValueError as error:
+        raise _invalid(error) from error
+    if not any(wanted.is_relative_to(each.resolve()) for each in folders):
+        allowed = " or ".join(map(str, folders)) or "one of TOWPATH_STORAGE_FOLDERS, which names none"
+        raise InvalidArgument(Reason.INVALID_FIELD, f"url: expected a folder below {allowed}")
 
 
 async def _opened(url: str) -> Backend:
@@ -53,9 +71,13 @@ async def _opened(url: str) -> Backend:
         async with asyncio.timeout(_TRIAL_SECONDS):
             return await open_backend(url)
     except ValueError as error:
-        raise InvalidArgument(Reason.INVALID_FIELD, str(error).replace("storage_url", "url")) from error
+        raise _invalid(error) from error
     except OSError as error:
         raise _unusable(str(error)) from error
+
+
+def _invalid(error: ValueError) -> InvalidArgument:
+    return InvalidArgument(Reason.INVALID_FIELD, str(error).replace("storage_url", "url"))
 
 
 async def _try_out(backend: Backend) -> None:

@@ -1,6 +1,7 @@
 """StoreService over gRPC: each method translates, calls one function, translates back."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -21,13 +22,17 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class StoreService(StoreServiceServicer):
     """See `towpath.storage.v1.StoreService`."""
 
-    def __init__(self, store: Store, first_url: str) -> None:
+    def __init__(self, store: Store, first_url: str, folders: Sequence[Path]) -> None:
+        """Serve a store's list, of which `first_url` is the first; later ones on a disk lie below `folders`."""
         self._store = store
         self._first_url = first_url
+        self._folders = folders
 
     async def CreateStore(self, request: pb.CreateStoreRequest, _context: _Context) -> pb.CreateStoreResponse:
         """Add a store."""
-        await changes.create_store(self._store, request.name, request.url, first_url=self._first_url)
+        await changes.create_store(
+            self._store, request.name, request.url, first_url=self._first_url, folders=self._folders
+        )
         return pb.CreateStoreResponse(store=await self._message(request.name))
 
     async def ListStores(self, _request: pb.ListStoresRequest, _context: _Context) -> pb.ListStoresResponse:

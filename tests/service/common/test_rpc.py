@@ -69,17 +69,30 @@ async def running(
     secret: SecretStr | None = None,
     accepted: SecretStr | None = None,
     shown: SecretStr | None = None,
+    admin_secret: SecretStr | None = None,
+    admin_shown: SecretStr | None = None,
     locks: Locks | None = None,
     deadline: float = 5,
     repeatable: dict[str, list[str]] | None = None,
 ) -> AsyncIterator[tuple[Server, Locks, Peer, pb_grpc.LockServiceAsyncStub]]:
-    """Run the service on a unix socket, and a peer that calls it."""
+    """Run the service on a unix socket, and a peer that calls it.
+
+    With any of the secrets of administration, VerifyLocks is a method of it.
+    """
     locks = locks or Locks()
     address = f"unix:{folder / 'locks.sock'}"
-    server = Server(address, secret=secret, accepted=accepted, drain_seconds=1, services=[SERVICE])
+    server = Server(
+        address,
+        secret=secret,
+        accepted=accepted,
+        drain_seconds=1,
+        services=[SERVICE],
+        admin_methods=[f"/{SERVICE}/VerifyLocks"] if admin_secret or admin_shown else [],
+        admin_secrets=[None, admin_secret],
+    )
     pb_grpc.add_LockServiceServicer_to_server(locks, server.grpc)
     await server.start()
-    peer = Peer(address, deadline=deadline, secret=shown, repeatable=repeatable)
+    peer = Peer(address, deadline=deadline, secret=shown, admin_secret=admin_shown, repeatable=repeatable)
     try:
         yield server, locks, peer, pb_grpc.LockServiceStub(peer.channel)
     finally:
@@ -157,6 +170,33 @@ async def test_an_empty_second_secret_opens_nothing(tmp_path: Path) -> None:
     async with running(tmp_path, secret=SECRET, accepted=SecretStr("")) as (_, _, peer, stub):
         with pytest.raises(Unauthenticated):
             await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())
+
+
+@pytest.mark.parametrize("secret", [SECRET, None])
+async def test_administration_needs_a_secret_of_its_own(tmp_path: Path, secret: SecretStr | None) -> None:
+    """The secret between services, which each facade has, opens no method of administration."""
+    administration = SecretStr("what administration alone shows")
+    for shown in (None, SECRET):
+        running_for = running(tmp_path, secret=secret, shown=secret, admin_secret=administration, admin_shown=shown)
+        async with running_for as (_, _, peer, stub):
+            with pytest.raises(Unauthenticated, match="administration"):
+                await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())
+            with pytest.raises(AlreadyExists):
+                await peer.call(stub.CreateLock, pb.CreateLockRequest())
+    running_for = running(
+        tmp_path, secret=secret, shown=secret, admin_secret=administration, admin_shown=administration
+    )
+    async with running_for as (_, _, peer, stub):
+        assert (await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())).next_cursor == "3"
+
+
+async def test_nobody_administrates_where_the_secret_for_it_is_not_set(tmp_path: Path) -> None:
+    """Where services show each other one; on a socket without any, whoever can open it may."""
+    async with running(tmp_path, secret=SECRET, shown=SECRET, admin_shown=SECRET) as (_, _, peer, stub):
+        with pytest.raises(Unauthenticated, match="administration"):
+            await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())
+    async with running(tmp_path) as (_, _, peer, stub):
+        assert (await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())).next_cursor == "3"
 
 
 async def test_an_address_that_others_reach_needs_the_secret() -> None:

@@ -12,6 +12,7 @@ from towpath.storage.v1.store_service_pb2 import CreateStoreRequest, ListStoresR
 
 from services.common.errors import Reason
 from tests.service.storage.conftest import Sql
+from tests.support.postgres import TestPostgres
 from tests.support.storage import (
     RunningStorage,
     StorageClient,
@@ -306,6 +307,28 @@ async def test_a_store_that_cannot_be_added(stores: Stores, name: str, url: str,
     assert "storage_url" not in error.message
     response = await stores.stub.ListStores(ListStoresRequest(), timeout=STEP_SECONDS)
     assert [store.name for store in response.stores] == ["first"]
+
+
+@pytest.mark.parametrize("folders", ["", "{folder}/allowed", "/nowhere:{folder}/allowed"])
+async def test_a_store_on_a_disk_lies_where_the_operator_allowed(
+    postgres: TestPostgres, tmp_path: Path, folders: str
+) -> None:
+    """Who administrates stores lets the service write to no other folder that it can write to, not by links either."""
+    (tmp_path / "allowed").mkdir()
+    (tmp_path / "allowed" / "link").symlink_to(tmp_path)
+    folders = folders.format(folder=tmp_path)
+    database_url = await postgres.create_database()
+    async with running_storage(database_url, tmp_path, storage_folders=folders) as storage:
+        stores = Stores(storage)
+        for url in (tmp_path / "other", tmp_path / "allowed" / "link" / "other", tmp_path / "allowed/../other"):
+            error = await failure(stores.add("second", url.as_uri()))
+            assert (error.reason, error.message.partition(":")[0]) == (Reason.INVALID_FIELD, "url")
+            assert not (tmp_path / "other").exists()
+        allowed = stores.add("second", (tmp_path / "allowed" / "inside").as_uri())
+        if folders:
+            assert (await allowed).name == "second"
+        else:
+            assert "TOWPATH_STORAGE_FOLDERS" in (await failure(allowed)).message
 
 
 async def test_bytes_belong_to_one_store(storage: RunningStorage, stores: Stores) -> None:

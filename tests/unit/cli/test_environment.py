@@ -51,8 +51,20 @@ def test_each_gets_its_own() -> None:
     assert "postgresql://" not in "".join(facade.values())
     assert [("TOWPATH_DATABASE_PASSWORD" in of) for of in (storage, locks, facade)] == [True, True, False]
     assert [("TOWPATH_ADMIN_TOKEN" in of) for of in (storage, locks, facade)] == [False, True, False]
+    secret = "TOWPATH_STORAGE_ADMIN_SECRET"
+    assert [secret in of for of in (storage, locks, facade)] == [True, True, False]
+    assert storage[secret] == locks[secret] != environments().storage("file:///a", drain_seconds=1)[secret]
     assert facade["TOWPATH_PUBLIC_URL"] == "https://x"
     assert facade["TOWPATH_SHARED_STORAGE_PATH"] == "/a b/storage"
+
+
+def test_the_operators_secret_of_administration_is_kept_from_the_facade() -> None:
+    """Whoever takes over a facade adds no store and removes no repository."""
+    made = replace(environments(), inherited={"TOWPATH_STORAGE_ADMIN_SECRET": "the operator's"})
+    facade = made.facade(9, storage_url="s3://b", signing_key="ours", public_url=None, drain_seconds=4)
+    assert "TOWPATH_STORAGE_ADMIN_SECRET" not in facade
+    for of in (made.storage("s3://b", drain_seconds=1), made.locks(drain_seconds=1)):
+        assert of["TOWPATH_STORAGE_ADMIN_SECRET"] == "the operator's"
 
 
 def test_the_facade_reads_objects_where_they_lie_on_a_disk() -> None:
