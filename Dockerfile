@@ -7,18 +7,21 @@ RUN apt-get update && apt-get install --yes --no-install-recommends binutils
 WORKDIR /source
 RUN python -m venv /opt/towpath
 # What Towpath needs is a layer of its own, which a change of Towpath's code leaves as it is.
-COPY pyproject.toml README.md LICENSE ./
-COPY deploy/requirements.py deploy/
-RUN python deploy/requirements.py server tracing > /tmp/requirements.txt \
-    && /opt/towpath/bin/pip install --no-cache-dir --only-binary :all: --requirement /tmp/requirements.txt \
+COPY requirements requirements
+RUN /opt/towpath/bin/pip install --no-cache-dir --only-binary :all: --require-hashes \
+        --requirement requirements/image.txt \
     # The symbols for debuggers are a fifth of it.
     && find /opt/towpath -name '*.so' -exec strip --strip-unneeded {} + \
     # botocore describes every service of AWS; S3 is used, and what gives credentials for it.
     && find /opt/towpath -path '*/botocore/data/*' -prune -type d \
         ! -name s3 ! -name sts ! -name sso ! -name sso-oidc ! -name signin -exec rm -r {} +
+RUN python -m venv /build \
+    && /build/bin/pip install --no-cache-dir --only-binary :all: --require-hashes --requirement requirements/build.txt
+COPY pyproject.toml README.md LICENSE ./
 COPY proto/gen proto/gen
 COPY services services
-RUN /opt/towpath/bin/pip install --no-cache-dir --no-deps . \
+RUN /build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /wheels . \
+    && /opt/towpath/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl \
     && /opt/towpath/bin/pip uninstall --yes pip
 
 FROM ${PYTHON}

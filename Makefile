@@ -10,7 +10,7 @@ ENV_FILE ?= .env
 TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run test stack stack-test growth-test bench fuzz lint types format proto clean programs
+.PHONY: help run test stack stack-test growth-test bench fuzz lint types format lock sbom proto clean programs
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -59,6 +59,22 @@ format: $(VENV)/dev ## Format the code and mend what can be mended
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
+# What each installation gets, to the byte. All lists have the versions of the longest one.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-annotate \
+	--custom-compile-command "make lock" $(ARGS) pyproject.toml
+lock: $(VENV)/lock ## Write requirements/ anew from pyproject.toml; ARGS=--upgrade takes the newest versions
+	$(COMPILE) --extra server --extra embedded --extra tracing --group build --group dev --output-file requirements/dev.txt
+	$(COMPILE) --extra server --extra embedded --group build --constraints requirements/dev.txt \
+		--output-file requirements/run.txt
+	$(COMPILE) --extra server --extra tracing --constraints requirements/dev.txt --output-file requirements/image.txt
+	for group in build bench lock; do \
+		$(subst pyproject.toml,,$(COMPILE)) --group $$group --constraints requirements/dev.txt \
+			--output-file requirements/$$group.txt || exit 1; done
+
+sbom: $(VENV)/lock ## Write what the image is made of, as CycloneDX JSON, into OUT, by default sbom.json
+	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-format JSON \
+		--output-file $(if $(filter command line,$(origin OUT)),$(OUT),sbom.json) requirements/image.txt
+
 proto: $(VENV)/dev ## Generate the stubs of the .proto files into OUT
 	$(BIN)/python proto/generate.py $(OUT)
 
@@ -67,28 +83,36 @@ clean: ## Remove the virtual environment and all caches, but no data
 
 # Readable by all, whatever the umask is: root runs Towpath as another user. Only a terminal shows pip's own progress.
 PIP_INSTALL = umask 022; test -t 2 || quiet=--quiet; $(BIN)/python -m pip install $$quiet
+# Nothing but what requirements/ lists, by its hash.
+LISTED = $(PIP_INSTALL) --require-hashes --requirement requirements/$(1).txt >&2
+# Towpath itself, built by what was installed so.
+ITSELF = $(PIP_INSTALL) --no-deps --no-build-isolation --no-index --editable . >&2
 
 # A marker file for each set of packages; newer settings install again.
 $(VENV)/python:
 	@test -n "$(PYTHON)" || { echo "Python 3.11 or newer is needed" >&2; exit 1; }
 	@echo "Installing into $(VENV), which is done once, and takes about a minute and a half ..." >&2
 	@umask 022 && $(PYTHON) -m venv $(VENV)
-	@umask 022 && $(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
 	@touch $@
 
-$(VENV)/server: $(VENV)/python pyproject.toml
+$(VENV)/server: $(VENV)/python pyproject.toml requirements/run.txt
 	@echo "Installing what Towpath needs (50 packages, about a minute) ..." >&2
-	@$(PIP_INSTALL) --editable '.[server,embedded]' >&2
+	@$(call LISTED,run)
+	@$(ITSELF)
 	@touch $@
 
-$(VENV)/dev: $(VENV)/server pyproject.toml
+$(VENV)/dev: $(VENV)/server requirements/dev.txt
 	@echo "Installing what the tests and checks need (about a minute) ..." >&2
-	@$(PIP_INSTALL) --editable '.[server,embedded,tracing]' --group dev >&2
+	@$(call LISTED,dev)
 	@touch $@
 
-$(VENV)/bench: $(VENV)/dev pyproject.toml
+$(VENV)/lock: $(VENV)/dev requirements/lock.txt
+	@$(call LISTED,lock)
+	@touch $@
+
+$(VENV)/bench: $(VENV)/dev requirements/bench.txt
 	@sh tests/support/install.sh $(BIN) wrk curl
-	@$(PIP_INSTALL) --group bench >&2
+	@$(call LISTED,bench)
 	@touch $@
 
 # The tests run the real client, real proxies, a real Prometheus, Azure's blobs for one host, and the tool of the
