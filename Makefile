@@ -72,7 +72,7 @@ lock: $(VENV)/lock ## Write requirements/ anew from pyproject.toml; ARGS=--upgra
 			--output-file requirements/$$group.txt || exit 1; done
 
 sbom: $(VENV)/lock ## Write what the image is made of, as CycloneDX JSON, into OUT, by default sbom.json
-	$(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-format JSON \
+	PYTHONWARNINGS=ignore $(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-format JSON \
 		--output-file $(if $(filter command line,$(origin OUT)),$(OUT),sbom.json) requirements/image.txt
 
 proto: $(VENV)/dev ## Generate the stubs of the .proto files into OUT
