@@ -1,0 +1,251 @@
+"""What an honest client sees of `towpath up` while others attack it: silence, slow and large bodies, wrong tokens.
+
+`python -m benchmarks.hostile` runs each attack alone, and then all at once, against one `towpath up --demo`. Attackers
+are processes of their own. The honest client asks for batches of objects that nobody has asked for before. It exits
+with 1 where a batch fails, the 95th percentile of their times is 1 s or more, or all processes of Towpath together
+have 600 MiB or more (proportional set size).
+"""
+
+import argparse
+import asyncio
+import multiprocessing
+import secrets
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import psutil
+
+from tests.support.http import MEDIA_TYPE
+from tests.support.stack import Stack
+
+SLOWEST_SECONDS = 1.0
+MOST_MIB = 600
+_CLIENTS = 4
+_PAUSE_SECONDS = 0.1
+_OBJECTS = 100
+_BATCH_BYTES = 10 * 1024**2
+
+
+@dataclass(frozen=True)
+class Target:
+    """What attackers know: where Towpath listens, the token of a user, and the addresses that they come from."""
+
+    host: str
+    port: int
+    token: str
+    addresses: Sequence[str]
+
+    async def connect(self, number: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """Open a connection from one of the addresses."""
+        local = (self.addresses[number % len(self.addresses)], 0)
+        async with asyncio.timeout(30):
+            return await asyncio.open_connection(self.host, self.port, local_addr=local)
+
+    def head(self, method: str, path: str, token: str, length: int) -> bytes:
+        """Return the head of a request."""
+        credentials = f"Authorization: Bearer {token}\r\n" if token else ""
+        return (
+            f"{method} /demo/assets/{path} HTTP/1.1\r\nHost: {self.host}:{self.port}\r\nAccept: {MEDIA_TYPE}\r\n"
+            f"Content-Type: {MEDIA_TYPE}\r\n{credentials}Content-Length: {length}\r\n\r\n"
+        ).encode()
+
+
+async def _silent(target: Target, number: int) -> None:
+    """Send one byte, and wait until the other side has enough."""
+    reader, writer = await target.connect(number)
+    try:
+        writer.write(b"P")
+        await reader.read()
+    finally:
+        writer.close()
+
+
+async def _slow(target: Target, number: int) -> None:
+    """Announce a body, as a user, and send a byte of it every ten seconds."""
+    reader, writer = await target.connect(number)
+    try:
+        writer.write(target.head("POST", "objects/batch", target.token, 150_000) + b"{")
+        reading = asyncio.create_task(reader.read())
+        while not reading.done():
+            await asyncio.wait([reading], timeout=10)
+            writer.write(b" ")
+        await reading
+    finally:
+        writer.close()
+
+
+async def _large(target: Target, number: int) -> None:
+    """Send a batch of so many objects that it has 10 MiB; every other time as a user."""
+    body = b'{"operation":"download","objects":[' + b"{}," * (_BATCH_BYTES // 3) + b"{}]}"
+    token = target.token if number % 2 else ""
+    reader, writer = await target.connect(number)
+    try:
+        writer.write(target.head("POST", "objects/batch", token, len(body)) + body)
+        with suppress(ConnectionError):
+            await writer.drain()
+        await reader.read()
+    finally:
+        writer.close()
+
+
+async def _guessing(target: Target, number: int) -> None:
+    """Ask for locks with one wrong token after another, as fast as the answers come."""
+    reader, writer = await target.connect(number)
+    try:
+        while True:
+            writer.write(target.head("GET", "locks", secrets.token_urlsafe(24), 0))
+            head = await reader.readuntil(b"\r\n\r\n")
+            length = next(
+                int(line.split(b":")[1]) for line in head.lower().split(b"\r\n") if line.startswith(b"content-length")
+            )
+            await reader.readexactly(length)
+    finally:
+        writer.close()
+
+
+Attack = Callable[[Target, int], Awaitable[None]]
+# How each is done, and by how many connections at once.
+ATTACKS: dict[str, tuple[Attack, int]] = {
+    "silent": (_silent, 2_200),
+    "slow": (_slow, 1_150),
+    "large": (_large, 4),
+    "guessing": (_guessing, 100),
+}
+
+
+async def _repeat(attack: Attack, target: Target, number: int) -> None:
+    while True:
+        with suppress(OSError, EOFError, TimeoutError, asyncio.LimitOverrunError):
+            await attack(target, number)
+        # Whoever is cut off comes again.
+        await asyncio.sleep(0.2)
+
+
+def _attack(name: str, target: Target) -> None:
+    """Attack until the process is ended."""
+    attack, count = ATTACKS[name]
+
+    async def run() -> None:
+        async with asyncio.TaskGroup() as group:
+            for number in range(count):
+                group.create_task(_repeat(attack, target, number))
+
+    asyncio.run(run())
+
+
+@contextmanager
+def _attacked(names: Sequence[str], target: Target) -> Iterator[None]:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_attack, args=(name, target), daemon=True) for name in names]
+    for process in processes:
+        process.start()
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.join()
+
+
+@dataclass
+class Seen:
+    """What the honest client and the operator saw."""
+
+    seconds: list[float] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
+    mib: float = 0.0
+
+    @property
+    def slowest(self) -> float:
+        """The 95th percentile of the times, in seconds."""
+        return statistics.quantiles(self.seconds, n=20)[-1] if len(self.seconds) > 1 else float("inf")
+
+    @property
+    def is_good(self) -> bool:
+        """Whether all is within its bound."""
+        return not self.failures and self.slowest < SLOWEST_SECONDS and self.mib < MOST_MIB
+
+
+async def _ask(stack: Stack, seen: Seen, until: float) -> None:
+    headers = {"Authorization": f"Bearer {stack.tokens['alice']}", "Accept": MEDIA_TYPE, "Content-Type": MEDIA_TYPE}
+    while time.monotonic() < until:
+        # A new connection for each ten batches: those that are open already are not all that must work.
+        async with httpx.AsyncClient(trust_env=False, timeout=60, headers=headers) as http:
+            for _ in range(10):
+                objects = [{"oid": secrets.token_hex(32), "size": 1} for _ in range(_OBJECTS)]
+                body = {"operation": "upload", "objects": objects}
+                began = time.monotonic()
+                try:
+                    response = await http.post(f"{stack.base_url}/objects/batch", json=body)
+                    if response.status_code != 200:
+                        seen.failures.append(f"{response.status_code} {response.text[:200]}")
+                except httpx.HTTPError as error:
+                    seen.failures.append(repr(error))
+                seen.seconds.append(time.monotonic() - began)
+                await asyncio.sleep(_PAUSE_SECONDS)
+
+
+async def _weigh(stack: Stack, seen: Seen) -> None:
+    assert stack.process is not None
+    root = psutil.Process(stack.process.pid)
+    while True:
+        total = 0
+        for process in (root, *root.children(recursive=True)):
+            with suppress(psutil.Error):
+                total += process.memory_full_info().pss
+        seen.mib = max(seen.mib, total / 1024**2)
+        await asyncio.sleep(1)
+
+
+async def _watch(stack: Stack, seconds: float) -> Seen:
+    seen, until = Seen(), time.monotonic() + seconds
+    weighing = asyncio.create_task(_weigh(stack, seen))
+    await asyncio.gather(*(_ask(stack, seen, until) for _ in range(_CLIENTS)))
+    weighing.cancel()
+    return seen
+
+
+def _told(name: str, seen: Seen) -> str:
+    median = statistics.median(seen.seconds)
+    return (
+        f"{name:<28}{len(seen.seconds):>8}{len(seen.failures):>9}{median * 1000:>9.0f}{seen.slowest * 1000:>9.0f}"
+        f"{max(seen.seconds) * 1000:>9.0f}{seen.mib:>9.0f}   {'ok' if seen.is_good else 'TOO MUCH'}"
+    )
+
+
+def main() -> None:
+    """Run the attacks and print what was seen, one line each."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seconds", type=float, default=180, help="how long each attack goes on")
+    parser.add_argument("--listen", default="127.0.0.1:0", help="where Towpath listens")
+    parser.add_argument("--address", action="append", help="an address that attackers come from; may be repeated")
+    parser.add_argument("--attack", action="append", choices=ATTACKS, help="only these, and all of them at once")
+    chosen = parser.parse_args()
+    runs = [(), *((name,) for name in chosen.attack or ATTACKS), tuple(chosen.attack or ATTACKS)]
+    good = True
+    with tempfile.TemporaryDirectory(prefix="towpath-hostile-") as folder, ExitStack() as running:
+        stack = Stack(Path(folder) / "data", listen=chosen.listen)
+        stack.start()
+        running.callback(stack.stop)
+        host, _, port = stack.origin.partition("://")[2].rpartition(":")
+        target = Target(host, int(port), stack.tokens["bob"], chosen.address or [host])
+        print(f"{'attack':<28}{'batches':>8}{'failed':>9}{'p50 ms':>9}{'p95 ms':>9}{'max ms':>9}{'MiB':>9}", flush=True)
+        for names in runs:
+            with _attacked(names, target):
+                seen = asyncio.run(_watch(stack, chosen.seconds if names else min(20, chosen.seconds)))
+            print(_told(" + ".join(names) or "none", seen), flush=True)
+            for failure in seen.failures[:3]:
+                print(f"    {failure}", flush=True)
+            good &= seen.is_good
+    sys.exit(not good)
+
+
+if __name__ == "__main__":
+    main()
