@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from services.cli.errors import CommandError
 from services.cli.unprivileged.run_as import OURSELVES, RunAs
@@ -84,7 +84,12 @@ class Child:
                     f"the last time with {describe(status)}{reason and f': {reason}'}"
                 )
             pause = min(_FIRST_PAUSE_SECONDS * 2 ** (len(self._deaths) - 1), _LONGEST_PAUSE_SECONDS)
-            _log.warning(f"{self.name} died and is started again", status=describe(status), pause_seconds=pause)
+            _log.warning(
+                f"{self.name} died and is started again",
+                status=describe(status),
+                pause_seconds=pause,
+                **({"reason": reason} if reason else {}),
+            )
             await asyncio.sleep(pause)
 
     async def _run(self) -> tuple[int, str]:
@@ -137,21 +142,28 @@ async def end(process: asyncio.subprocess.Process, stop_signal: signal.Signals, 
             await process.wait()
 
 
+class Outcome(NamedTuple):
+    """What a command wrote on its standard output, and what it told us beside that, which may be empty."""
+
+    output: str
+    told: str
+
+
 async def run_once(
     name: str, command: Sequence[str], environment: Mapping[str, str], *, inherited: Sequence[int] = (), seconds: float
-) -> str:
-    """Run a command to its end and return what it writes on its standard output; its errors go to ours.
+) -> Outcome:
+    """Run a command to its end and return its outcome; its errors go to ours.
 
     Raises `CommandError` where its status is not 0 or it runs longer than `seconds`.
     """
-    with reason_pipe(environment) as (environment, told, reason):
+    with reason_pipe(environment) as (environment, pipe, reason):
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=sys.stderr,
             env=environment,
-            pass_fds=[*inherited, *told],
+            pass_fds=[*inherited, *pipe],
             start_new_session=True,
         )
         try:
@@ -162,11 +174,12 @@ async def run_once(
         finally:
             await end(process, signal.SIGTERM, time.monotonic() + 1)
         text = output.decode(errors="replace")
+        told = reason()
         if process.returncode != 0:
             sys.stderr.write(text)
-            why = reason() or "why is told above"
+            why = told or "why is told above"
             raise CommandError(f"{name} failed with {describe(process.returncode or 0)}: {why}")
-        return text
+        return Outcome(text, told)
 
 
 @contextmanager

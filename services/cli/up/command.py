@@ -153,6 +153,8 @@ def up(
 def migrate(database_url: DatabaseUrl = None) -> None:
     """Bring the tables of all services to their newest version, where they run without `towpath up`.
 
+    Tables that a newer Towpath has migrated stay as they are; this one is refused where they say that it is too old.
+
     A Postgres that does not answer yet is waited for, for a minute. Where TOWPATH_ADMIN_TOKEN or the secret file of
     that name is given, the administrator is made with that token. To do all this again changes nothing.
     """
@@ -167,8 +169,7 @@ def migrate(database_url: DatabaseUrl = None) -> None:
 async def _migrate(url: str, *, make_administrator: bool) -> None:
     environment = {**os.environ, "TOWPATH_STORAGE_DATABASE_URL": url, "TOWPATH_LOCKS_DATABASE_URL": url}
     for name in ("storage", "locks"):
-        await programs.migrate(name, environment, wait_seconds=_WAIT_SECONDS)
-        typer.echo(f"{name}: the tables are at their newest version")
+        typer.echo(await programs.migrate(name, environment, wait_seconds=_WAIT_SECONDS))
     if make_administrator:
         # It prints the token, which is not for the log that our output may be.
         await programs.bootstrap(environment)

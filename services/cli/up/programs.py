@@ -46,12 +46,12 @@ def service(
 
 async def migrate(
     name: str, environment: Mapping[str, str], inherited: Sequence[int] = (), *, wait_seconds: float = 0.0
-) -> None:
-    """Bring the tables of the service `storage` or `locks` to their newest version.
+) -> str:
+    """Bring the tables of the service `storage` or `locks` to their newest version, and return in a line how they are.
 
-    Postgres may take `wait_seconds` to answer. Raises `CommandError`.
+    Tables that are newer than that stay as they are. Postgres may take `wait_seconds` to answer. Raises `CommandError`.
     """
-    log = await run_once(
+    log, note = await run_once(
         f"the migration of {name}",
         python(f"services.{name}", "migrate", f"--wait={wait_seconds}"),
         environment,
@@ -59,11 +59,12 @@ async def migrate(
         seconds=_MIGRATION_SECONDS,
     )
     sys.stderr.write(log)
+    return f"{name}: {note or 'the tables are at their newest version'}"
 
 
 async def bootstrap(environment: Mapping[str, str], inherited: Sequence[int] = ()) -> str:
     """Make the administrator and return the token. Raises `CommandError`."""
-    output = await run_once(
+    output, _ = await run_once(
         "the making of the administrator",
         python("services.locks", "bootstrap"),
         environment,

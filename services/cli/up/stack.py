@@ -25,6 +25,9 @@ from services.cli.up.orphans import lock_out_orphans
 from services.cli.up.supervisor import Supervisor
 from services.cli.up.tables import tables_are_newest
 from services.common.lifecycle import stop_event
+from services.common.logs import get_logger
+
+_log = get_logger(__name__)
 
 READY_LINE = "Towpath is ready: {origin}\n"
 
@@ -193,8 +196,12 @@ class _Stack:
 async def _migrate(storage: Mapping[str, str], locks: Mapping[str, str], inherited: Sequence[int]) -> None:
     try:
         async with asyncio.TaskGroup() as migrations:
-            migrations.create_task(programs.migrate("storage", storage, inherited))
-            migrations.create_task(programs.migrate("locks", locks, inherited))
+            done = [
+                migrations.create_task(programs.migrate("storage", storage, inherited)),
+                migrations.create_task(programs.migrate("locks", locks, inherited)),
+            ]
     except ExceptionGroup as failures:
         # One failure is told; the other migration was stopped for it.
         raise failures.exceptions[0] from failures
+    for migration in done:
+        _log.info(migration.result())

@@ -145,7 +145,11 @@ async def test_supervisor_stops_while_it_starts() -> None:
 async def test_run_once() -> None:
     """What a command prints is returned; a failure tells how it ended."""
     python = [sys.executable, "-S", "-c"]
-    assert await run_once("it", [*python, "print('x')"], ENVIRONMENT, seconds=STEP_SECONDS) == "x\n"
+    assert await run_once("it", [*python, "print('x')"], ENVIRONMENT, seconds=STEP_SECONDS) == ("x\n", "")
+    told = "from services.common.failure import tell; tell('how it went')"
+    assert (
+        await run_once("it", [sys.executable, "-P", "-c", told], ENVIRONMENT, seconds=STEP_SECONDS)
+    ).told == "how it went"
     with pytest.raises(CommandError, match="it failed with exit status 4"):
         await run_once("it", [*python, "raise SystemExit(4)"], ENVIRONMENT, seconds=STEP_SECONDS)
     with pytest.raises(CommandError, match="it failed with SIGKILL"):
