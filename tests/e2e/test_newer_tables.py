@@ -1,5 +1,6 @@
 """`towpath up` of one version on a data folder whose tables a newer version has migrated."""
 
+import asyncio
 import subprocess
 import time
 from pathlib import Path
@@ -49,7 +50,9 @@ async def test_an_older_version_on_newer_tables(tmp_path: Path) -> None:
             await until(is_away, "the services say that they cannot use the tables")
         assert stack.stop() == 0
         command = [*TOWPATH, "up", "--data", str(stack.data), "--listen", "127.0.0.1:0"]
-        result = subprocess.run(command, capture_output=True, text=True, timeout=STEP_SECONDS, check=False)
+        result = await asyncio.to_thread(
+            subprocess.run, command, capture_output=True, text=True, timeout=STEP_SECONDS, check=False
+        )
         assert result.returncode == 1
         why = [line for line in result.stderr.splitlines() if "the schema locks is at version" in line]
         assert why == [result.stderr.splitlines()[-1]]
