@@ -34,7 +34,7 @@ def _raise_file_limit() -> None:
 
 async def _run(settings: FacadeSettings) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="facade"))
-    stop = stop_event(settings.lifeline_fd)
+    stop = stop_event(settings.lifeline_fd, settings.heartbeat_fd)
     certificate = Certificate.of(settings.https_certificate, settings.https_key)
     listener = listening_socket(settings.listen)
     logs.get_logger(__name__).info("listening", address=str(listener.getsockname()))

@@ -23,7 +23,7 @@ async def _serve(_arguments: argparse.Namespace) -> None:
     settings = LocksSettings()
     _log_as(settings)
     with traced("locks", settings.traces_endpoint):
-        await serve(settings, stop_event(settings.lifeline_fd))
+        await serve(settings, stop_event(settings.lifeline_fd, settings.heartbeat_fd))
 
 
 async def _migrate(arguments: argparse.Namespace) -> None:

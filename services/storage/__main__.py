@@ -28,7 +28,7 @@ async def _migrate(settings: MigrationSettings, *, wait_seconds: float) -> None:
 
 async def _serve(settings: StorageSettings) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="storage"))
-    await serve(settings, lifecycle.stop_event(settings.lifeline_fd))
+    await serve(settings, lifecycle.stop_event(settings.lifeline_fd, settings.heartbeat_fd))
 
 
 def main() -> None:

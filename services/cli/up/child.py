@@ -14,7 +14,9 @@ from typing import Any, NamedTuple
 
 from services.cli.errors import CommandError
 from services.cli.unprivileged.run_as import OURSELVES, RunAs
+from services.cli.up.watch import PROBE_SECONDS, Question, heartbeats, until_it_hangs
 from services.common.failure import REASON_VARIABLE
+from services.common.lifecycle import HEARTBEAT_SECONDS
 from services.common.logs import get_logger
 
 _DEATHS = 5
@@ -23,14 +25,15 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
 _KILLED_SECONDS = 60.0
 _REASON_BYTES = 4096
+_HEARTBEAT_VARIABLE = "TOWPATH_HEARTBEAT_FD"
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 _log = get_logger(__name__)
 
 
-async def _nothing() -> None:
-    pass
+async def nothing() -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,12 @@ class Program:
     """That it is a process of ours, which tells why it ends; see `services.common.failure`."""
     run_as: RunAs = OURSELVES
     stop_signal: signal.Signals = signal.SIGTERM
-    prepare: Work = _nothing
-    ready: Work = _nothing
+    prepare: Work = nothing
+    ready: Work = nothing
+    hang_seconds: float = 0.0
+    """How long it may show no sign of life before it is killed; 0 for ever."""
+    answers: Question | None = None
+    """Asks it for a sign of life. Without, one of ours that `tells_why` sends heartbeats."""
 
 
 class Child:
@@ -94,13 +101,19 @@ class Child:
 
     async def _run(self) -> tuple[int, str]:
         """Run it to its end, and return the status and the reason that it tells, which may be empty."""
-        with reason_pipe(self._program.environment) as (environment, inherited, reason):
-            if not self._program.tells_why:
-                environment, inherited = self._program.environment, ()
-            status = await self._run_with(environment, inherited)
+        program = self._program
+        if not program.tells_why:
+            return await self._run_with(program.environment, (), program.answers), ""
+        with (
+            reason_pipe(program.environment) as (environment, inherited, reason),
+            _heartbeat_pipe(environment) as (environment, beating, has_beaten),
+        ):
+            status = await self._run_with(environment, (*inherited, beating), program.answers or has_beaten)
             return status, reason()
 
-    async def _run_with(self, environment: Mapping[str, str], inherited: Sequence[int]) -> int:
+    async def _run_with(
+        self, environment: Mapping[str, str], inherited: Sequence[int], answers_now: Question | None
+    ) -> int:
         process = await asyncio.create_subprocess_exec(
             *self._program.run_as.command(self._program.command),
             stdin=subprocess.DEVNULL,
@@ -114,6 +127,7 @@ class Child:
         )
         ended = asyncio.create_task(process.wait())
         answers = asyncio.create_task(self._program.ready())
+        watch = asyncio.create_task(self._kill_where_it_hangs(process, answers_now))
         try:
             await asyncio.wait((ended, answers), return_when=asyncio.FIRST_COMPLETED)
             if answers.done():
@@ -122,8 +136,20 @@ class Child:
             return await asyncio.shield(ended)
         finally:
             answers.cancel()
+            watch.cancel()
             await end(process, self._program.stop_signal, self._stop_at)
             ended.cancel()
+
+    async def _kill_where_it_hangs(self, process: asyncio.subprocess.Process, answers: Question | None) -> None:
+        seconds = self._program.hang_seconds
+        if answers is None or not seconds:
+            return
+        interval = PROBE_SECONDS if self._program.answers else HEARTBEAT_SECONDS
+        await until_it_hangs(answers, interval=interval, seconds=seconds)
+        _log.error(f"{self.name} hangs and is killed", pid=process.pid, silent_seconds=seconds)
+        # What hangs heeds no other signal.
+        with suppress(ProcessLookupError):
+            process.kill()
 
 
 async def end(process: asyncio.subprocess.Process, stop_signal: signal.Signals, deadline: float) -> None:
@@ -180,6 +206,20 @@ async def run_once(
             why = told or "why is told above"
             raise CommandError(f"{name} failed with {describe(process.returncode or 0)}: {why}")
         return Outcome(text, told)
+
+
+@contextmanager
+def _heartbeat_pipe(environment: Mapping[str, str]) -> Iterator[tuple[Mapping[str, str], int, Question]]:
+    """Open a pipe for heartbeats.
+
+    Gives the environment and the descriptor that the process needs, and what tells whether it has sent any.
+    """
+    reading, writing = os.pipe()
+    try:
+        yield {**environment, _HEARTBEAT_VARIABLE: str(writing)}, writing, heartbeats(reading)
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 @contextmanager

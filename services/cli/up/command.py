@@ -106,6 +106,15 @@ def up(
             help="How many processes serve clients; they share the port, and where one dies the others go on.",
         ),
     ] = 2,
+    hang_seconds: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            envvar="TOWPATH_HANG_SECONDS",
+            min=0,
+            help="How long a process may show no sign of life before it is killed and started again; 0 for ever.",
+        ),
+    ] = 10.0,
     user: Annotated[
         str | None,
         typer.Option(
@@ -124,8 +133,8 @@ def up(
 
     When clients can connect it prints one line, `Towpath is ready: http://HOST:PORT` (https:// where
     TOWPATH_HTTPS_CERTIFICATE is set); all else goes to the standard error. SIGINT (Ctrl-C) and SIGTERM stop it within
-    10 s. A process of it that dies is started again. Started as root, it opens the port and then goes on as an ordinary
-    user, see --user.
+    10 s. A process of it that dies or hangs is started again. Started as root, it opens the port and then goes on as an
+    ordinary user, see --user.
 
     The services read their settings from the environment (TOWPATH_...).
     """
@@ -141,6 +150,7 @@ def up(
         database_url=SecretStr(database_url) if database_url else None,
         storage_url=storage,
         facades=facades,
+        hang_seconds=hang_seconds,
         demo=demo,
         log_format=log_format,
         environment=os.environ,

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from services.cli.embedded_postgres import ENVIRONMENT, STOP_SIGNAL, EmbeddedPostgres
 from services.cli.errors import CommandError
-from services.cli.up.child import Program, Work, run_once
+from services.cli.up.child import Program, Work, nothing, run_once
 from services.common.health import probe_http
 
 _MIGRATION_SECONDS = 900.0
@@ -19,8 +19,8 @@ def python(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def postgres(cluster: EmbeddedPostgres) -> Program:
-    """Return the program of our own Postgres."""
+def postgres(cluster: EmbeddedPostgres, *, hang_seconds: float = 0.0) -> Program:
+    """Return the program of our own Postgres, which may be silent for `hang_seconds`."""
     return Program(
         name="postgres",
         command=cluster.command(),
@@ -29,18 +29,28 @@ def postgres(cluster: EmbeddedPostgres) -> Program:
         stop_signal=STOP_SIGNAL,
         prepare=cluster.prepare,
         ready=cluster.wait_ready,
+        hang_seconds=hang_seconds,
+        answers=cluster.answers,
     )
 
 
 def service(
-    name: str, environment: Mapping[str, str], inherited: Sequence[int], *, ready: Work | None = None
+    name: str,
+    environment: Mapping[str, str],
+    inherited: Sequence[int],
+    *,
+    hang_seconds: float,
+    ready: Work = nothing,
 ) -> Program:
-    """Return the program of the service `storage`, `locks` or `facade`."""
-    command = python(f"services.{name}")
-    if ready is None:
-        return Program(name=name, command=command, environment=environment, inherited=inherited, tells_why=True)
+    """Return the program of the service `storage`, `locks` or `facade`, which may be silent for `hang_seconds`."""
     return Program(
-        name=name, command=command, environment=environment, inherited=inherited, tells_why=True, ready=ready
+        name=name,
+        command=python(f"services.{name}"),
+        environment=environment,
+        inherited=inherited,
+        tells_why=True,
+        ready=ready,
+        hang_seconds=hang_seconds,
     )
 
 
