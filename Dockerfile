@@ -33,6 +33,7 @@ RUN groupadd --gid 10001 towpath \
     && useradd --uid 10001 --gid towpath --no-create-home --home-dir /nonexistent --shell /usr/sbin/nologin towpath \
     && install --directory --owner towpath --group towpath --mode 0750 /var/lib/towpath
 COPY --from=build /opt/towpath /opt/towpath
+COPY deploy/probe.sh /opt/towpath/bin/probe.sh
 ENV PATH=/opt/towpath/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     PYTHONUNBUFFERED=1

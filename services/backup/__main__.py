@@ -21,9 +21,10 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from services.backup.backup import back_up
 from services.backup.check import check
 from services.backup.errors import BackupError
-from services.backup.restore import restore
+from services.backup.restore import refuse, restore
 from services.backup.settings import BackupSettings
 from services.backup.stores import open_source, open_target
+from services.backup.verification import verify
 from services.common import lifecycle, logs
 from services.common.errors import ServiceError
 from services.database.migrations import create_operator_engine
@@ -50,6 +51,13 @@ async def _restore(arguments: argparse.Namespace, engine: AsyncEngine, storage_u
     return {**report, "check": findings.record()}, not findings.damaged
 
 
+def _verify(arguments: argparse.Namespace) -> Report:
+    """Look at the backup alone, for what is to be made only for one that is whole."""
+    backup = verify(arguments.folder, digest=arguments.digest)
+    refuse(backup.damaged, skip_damaged=arguments.skip_damaged)
+    return {"digest": backup.digest}, True
+
+
 async def _check(arguments: argparse.Namespace, engine: AsyncEngine, storage_url: str) -> Report:
     if arguments.heal and not arguments.hash:
         raise BackupError("--heal: expected --hash with it")
@@ -66,11 +74,12 @@ def _parser() -> argparse.ArgumentParser:
     backup.add_argument("folder", type=Path)
     backup.add_argument("--no-objects", action="store_true")
     backup.add_argument("--prune", action="store_true")
-    restoring = commands.add_parser("restore")
-    restoring.set_defaults(work=_restore)
-    restoring.add_argument("folder", type=Path)
-    restoring.add_argument("--digest")
-    restoring.add_argument("--skip-damaged", action="store_true")
+    for name, work in (("restore", _restore), ("verify", None)):
+        restoring = commands.add_parser(name)
+        restoring.set_defaults(work=work)
+        restoring.add_argument("folder", type=Path)
+        restoring.add_argument("--digest")
+        restoring.add_argument("--skip-damaged", action="store_true")
     checking = commands.add_parser("check")
     checking.set_defaults(work=_check)
     checking.add_argument("--hash", action="store_true")
@@ -105,10 +114,14 @@ def main() -> None:
     """Read the arguments and the environment, and do what they say."""
     arguments = _parser().parse_args()
     try:
-        settings = BackupSettings()
-        with redirect_stdout(sys.stderr):
-            logs.configure("backup", level=settings.log_level, log_format=settings.log_format)
-        report, well = asyncio.run(_run(settings, partial(arguments.work, arguments)))
+        if arguments.work is None:
+            # It needs neither a database nor a store.
+            report, well = _verify(arguments)
+        else:
+            settings = BackupSettings()
+            with redirect_stdout(sys.stderr):
+                logs.configure("backup", level=settings.log_level, log_format=settings.log_format)
+            report, well = asyncio.run(_run(settings, partial(arguments.work, arguments)))
     except (BackupError, ValueError) as error:
         sys.exit(f"towpath: {error}")
     except ServiceError as error:

@@ -31,7 +31,7 @@ async def restore(
     """
     backend = target.primary.backend
     backup = await in_thread(verify, source, digest=digest)
-    _refuse(backup.damaged, skip_damaged=skip_damaged)
+    refuse(backup.damaged, skip_damaged=skip_damaged)
     if backup.manifest.objects.copied:
         if await goes_on(target.engine):
             await _require_no_others(backend, backup)
@@ -39,7 +39,7 @@ async def restore(
             await _require_no_objects(backend)
         await begin_restore(target.engine)
         await _copy_objects(backend, backup)
-        _refuse(backup.damaged, skip_damaged=skip_damaged)
+        refuse(backup.damaged, skip_damaged=skip_damaged)
     else:
         await _require_objects(backend, backup)
         await begin_restore(target.engine)
@@ -48,7 +48,8 @@ async def restore(
     return _report(backup), findings
 
 
-def _refuse(damaged: Mapping[str, str], *, skip_damaged: bool) -> None:
+def refuse(damaged: Mapping[str, str], *, skip_damaged: bool) -> None:
+    """Raise `BackupError`, which names the objects that are damaged, unless they may be skipped."""
     if damaged and not skip_damaged:
         told = [f"{oid}: {problem}" for oid, problem in sorted(damaged.items())]
         raise BackupError(f"the backup is damaged: {len(damaged)} objects are not what was written:", told)

@@ -8,10 +8,9 @@ from services.cli.admin import access
 from services.cli.backup import commands as backups
 from services.cli.connection import Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Server
+from services.cli.rate import HELP, METAVAR, parse_rate
 
-Mebibytes = Annotated[
-    int, typer.Option(metavar="MIB", min=0, help="With --hash, the most MiB a second; 0 for no limit.")
-]
+Rate = Annotated[int, typer.Option(metavar=METAVAR, parser=parse_rate, help=f"With --hash. {HELP}")]
 
 
 def check(
@@ -31,7 +30,7 @@ def check(
     heal: Annotated[
         bool, typer.Option("--heal", help="With --hash, have bytes brought again that another store has, or a client.")
     ] = False,
-    rate: Mebibytes = backups.CHECK_MEBIBYTES,
+    rate: Rate = str(backups.CHECK_MEBIBYTES),  # type: ignore[assignment] # typer gives the default to the parser
     data: Data = DEFAULT_DATA,
     server: Server = None,
     as_json: Json = False,
@@ -39,7 +38,7 @@ def check(
     """Check what a user may do, or the objects.
 
     With USER, REPO and --operation: say whether the user may do that, and which grant decides; the exit status is 0 for
-    yes and for no, and with --json `allowed` tells them apart.
+    yes and 1 for no.
 
     Without: compare the index of objects with the bytes that are there; services may run meanwhile. The exit status is
     1 where objects are missing or corrupt. Healable ones are so in one store and not in another. Orphaned ones, which

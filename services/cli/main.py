@@ -18,7 +18,7 @@ app = typer.Typer(
     name="towpath",
     help="Towpath: the server for large files beside git repositories, and for exclusive locks on their paths.",
     no_args_is_help=True,
-    add_completion=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )

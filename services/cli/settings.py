@@ -19,6 +19,12 @@ class CommandSettings(TlsSettings):
         description="the account that `towpath up` and Postgres run as where they are started as root; by default the "
         "owner of the data folder, or the account `towpath`, which is made",
     )
+    hang_seconds: float = Field(
+        default=10.0,
+        ge=0,
+        description="how long a process of `towpath up` may show no sign of life before it is killed and started "
+        "again; 0 for as long as it likes",
+    )
     server: str | None = Field(
         default=None,
         description="the lock service that the administration commands talk to, as `HOST:PORT`, `dns:///NAME:PORT` or "

@@ -12,12 +12,18 @@ REASON_VARIABLE = "TOWPATH_REASON_FD"
 
 
 def fail(name: str, error: Exception) -> NoReturn:
-    """End the process of this name with status 1; the reason goes to the standard error and to `towpath up`."""
+    """End the process of this name with status 1; the reason goes to `towpath up`, or else to the standard error."""
     reason = reason_of(error)
-    # `towpath up` may be gone, or never have been.
+    # Who is told says it in a line of its own.
+    sys.exit(1 if tell(reason) else f"{name}: {reason}")
+
+
+def tell(text: str) -> bool:
+    """Tell `towpath up` in one line how it went; False where it is gone, or never has been."""
     with suppress(OSError, ValueError, KeyError):
-        os.write(int(os.environ[REASON_VARIABLE]), reason.encode(errors="replace"))
-    sys.exit(f"{name}: {reason}")
+        os.write(int(os.environ[REASON_VARIABLE]), text.encode(errors="replace"))
+        return True
+    return False
 
 
 def reason_of(error: Exception) -> str:

@@ -5,14 +5,18 @@ import os
 import signal
 from typing import Any
 
+HEARTBEAT_SECONDS = 0.5
+"""How often a process shows that its event loop goes on."""
+
 _CANCEL_SECONDS = 1.0
 
 
-def stop_event(lifeline_fd: int | None) -> asyncio.Event:
+def stop_event(lifeline_fd: int | None, heartbeat_fd: int | None = None) -> asyncio.Event:
     """Return an event that is set by SIGTERM, by SIGINT, or when the other end of the lifeline closes.
 
     The lifeline is the reading end of a pipe whose writing end the parent holds; the kernel closes that
-    one however the parent dies. To be called in the running event loop, once.
+    one however the parent dies. The heartbeat is the writing end of another one, into which the loop puts a byte each
+    half second: a parent that reads none knows that the process hangs. To be called in the running event loop, once.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -26,7 +30,21 @@ def stop_event(lifeline_fd: int | None) -> asyncio.Event:
             stop.set()
 
         loop.add_reader(lifeline_fd, parent_is_gone)
+    if heartbeat_fd is not None:
+        os.set_blocking(heartbeat_fd, False)
+        _beat(loop, heartbeat_fd)
     return stop
+
+
+def _beat(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
+    try:
+        os.write(descriptor, b".")
+    except BlockingIOError:
+        # The parent is late itself; what it has not read yet says enough.
+        pass
+    except OSError:
+        return
+    loop.call_later(HEARTBEAT_SECONDS, _beat, loop, descriptor)
 
 
 async def end(*tasks: asyncio.Task[Any]) -> None:

@@ -4,8 +4,9 @@ All are declared in prometheus-client's one registry of the process.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 from importlib.metadata import version
 
 from prometheus_client import REGISTRY, Gauge, Histogram
@@ -26,6 +27,7 @@ _LOOP_LAG = Histogram(
     buckets=(0.001, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5),
 )
 _LAG_INTERVAL_SECONDS = 0.5
+_READY_SECONDS = 2.0
 
 
 class Snapshot(Collector):
@@ -49,19 +51,41 @@ class Snapshot(Collector):
 
 
 @asynccontextmanager
-async def served_metrics(listen: str | None, token: SecretStr | None) -> AsyncIterator[None]:
-    """Serve and sample the metrics until left; without an address, do nothing. Raises what `serve_metrics` says."""
+async def served_metrics(
+    listen: str | None, token: SecretStr | None, *, is_serving: Callable[[], bool] | None = None
+) -> AsyncIterator[None]:
+    """Serve and sample the metrics until left; without an address, do nothing. Raises what `serve_metrics` says.
+
+    `is_serving` is asked on the event loop, for who asks whether the service is ready: one that hangs is not.
+    """
     if listen is None:
         yield
         return
     _BUILD.labels(version("towpath")).set(1)
-    stop_serving = serve_metrics(listen, token)
+    stop_serving = serve_metrics(listen, token, is_serving and partial(_ask, asyncio.get_running_loop(), is_serving))
     lag = asyncio.create_task(_watch_lag())
     try:
         yield
     finally:
         await end(lag)
         await asyncio.to_thread(stop_serving)
+
+
+def _ask(loop: asyncio.AbstractEventLoop, question: Callable[[], bool]) -> bool:
+    """Return the answer that the loop gives to a thread; False where it gives none in time."""
+
+    async def asked() -> bool:
+        return question()
+
+    asking = asked()
+    try:
+        return asyncio.run_coroutine_threadsafe(asking, loop).result(_READY_SECONDS)
+    except TimeoutError:
+        return False
+    except RuntimeError:
+        # The loop has ended.
+        asking.close()
+        return False
 
 
 async def _watch_lag() -> None:

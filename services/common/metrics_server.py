@@ -1,4 +1,7 @@
-"""`GET /metrics` for Prometheus: on a port of its own, answered by threads of its own, to who shows the token."""
+"""`GET /metrics` for Prometheus: on a port of its own, answered by threads of its own, to who shows the token.
+
+Of a service that speaks gRPC, `GET /readyz` beside it tells anybody whether it serves: a probe need not speak gRPC.
+"""
 
 import hmac
 import socket
@@ -19,9 +22,12 @@ _REQUEST_SECONDS = 10
 _log = get_logger(__name__)
 
 
-def serve_metrics(listen: str, token: SecretStr | None) -> Callable[[], None]:
+def serve_metrics(
+    listen: str, token: SecretStr | None, is_ready: Callable[[], bool] | None = None
+) -> Callable[[], None]:
     """Serve the process's metrics at `listen` (HOST:PORT; port 0 takes a free one, which the log tells).
 
+    With `is_ready`, which threads call, `/readyz` is answered too.
     The caller ends it by calling what is returned, which takes up to half a second.
     Raises ValueError where `listen` is malformed, or other hosts can reach it and there is no token; OSError where the
     address cannot be had.
@@ -32,7 +38,7 @@ def serve_metrics(listen: str, token: SecretStr | None) -> Callable[[], None]:
         raise ValueError(f"metrics_listen: expected HOST:PORT, got {listen}")
     if token is None and not _is_loopback(host):
         raise ValueError(f"metrics_token: needed to serve metrics at {listen}, which other hosts can reach")
-    server = _Server(host, int(port), token)
+    server = _Server(host, int(port), token, is_ready)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
     _log.info("metrics", address=listen.removesuffix(port) + str(server.server_address[1]))
 
@@ -55,18 +61,22 @@ class _Scrape(MetricsHandler):
 
     timeout = _REQUEST_SECONDS
     token: bytes | None = None
+    is_ready: "staticmethod[[], bool] | None" = None
 
     def do_GET(self) -> None:
-        """Answer with the metrics."""
+        """Answer with the metrics, or whether the service is ready."""
+        if self.path == "/readyz" and self.is_ready is not None:
+            self._answer(HTTPStatus.OK if self.is_ready() else HTTPStatus.SERVICE_UNAVAILABLE)
+            return
         shown = (self.headers.get("Authorization") or "").encode(errors="replace")
         if self.token is not None and not hmac.compare_digest(shown, b"Bearer " + self.token):
-            self._refuse(HTTPStatus.UNAUTHORIZED)
+            self._answer(HTTPStatus.UNAUTHORIZED)
         elif self.path.partition("?")[0] != "/metrics":
-            self._refuse(HTTPStatus.NOT_FOUND)
+            self._answer(HTTPStatus.NOT_FOUND)
         else:
             super().do_GET()
 
-    def _refuse(self, status: HTTPStatus) -> None:
+    def _answer(self, status: HTTPStatus) -> None:
         self.send_response(status)
         if status is HTTPStatus.UNAUTHORIZED:
             self.send_header("WWW-Authenticate", "Bearer")
@@ -75,11 +85,12 @@ class _Scrape(MetricsHandler):
 
 
 class _Server(ThreadingHTTPServer):
-    def __init__(self, host: str, port: int, token: SecretStr | None) -> None:
+    def __init__(self, host: str, port: int, token: SecretStr | None, is_ready: Callable[[], bool] | None) -> None:
         # The base class reads it while it binds.
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         secret = token.get_secret_value().encode() if token is not None else None
-        super().__init__((host, port), type("Scrape", (_Scrape,), {"token": secret}))
+        ready = staticmethod(is_ready) if is_ready is not None else None
+        super().__init__((host, port), type("Scrape", (_Scrape,), {"token": secret, "is_ready": ready}))
 
     def server_bind(self) -> None:
         """Bind, without asking DNS for the host's own name, which may take long and is of no use."""

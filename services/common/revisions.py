@@ -6,6 +6,11 @@ The file of a migration is named after the version that it leads to, as `0003_st
 from pathlib import Path
 
 
+def known_versions(versions: Path) -> frozenset[str]:
+    """Return the versions that the migrations in a folder lead to."""
+    return frozenset(file.name.partition("_")[0] for file in versions.glob("[0-9]*_*.py"))
+
+
 def newest_version(versions: Path) -> str:
     """Return the version that the newest migration in a folder leads to. Raises ValueError where it has none."""
-    return max(file.name.partition("_")[0] for file in versions.glob("[0-9]*_*.py"))
+    return max(known_versions(versions))

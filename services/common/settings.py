@@ -115,3 +115,8 @@ class ServiceSettings(TlsSettings):
         default=None,
         description="a file descriptor that `towpath up` keeps open; the process stops when it closes",
     )
+    heartbeat_fd: int | None = Field(
+        default=None,
+        description="a file descriptor that the process writes a byte to each half second, by which `towpath up` knows "
+        "that it does not hang",
+    )

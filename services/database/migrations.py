@@ -18,7 +18,15 @@ from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_f
 from services.common.errors import Reason, Unavailable
 from services.database.engine import CONNECT_SECONDS, parse_url, role_of
 from services.database.transactions import is_transient
-from services.database.versions import RESTORING, Schema, version_of
+from services.database.versions import (
+    OLDEST_SERVICE_COLUMN,
+    RESTORING,
+    Schema,
+    is_newer,
+    newest_version,
+    refusal,
+    standing_of,
+)
 
 _ENVIRONMENT = Path(__file__).parent / "environment"
 _LOCK_SECONDS = 60
@@ -61,21 +69,33 @@ def create_operator_engine(url: SecretStr, name: str) -> AsyncEngine:
     )
 
 
-async def migrate(url: SecretStr, schema: Schema, *, wait_seconds: float = 0.0) -> None:
+async def migrate(url: SecretStr, schema: Schema, *, wait_seconds: float = 0.0) -> str | None:
     """Make the schema and its role where they are missing, and bring the tables to the newest version.
 
     One migration runs at a time; others wait for it. All or nothing: a failure leaves the version as it was.
+    Tables that a newer version has migrated stay as they are, and what is returned says so; otherwise it is None.
     The user of the URL must be allowed to make schemas in the database and, the first time, roles. Raises ValueError
-    where a restore into the database has not ended, `Unavailable` where Postgres does not answer for `wait_seconds`.
+    where a restore into the database has not ended or the tables are too new for this version, `Unavailable` where
+    Postgres does not answer for `wait_seconds`.
     """
     engine = create_operator_engine(url, "migrate")
     try:
         await _reach(engine, wait_seconds)
         async with engine.begin() as connection:
             await connection.execute(text(f"SET LOCAL statement_timeout = '{_STATEMENT_SECONDS}s'"))
-            if await version_of(connection, schema.name) == RESTORING:
+            await _take_turn(connection)
+            standing = await standing_of(connection, schema.name)
+            if standing.version == RESTORING:
                 raise ValueError("a restore into this database has not ended: run `towpath restore` again")
+            if is_newer(schema, standing):
+                if (why := refusal(schema, standing)) is not None:
+                    raise ValueError(why)
+                return (
+                    f"the tables are at version {standing.version}, newer than the {newest_version(schema)} "
+                    "of this Towpath, and are used as they are"
+                )
             await upgrade(connection, schema)
+            return None
     finally:
         await engine.dispose()
 
@@ -104,13 +124,53 @@ async def _reach(engine: AsyncEngine, seconds: float) -> None:
 async def upgrade(connection: AsyncConnection, schema: Schema, version: str = "head") -> None:
     """Do what `migrate` does in the transaction of the connection, up to a version; act as the URL's user again."""
     role = role_of(schema.name)
-    await connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
-    await connection.execute(text(f"SELECT pg_advisory_xact_lock({MIGRATION_KEY})"))
+    await _take_turn(connection)
     await _ensure_role_and_schema(connection, role, schema.name)
     await connection.execute(text(f'SET LOCAL ROLE "{role}"'))
     await connection.execute(text(f'SET LOCAL search_path = "{schema.name}"'))
     await connection.run_sync(_upgrade, schema, version)
+    await _keep_oldest_service(connection, schema, version)
     await connection.execute(text("SET LOCAL ROLE NONE"))
+
+
+async def _take_turn(connection: AsyncConnection) -> None:
+    await connection.execute(text(f"SET LOCAL lock_timeout = '{_LOCK_SECONDS}s'"))
+    await connection.execute(text(f"SELECT pg_advisory_xact_lock({MIGRATION_KEY})"))
+
+
+async def _keep_oldest_service(connection: AsyncConnection, schema: Schema, version: str) -> None:
+    """Write beside the version which services can use the tables; last, as a new column keeps readers out for a moment.
+
+    A version of Towpath that does not know these migrations reads it; see `services.database.versions`.
+    """
+    table = f'"{schema.name}".alembic_version'
+    known = await connection.scalar(
+        text(
+            "SELECT 1 FROM pg_attribute WHERE attrelid = CAST(:table AS regclass) AND attname = :column"
+            " AND NOT attisdropped"
+        ),
+        {"table": table, "column": OLDEST_SERVICE_COLUMN},
+    )
+    if not known:
+        await connection.execute(text(f"ALTER TABLE {table} ADD COLUMN {OLDEST_SERVICE_COLUMN} varchar(32)"))
+    change = (
+        f"UPDATE {table} SET {OLDEST_SERVICE_COLUMN} = :oldest"  # noqa: S608 - our own names
+        f" WHERE {OLDEST_SERVICE_COLUMN} IS DISTINCT FROM CAST(:oldest AS varchar)"
+    )
+    await connection.execute(text(change), {"oldest": oldest_service(schema, version)})
+
+
+def oldest_service(schema: Schema, version: str = "head") -> str | None:
+    """Return the oldest version whose services can use the tables of a version; None where all can.
+
+    A migration that contracts says it in `OLDEST_SERVICE`; where it does not, that is the version that it leads to.
+    """
+    for script in ScriptDirectory.from_config(_config(schema)).walk_revisions("base", version):
+        oldest: str | None = getattr(script.module, "OLDEST_SERVICE", None)
+        contracts: str = getattr(script.module, "CONTRACTS", "")
+        if oldest is not None or contracts:
+            return oldest or script.revision
+    return None
 
 
 async def mark_restoring(connection: AsyncConnection, schema: Schema) -> None:

@@ -7,17 +7,17 @@ from services.common.lifecycle import end
 from services.common.logs import get_logger
 from services.common.rpc.server import Server
 from services.database.transactions import Database
-from services.database.versions import Schema, is_at, newest_version
+from services.database.versions import Schema, refusal, standing_of
 
 _INTERVAL_SECONDS = 1.0
 
 _log = get_logger(__name__)
 
 
-async def _is_ready(database: Database, schema: Schema, version: str, check: Callable[[], Awaitable[None]]) -> bool:
+async def _is_ready(database: Database, schema: Schema, check: Callable[[], Awaitable[None]]) -> bool:
     async with database.engine.connect() as connection:
-        if not await is_at(connection, schema, version):
-            raise RuntimeError(f"the schema {schema.name} is not at its newest version: run `towpath migrate`")
+        if (why := refusal(schema, await standing_of(connection, schema.name))) is not None:
+            raise RuntimeError(why)
     await check()
     return True
 
@@ -26,11 +26,10 @@ async def _watch(
     server: Server, database: Database, schema: Schema, check: Callable[[], Awaitable[None]], ready: asyncio.Event
 ) -> None:
     serving = False
-    version = newest_version(schema)
     while True:
         try:
             async with asyncio.timeout(5 * _INTERVAL_SECONDS):
-                now = await _is_ready(database, schema, version, check)
+                now = await _is_ready(database, schema, check)
         except Exception as error:  # whatever fails, the answer is "not ready", and why
             now = False
             if serving or not ready.is_set():
@@ -53,7 +52,7 @@ async def serve(
     check: Callable[[], Awaitable[None]],
     first: Callable[[], Awaitable[None]],
 ) -> None:
-    """Serve until `stop`; SERVING while the schema is at its newest version, Postgres answers and `check` passes.
+    """Serve until `stop`; SERVING while the schema can be used, Postgres answers and `check` passes.
 
     `first` runs once, when all that holds for the first time; at the end it is cancelled if it still runs.
     """

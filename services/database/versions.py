@@ -2,14 +2,19 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common import revisions
+from services.common.revisions import known_versions
 
 RESTORING = "restoring"
 """The version of a schema whose rows a restore is about to bring: nothing serves or migrates such a schema."""
+
+OLDEST_SERVICE_COLUMN = "oldest_service"
+"""The column beside the version, in Alembic's table, that every version of Towpath reads; migrations keep it."""
 
 
 @dataclass(frozen=True)
@@ -26,13 +31,50 @@ def newest_version(schema: Schema) -> str:
     return revisions.newest_version(schema.versions)
 
 
-async def version_of(connection: AsyncConnection, schema: str) -> str | None:
-    """Return the version of the schema's tables; None where there are none."""
+class Standing(NamedTuple):
+    """What the tables of a schema say of themselves: their version, and the oldest one whose services can use them."""
+
+    version: str | None
+    oldest_service: str | None = None
+
+
+async def standing_of(connection: AsyncConnection, schema: str) -> Standing:
+    """Return what the schema's tables say of themselves; nothing where there are none."""
     table = f"{schema}.alembic_version"
     if await connection.scalar(text("SELECT to_regclass(:table)"), {"table": table}) is None:
+        return Standing(None)
+    # By way of JSON, as the column is not there before a migration has made it.
+    query = f"SELECT version_num, to_jsonb(v) ->> '{OLDEST_SERVICE_COLUMN}' FROM {table} v"  # noqa: S608 - our own names
+    row = (await connection.execute(text(query))).first()
+    return Standing(*row) if row is not None else Standing(None)
+
+
+async def version_of(connection: AsyncConnection, schema: str) -> str | None:
+    """Return the version of the schema's tables; None where there are none."""
+    return (await standing_of(connection, schema)).version
+
+
+def is_newer(schema: Schema, standing: Standing) -> bool:
+    """Tell whether tables were migrated by a version of Towpath that knows more of them than this one."""
+    return standing.version not in (None, RESTORING) and standing.version not in known_versions(schema.versions)
+
+
+def refusal(schema: Schema, standing: Standing) -> str | None:
+    """Return in one line why a service of this version cannot use the tables; None where it can.
+
+    Newer tables have all that an older service needs, unless they name an oldest version that this one does not know.
+    """
+    newest = newest_version(schema)
+    if not is_newer(schema, standing):
+        if standing.version == newest:
+            return None
+        return f"the schema {schema.name} is not at its newest version: run `towpath migrate`"
+    if standing.oldest_service is None or standing.oldest_service in known_versions(schema.versions):
         return None
-    version: str | None = await connection.scalar(text(f"SELECT version_num FROM {table}"))  # noqa: S608 - our own name
-    return version
+    return (
+        f"the schema {schema.name} is at version {standing.version} and can be used from version "
+        f"{standing.oldest_service} on; this Towpath knows it up to {newest}: start a newer one"
+    )
 
 
 async def is_at(connection: AsyncConnection, schema: Schema, version: str) -> bool:

@@ -20,6 +20,7 @@ from services.facade.server import is_inherited, listening_socket, serve
 from services.facade.settings import FacadeSettings
 from services.facade.throttle import FailedLogins
 from services.facade.told_logins import told_to_all
+from services.facade.trusted_proxies import resolved
 
 # More than there are cores: they wait for a disk that is shared with storage.
 _THREADS = 16
@@ -33,7 +34,7 @@ def _raise_file_limit() -> None:
 
 async def _run(settings: FacadeSettings) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="facade"))
-    stop = stop_event(settings.lifeline_fd)
+    stop = stop_event(settings.lifeline_fd, settings.heartbeat_fd)
     certificate = Certificate.of(settings.https_certificate, settings.https_key)
     listener = listening_socket(settings.listen)
     logs.get_logger(__name__).info("listening", address=str(listener.getsockname()))
@@ -42,13 +43,14 @@ async def _run(settings: FacadeSettings) -> None:
         Peers.open(settings) as peers,
         told_to_all(FailedLogins(settings.failed_logins), peers) as failed_logins,
         watched_access(peers) as changes,
+        resolved(settings.trusted_proxies) as trusted,
     ):
-        app = create_app(settings, peers, failed_logins, changes, stop)
+        app = create_app(settings, peers, failed_logins, changes, stop, trusted=trusted)
         await serve(
             app,
             listener,
             stop,
-            accepting=accepting(settings),
+            accepting=accepting(settings, trusted),
             drain_seconds=settings.drain_seconds,
             is_shared=is_inherited(settings.listen),
             certificate=certificate,

@@ -4,7 +4,7 @@ import resource
 
 from services.facade.connection import Accepting
 from services.facade.connections import Connections
-from services.facade.forwarded import parse_networks
+from services.facade.forwarded import Networks
 from services.facade.settings import FacadeSettings
 
 # A download has a file open beside its connection.
@@ -13,10 +13,10 @@ _FILES_EACH = 2
 _OTHER_FILES = 100
 
 
-def accepting(settings: FacadeSettings) -> Accepting:
+def accepting(settings: FacadeSettings, trusted: Networks) -> Accepting:
     """Return the limits; no more connections than files can be open for them."""
     most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     possible = max(1, (most_files - _OTHER_FILES) // _FILES_EACH)
     limit = min(settings.connections, possible)
-    connections = Connections(limit, settings.connections_per_address, parse_networks(settings.trusted_proxies or ""))
+    connections = Connections(limit, settings.connections_per_address, trusted)
     return Accepting(connections, settings.head_seconds)

@@ -17,7 +17,7 @@ from services.facade.closing import Closing
 from services.facade.drain import Drain
 from services.facade.errors import Area, ErrorRenderer, http_status
 from services.facade.facade import Facade
-from services.facade.forwarded import parse_networks
+from services.facade.forwarded import Networks
 from services.facade.forwarding import Forwarding
 from services.facade.openapi import describe
 from services.facade.overload import Overload
@@ -38,10 +38,17 @@ _log = get_logger(__name__)
 
 
 def create_app(
-    settings: FacadeSettings, peers: Peers, failed_logins: FailedLogins, changes: AccessChanges, stop: asyncio.Event
+    settings: FacadeSettings,
+    peers: Peers,
+    failed_logins: FailedLogins,
+    changes: AccessChanges,
+    stop: asyncio.Event,
+    *,
+    trusted: Networks,
 ) -> ASGIApp:
     """Return the application; it uses `peers`, which the caller closes, and is not ready once `stop` is set.
 
+    `trusted` are the proxies that it believes.
     What others count of bad credentials, and changes of access, are for the caller to bring in.
     """
     errors = ErrorRenderer(realm=settings.realm, documentation_url=settings.documentation_url)
@@ -56,7 +63,6 @@ def create_app(
         shared_memory=None if memory is None else SharedMemory(memory),
         stop=stop,
     )
-    trusted = parse_networks(settings.trusted_proxies or "")
     limited = Overload(
         api,
         limit=settings.requests_in_flight,

@@ -2,7 +2,7 @@
 
 import ipaddress
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -11,7 +11,9 @@ from starlette.datastructures import Headers
 from services.common import request_id
 from services.facade.addresses import holder_of
 
-Networks = Sequence[ipaddress.IPv4Network | ipaddress.IPv6Network]
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Networks = Iterable[Network]
+"""Gone through more than once; which there are may change in between."""
 
 _SCHEMES = ("http", "https")
 # No empty, "." or ".." parts, and no "=", at which a client would split its configuration (client row 21).
@@ -32,11 +34,6 @@ class Outside:
     hosts: Sequence[str]
     prefix: str = ""
     request_id: str = ""
-
-
-def parse_networks(text: str) -> Networks:
-    """Return the networks of a comma-separated list of addresses and CIDRs. Raises ValueError."""
-    return [ipaddress.ip_network(entry) for part in text.split(",") if (entry := part.strip())]
 
 
 def outside(peer: str, scheme: str, headers: Headers, trusted: Networks) -> Outside:

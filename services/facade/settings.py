@@ -8,7 +8,7 @@ from limits import parse
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from services.common.settings import Bytes, Seconds, ServiceSettings
-from services.facade.forwarded import parse_networks
+from services.facade.trusted_proxies import TrustedProxies
 
 _MONTH_SECONDS = 31 * 24 * 3600
 
@@ -30,8 +30,9 @@ class FacadeSettings(ServiceSettings):
     )
     trusted_proxies: str | None = Field(
         default=None,
-        description="the proxies before the facade, as comma-separated addresses or CIDRs: their X-Forwarded-For, "
-        "-Proto, -Host and -Prefix are believed, and their X-Request-Id marks a repeated request",
+        description="the proxies before the facade, as comma-separated addresses, CIDRs or host names, which are "
+        "looked up every two seconds: their X-Forwarded-For, -Proto, -Host and -Prefix are believed, and their "
+        "X-Request-Id marks a repeated request",
     )
     https_certificate: Path | None = Field(
         default=None,
@@ -152,7 +153,7 @@ class FacadeSettings(ServiceSettings):
     @field_validator("trusted_proxies")
     @classmethod
     def _check_trusted_proxies(cls, value: str | None) -> str | None:
-        parse_networks(value or "")
+        TrustedProxies(value or "")
         return value
 
     @field_validator("failed_logins")

@@ -8,7 +8,7 @@ import uvloop
 
 from services.common import logs
 from services.common.errors import ServiceError
-from services.common.failure import fail
+from services.common.failure import fail, tell
 from services.common.lifecycle import stop_event
 from services.common.tracing import traced
 from services.database.engine import create_engine
@@ -23,7 +23,7 @@ async def _serve(_arguments: argparse.Namespace) -> None:
     settings = LocksSettings()
     _log_as(settings)
     with traced("locks", settings.traces_endpoint):
-        await serve(settings, stop_event(settings.lifeline_fd))
+        await serve(settings, stop_event(settings.lifeline_fd, settings.heartbeat_fd))
 
 
 async def _migrate(arguments: argparse.Namespace) -> None:
@@ -32,7 +32,8 @@ async def _migrate(arguments: argparse.Namespace) -> None:
 
     settings = LocksDatabaseSettings()
     _log_as(settings)
-    await migrate(settings.database, SCHEMA, wait_seconds=arguments.wait)
+    if note := await migrate(settings.database, SCHEMA, wait_seconds=arguments.wait):
+        tell(note)
 
 
 async def _bootstrap(_arguments: argparse.Namespace) -> None:

@@ -70,7 +70,9 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
 
     listening = asyncio.create_task(changes.keep_listening())
     try:
-        async with served_metrics(settings.locks_metrics_listen, settings.metrics_token):
+        async with served_metrics(
+            settings.locks_metrics_listen, settings.metrics_token, is_serving=lambda: server.is_serving
+        ):
             await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first)
     finally:
         await end(listening)

@@ -8,7 +8,7 @@ import uvloop
 
 from services.common import lifecycle, logs, memory
 from services.common.errors import ServiceError
-from services.common.failure import fail
+from services.common.failure import fail, tell
 from services.common.tracing import traced
 from services.storage.application import serve
 from services.storage.schema import SCHEMA
@@ -22,12 +22,13 @@ async def _migrate(settings: MigrationSettings, *, wait_seconds: float) -> None:
     # Here, as Alembic takes a good part of the time that a service needs to start.
     from services.database.migrations import migrate
 
-    await migrate(settings.database, SCHEMA, wait_seconds=wait_seconds)
+    if note := await migrate(settings.database, SCHEMA, wait_seconds=wait_seconds):
+        tell(note)
 
 
 async def _serve(settings: StorageSettings) -> None:
     asyncio.get_running_loop().set_default_executor(ThreadPoolExecutor(_THREADS, thread_name_prefix="storage"))
-    await serve(settings, lifecycle.stop_event(settings.lifeline_fd))
+    await serve(settings, lifecycle.stop_event(settings.lifeline_fd, settings.heartbeat_fd))
 
 
 def main() -> None:

@@ -96,7 +96,9 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     stop_serving = asyncio.Event()
     stopper = asyncio.create_task(_stop_in_order(stop, background, stop_serving))
     try:
-        async with served_metrics(settings.storage_metrics_listen, settings.metrics_token):
+        async with served_metrics(
+            settings.storage_metrics_listen, settings.metrics_token, is_serving=lambda: server.is_serving
+        ):
             await serve_when_ready(server, database, SCHEMA, stop_serving, check=check, first=first)
     finally:
         await end(stopper, *background)

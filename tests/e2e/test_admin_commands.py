@@ -107,7 +107,35 @@ def test_repositories(stack: Stack) -> None:
     assert "studio/three" in failure(stack, "repo", "rename", "studio/film/two", "studio/three")
     assert failure(stack, "repo", "add", "a/../b")
     assert stack.towpath("repo", "remove", "studio/film/two") == public
-    assert text(stack, "repo", "remove", "studio/three")[1].split() == ["name", "studio/three"]
+    said, _, name, *_ = text(stack, "repo", "remove", "studio/three")
+    assert said == "Removed the repository studio/three."
+    assert name.split() == ["name", "studio/three"]
+
+
+def test_a_terminal_is_asked(stack: Stack) -> None:
+    """What cannot be taken back is asked about first, where somebody sits there; a script is not asked."""
+    stack.towpath("user", "add", "rita")
+    command = [*TOWPATH, "user", "remove", "rita", "--data", str(stack.data)]
+
+    def answer(text: str, *options: str) -> tuple[int, str]:
+        ours, theirs = os.openpty()
+        with os.fdopen(ours, "wb", buffering=0) as terminal:
+            process = subprocess.Popen(
+                [*command, *options], stdin=theirs, stderr=theirs, stdout=subprocess.PIPE, text=True
+            )
+            os.close(theirs)
+            terminal.write(text.encode())
+            output, _ = process.communicate(timeout=STEP_SECONDS)
+        return process.returncode, output
+
+    assert answer("n\n") == (1, "")
+    assert "rita" in {user["name"] for user in stack.towpath("user", "list")}
+    status, output = answer("y\n")
+    assert (status, output.splitlines()[0]) == (0, "Removed the user rita.")
+    stack.towpath("user", "add", "rita")
+    assert answer("", "--yes")[0] == 0
+    stack.towpath("user", "add", "rita")
+    assert text(stack, "user", "remove", "rita")[0] == "Removed the user rita."
 
 
 def test_access(stack: Stack) -> None:
@@ -131,7 +159,7 @@ def test_access(stack: Stack) -> None:
     asked = ("check", "gina", "access/tests", "--operation")
     yes = stack.towpath(*asked, "upload", "--ref", "refs/heads/rel/1")
     assert (yes["allowed"], yes["grant"], yes["operation"], yes["ref"]) == (True, grant, "upload", "refs/heads/rel/1")
-    no = stack.towpath(*asked, "lock", "--ref", "refs/heads/main")
+    no = stack.towpath(*asked, "lock", "--ref", "refs/heads/main", check=False)
     assert no["allowed"] is False
     assert no["explanation"]
     anybody = stack.towpath("check", "", "access/tests", "--operation", "download")
@@ -141,7 +169,20 @@ def test_access(stack: Stack) -> None:
     lines = text(stack, *asked, "upload", "--ref", "refs/heads/gina")
     assert lines[0].startswith("yes: ")
     assert "role write" in lines[1]
-    assert text(stack, *asked, "upload")[0].startswith("no: ")
+    refusal = run(*asked, "download", "--data", str(stack.data))
+    assert refusal.returncode == 0
+    refusal = run(*asked, "lock", "--ref", "refs/heads/main", "--data", str(stack.data))
+    assert (refusal.returncode, refusal.stderr) == (1, "")
+    assert refusal.stdout.startswith("no: ")
+    again = ("grant", "gina", "access/tests", "--role", "write", "--ref")
+    replaced = stack.towpath(*again, "refs/heads/other")
+    assert replaced.pop("replaced") == grant
+    assert "replaced" not in stack.towpath(*again, "refs/heads/other")
+    said = text(stack, *again, "refs/heads/rel/*", "--ref", "refs/heads/gina")[-1]
+    assert said == (
+        "This replaces the grant of write for refs/heads/other; to keep both, give all refs in one command."
+    )
+    [grant] = stack.towpath("access", "access/tests")
     assert failure(stack, "grant", "gina", "access/tests", "--role", "read", "--ref", "refs/heads/x")
     refused = failure(stack, "grant", "gina", "access/tests", "--role", "write", "--ref", "main")
     assert "refs/heads/main" in refused

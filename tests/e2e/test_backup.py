@@ -209,6 +209,22 @@ def test_where_no_data_are(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
+@pytest.mark.parametrize("source", ["none", "damaged"])
+def test_a_restore_of_no_backup_makes_nothing(own: Stack, target: Path, tmp_path: Path, source: str) -> None:
+    """It fails before there is a folder, so the next one, of the right backup, has nothing in its way."""
+    folder = tmp_path / "none"
+    if source == "damaged":
+        towpath(own, "backup", target)
+        folder = target
+        next((folder / "index").rglob("locks.users")).write_text("nobody")
+    data = tmp_path / "made-by-restore"
+    command = [*TOWPATH, "restore", str(folder), "--data", str(data)]
+    result = subprocess.run(command, capture_output=True, text=True, timeout=STEP_SECONDS, check=False)
+    assert (result.returncode, result.stdout) == (1, "")
+    assert result.stderr.startswith("towpath: ")
+    assert not data.exists()
+
+
 def test_nothing_is_left_running() -> None:
     """A check of a stack that does not run leaves no process behind, also when it is told to stop."""
     with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:

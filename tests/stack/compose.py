@@ -57,9 +57,9 @@ class ComposeStack:
         """Return HOST:PORT where a container's port is published."""
         return self.compose("port", f"--index={index}", service, str(port)).strip()
 
-    def towpath(self, *arguments: str) -> Any:  # noqa: ANN401 - whatever JSON the command prints
-        """Run an administrative command in a container of the lock service and return what it prints, parsed."""
-        output = self.compose("exec", "--no-TTY", "locks", "towpath", *arguments, "--json")
+    def towpath(self, *arguments: str, service: str = "locks") -> Any:  # noqa: ANN401 - whatever JSON the command prints
+        """Run an administrative command in a container and return what it prints, parsed."""
+        output = self.compose("exec", "--no-TTY", service, "towpath", *arguments, "--json")
         return json.loads(output) if output.strip() else None
 
     def secrets(self) -> dict[str, str]:
@@ -75,14 +75,6 @@ class ComposeStack:
 def docker(*arguments: str, check: bool = True, seconds: float = 120, errors: bool = False) -> str:
     """Run docker and return what it prints, with `errors` also on the standard error."""
     return _run("docker", *arguments, environment=dict(os.environ), check=check, seconds=seconds, errors=errors)
-
-
-def free_subnet() -> str:
-    """Return a subnet for a stack's proxy that no network of the engine has: a stack that stays shuts no other out."""
-    networks = docker("network", "ls", "--quiet").split()
-    described = json.loads(docker("network", "inspect", *networks))
-    taken = {config.get("Subnet") for network in described for config in network["IPAM"]["Config"] or ()}
-    return next(subnet for third in range(256) if (subnet := f"10.231.{third}.0/24") not in taken)
 
 
 def inspect(container: str) -> dict[str, Any]:

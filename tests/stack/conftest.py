@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.stack.compose import ComposeStack, free_subnet
+from tests.stack.compose import ComposeStack
 from tests.support.certificates import CertificateFiles, write_certificate
 
 REPOSITORY = "studio/film"
@@ -43,7 +43,6 @@ def stack(
             "TOWPATH_PROXY_PUBLISH": f"127.0.0.1:{first + _PORTS}",
             "TOWPATH_PROXY_CERTIFICATE": str(certificates.chain),
             "TOWPATH_PROXY_KEY": str(certificates.key),
-            "TOWPATH_PROXY_SUBNET": free_subnet(),
             **({"TOWPATH_STORAGE_URL": BUCKET_URL, "COMPOSE_PROFILES": "s3"} if in_bucket else {}),
         },
     )

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.stack.compose import ComposeStack, docker, free_subnet, wait_healthy
+from tests.stack.compose import ComposeStack, docker, wait_healthy
 from tests.stack.conftest import BUCKET_URL, free_ports
 from tests.support.git import Workspace, shared_repository
 from tests.support.http import content
@@ -26,7 +26,6 @@ def bucket(stack: ComposeStack, tmp_path: Path) -> Iterator[ComposeStack]:
         {
             "TOWPATH_STORAGE_URL": BUCKET_URL,
             "TOWPATH_PUBLISH": f"127.0.0.1:{free_ports(1)}",
-            "TOWPATH_PROXY_SUBNET": free_subnet(),
             "COMPOSE_PROFILES": "s3",
         },
     )

@@ -15,6 +15,7 @@ from services.facade.server import listening_socket, serve
 from services.facade.settings import FacadeSettings
 from services.facade.throttle import FailedLogins
 from services.facade.told_logins import told_to_all
+from services.facade.trusted_proxies import resolved
 
 SIGNING_KEY = "a key that signs nothing outside of these tests"
 
@@ -58,15 +59,16 @@ async def running_facade(
         Peers.open(checked) as peers,
         told_to_all(FailedLogins(checked.failed_logins), peers) as failed_logins,
         watched_access(peers) as changes,
+        resolved(checked.trusted_proxies) as trusted,
     ):
-        app = create_app(checked, peers, failed_logins, changes, stop)
+        app = create_app(checked, peers, failed_logins, changes, stop, trusted=trusted)
         certificate = Certificate.of(checked.https_certificate, checked.https_key)
         served = asyncio.create_task(
             serve(
                 app,
                 listener,
                 stop,
-                accepting=accepting(checked),
+                accepting=accepting(checked, trusted),
                 drain_seconds=checked.drain_seconds,
                 certificate=certificate,
             )

@@ -8,7 +8,8 @@ from towpath.access.v1 import access_service_pb2
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.records import ROLES, grant_record
-from services.cli.connection import Target
+from services.cli.confirmation import Yes, confirm
+from services.cli.connection import Administration, Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Repository, Server, User
 from services.cli.output import cell, show_record, show_records
 
@@ -55,18 +56,47 @@ def grant(
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Give a user a role in a repository, in place of an earlier grant of the same role."""
+    """Give a user a role in a repository, in place of an earlier grant of the same role, which is told then."""
     request = pb.GrantAccessRequest(user_name=user, repository=repository, role=ROLES[role], ref_patterns=ref or [])
-    response = Target(data, server).ask(lambda admin: admin.GrantAccess, request)
-    show_record(grant_record(response.grant), as_json=as_json)
+
+    async def work(admin: Administration) -> tuple[pb.Grant | None, pb.Grant]:
+        standing = (await admin.call(admin.stub.ListGrants, pb.ListGrantsRequest(repository=repository))).grants
+        earlier = [grant for grant in standing if (grant.user_name, grant.role) == (user, ROLES[role])]
+        given = (await admin.call(admin.stub.GrantAccess, request)).grant
+        changed = [grant for grant in earlier if list(grant.ref_patterns) != list(given.ref_patterns)]
+        return (changed[0] if changed else None), given
+
+    replaced, given = Target(data, server).run(work)
+    record = grant_record(given)
+    if replaced is not None and as_json:
+        record["replaced"] = grant_record(replaced)
+    show_record(record, as_json=as_json)
+    if replaced is not None and not as_json:
+        typer.echo(
+            f"This replaces the grant of {role} for {_refs(replaced)}; to keep both, give all refs in one command."
+            if ref
+            else f"This replaces the grant of {role} for {_refs(replaced)}."
+        )
+
+
+def _refs(grant: pb.Grant) -> str:
+    return cell(list(grant.ref_patterns)) or "every ref"
 
 
 def revoke(
-    user: User, repository: Repository, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False
+    user: User,
+    repository: Repository,
+    yes: Yes = False,
+    data: Data = DEFAULT_DATA,
+    server: Server = None,
+    as_json: Json = False,
 ) -> None:
     """Take all of a user's grants in a repository, and print them."""
+    confirm(f"Take all grants of {user} in {repository}?", yes=yes)
     request = pb.RevokeAccessRequest(user_name=user, repository=repository)
     response = Target(data, server).ask(lambda admin: admin.RevokeAccess, request)
+    if not as_json:
+        typer.echo(f"Removed the grants of {cell(user)} in {cell(repository)}:")
     show_records(map(grant_record, response.grants), _COLUMNS, as_json=as_json)
 
 
@@ -79,7 +109,10 @@ def access(repository: Repository, data: Data = DEFAULT_DATA, server: Server = N
 
 
 def explain(user: str, repository: str, operation: Operation, ref: str, target: Target, *, as_json: bool) -> None:
-    """Print whether a user, or anybody where the name is empty, may do something, and which grant decides."""
+    """Print whether a user, or anybody where the name is empty, may do something, and which grant decides.
+
+    The exit status says it, too.
+    """
     request = pb.ExplainAccessRequest(
         user_name=user, repository=repository, ref=ref, permission=_PERMISSIONS[operation]
     )
@@ -89,7 +122,7 @@ def explain(user: str, repository: str, operation: Operation, ref: str, target: 
         typer.echo(f"{'yes' if response.allowed else 'no'}: {cell(response.explanation)}")
         if decided is not None:
             typer.echo(f"decided by the grant: {cell(decided)}")
-        return
+        raise typer.Exit(0 if response.allowed else 1)
     asked: dict[str, Any] = {"repository": repository, "operation": str(operation)}
     if user:
         asked["user"] = user
@@ -99,3 +132,4 @@ def explain(user: str, repository: str, operation: Operation, ref: str, target: 
     if decided is not None:
         answer["grant"] = decided
     show_record({**asked, **answer}, as_json=True)
+    raise typer.Exit(0 if response.allowed else 1)

@@ -7,9 +7,10 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.pages import PAGE, follow
 from services.cli.admin.records import lock_record, released_lock_record
+from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Administration, Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Repository, Server
-from services.cli.output import show_pages, show_record
+from services.cli.output import show_pages, show_removal
 
 app = typer.Typer(help="List and remove locks, and see who held them.", no_args_is_help=True)
 
@@ -63,11 +64,14 @@ def lock_history(
 def remove_lock(
     repository: Repository,
     lock_id: Annotated[str, typer.Argument(metavar="ID", help="The lock's id.", show_default=False)],
+    yes: Yes = False,
     data: Data = DEFAULT_DATA,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Remove a lock, whoever holds it."""
+    confirm(f"Remove the lock {lock_id} of {repository}, whoever holds it?", yes=yes)
     request = pb.RemoveLockRequest(repository=repository, id=lock_id)
     response = Target(data, server).ask(lambda admin: admin.RemoveLock, request)
-    show_record(lock_record(response.lock), as_json=as_json)
+    lock = lock_record(response.lock)
+    show_removal(f"the lock {lock_id} of {lock['owner']} on {lock['path']}", lock, as_json=as_json)

@@ -7,9 +7,10 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.pages import PAGE, follow
 from services.cli.admin.records import object_record
+from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Administration, Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Repository, Server
-from services.cli.output import show_pages, show_record
+from services.cli.output import show_pages, show_record, show_removal
 
 app = typer.Typer(help="List, remove and restore objects.", no_args_is_help=True)
 
@@ -37,14 +38,16 @@ def remove_object(
     repository: Repository,
     oid: Oid,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown to those who ask for the object.")],
+    yes: Yes = False,
     data: Data = DEFAULT_DATA,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Remove an object from a repository; it cannot be uploaded again until it is restored."""
+    confirm(f"Remove the object {oid} from {repository}?", yes=yes)
     request = pb.RemoveObjectRequest(repository=repository, oid=oid, reason=reason)
     response = Target(data, server).ask(lambda admin: admin.RemoveObject, request)
-    show_record(object_record(response.object), as_json=as_json)
+    show_removal(f"the object {oid} from {repository}", object_record(response.object), as_json=as_json)
 
 
 @app.command("restore")

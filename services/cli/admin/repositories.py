@@ -7,9 +7,10 @@ import typer
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.records import FORCED_UNLOCK, repository_record
+from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Repository, Server
-from services.cli.output import show_record, show_records
+from services.cli.output import show_record, show_records, show_removal
 
 app = typer.Typer(help="Add, list, change and remove repositories.", no_args_is_help=True)
 
@@ -94,11 +95,14 @@ def remove_repository(
     force: Annotated[
         bool, typer.Option("--force", help="Remove its objects and locks too, without which a full one stays.")
     ] = False,
+    yes: Yes = False,
     data: Data = DEFAULT_DATA,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a repository with its grants. Nothing is asked back, and nothing brings it back."""
+    """Remove a repository with its grants. Nothing brings it back."""
+    with_what = "grants, objects and locks" if force else "grants"
+    confirm(f"Remove the repository {repository} with its {with_what}? Nothing brings it back.", yes=yes)
     request = pb.DeleteRepositoryRequest(name=repository, force=force)
     response = Target(data, server).ask(lambda admin: admin.DeleteRepository, request)
-    show_record(repository_record(response.repository), as_json=as_json)
+    show_removal(f"the repository {repository}", repository_record(response.repository), as_json=as_json)

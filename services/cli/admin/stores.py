@@ -9,9 +9,11 @@ from towpath.storage.v1.store_service_pb2 import Copy, Store
 
 from services.cli.admin.copying import watch
 from services.cli.admin.records import store_record
+from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Administration, Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Server
-from services.cli.output import show_record, show_records
+from services.cli.output import show_record, show_records, show_removal
+from services.cli.rate import HELP, METAVAR, parse_rate
 
 app = typer.Typer(help="Add and remove stores, and move all objects from one to another.", no_args_is_help=True)
 
@@ -57,7 +59,7 @@ def copy_store(
             show_default=False,
         ),
     ] = None,
-    rate: Annotated[int, typer.Option(metavar="BYTES", min=0, help="The most bytes a second; 0 for no limit.")] = 0,
+    rate: Annotated[int, typer.Option(metavar=METAVAR, parser=parse_rate, help=HELP)] = "0",  # type: ignore[assignment] # typer gives the default to the parser
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Start the copy, and do not wait for its end.")] = False,
     data: Data = DEFAULT_DATA,
     server: Server = None,
@@ -111,10 +113,13 @@ def set_primary(name: Name, data: Data = DEFAULT_DATA, server: Server = None, as
 
 
 @app.command("remove")
-def remove_store(name: Name, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False) -> None:
+def remove_store(
+    name: Name, yes: Yes = False, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False
+) -> None:
     """Forget a store that nothing needs any more. Its bytes stay where they are, and are yours to delete."""
+    confirm(f"Forget the store {name}?", yes=yes)
     Target(data, server).ask(lambda admin: admin.DeleteStore, pb.DeleteStoreRequest(name=name))
-    show_record({"name": name}, as_json=as_json)
+    show_removal(f"the store {name}", {"name": name}, as_json=as_json)
     if not as_json:
         typer.echo("If TOWPATH_STORAGE_URL names it, set that to the URL of the primary before the next restart.")
 

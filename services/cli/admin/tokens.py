@@ -9,9 +9,10 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.expiry import parse_expiry
 from services.cli.admin.records import token_record
+from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Server, User
-from services.cli.output import show_record, show_records
+from services.cli.output import show_record, show_records, show_removal
 
 app = typer.Typer(help="Add, list and revoke tokens, which are what users log in with.", no_args_is_help=True)
 
@@ -24,8 +25,13 @@ Name = Annotated[str, typer.Argument(metavar="NAME", help="The token's name.", s
 def add_token(
     user: User,
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="The token's name, unique among the user's.")
-    ] = _DEFAULT_NAME,
+        str | None,
+        typer.Argument(
+            metavar="NAME",
+            help=f"The token's name, unique among the user's; by default {_DEFAULT_NAME}.",
+            show_default=False,
+        ),
+    ] = None,
     name_option: Annotated[
         str | None,
         typer.Option("--name", metavar="NAME", help="The token's name, in another place.", show_default=False),
@@ -46,6 +52,8 @@ def add_token(
 
     A client sends it as the password of any user name (HTTP Basic), or as Bearer token.
     """
+    if name is not None and name_option is not None:
+        raise typer.BadParameter(f"the name is given twice, as {name} and as {name_option}", param_hint="--name")
     expires_at: Timestamp | None = None
     if expires is not None:
         try:
@@ -53,7 +61,7 @@ def add_token(
         except (ValueError, OverflowError) as error:
             raise typer.BadParameter(str(error), param_hint="--expires") from error
         expires_at = Timestamp(seconds=int(end.timestamp()))
-    request = pb.CreateTokenRequest(user_name=user, name=name_option or name, expires_at=expires_at)
+    request = pb.CreateTokenRequest(user_name=user, name=name_option or name or _DEFAULT_NAME, expires_at=expires_at)
     response = Target(data, server).ask(lambda admin: admin.CreateToken, request)
     show_record({**token_record(response.token), "secret": response.secret}, as_json=as_json)
 
@@ -67,9 +75,15 @@ def list_tokens(user: User, data: Data = DEFAULT_DATA, server: Server = None, as
 
 @app.command("revoke")
 def revoke_token(
-    user: User, name: Name, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False
+    user: User,
+    name: Name,
+    yes: Yes = False,
+    data: Data = DEFAULT_DATA,
+    server: Server = None,
+    as_json: Json = False,
 ) -> None:
     """End a token, everywhere within a second."""
+    confirm(f"Revoke the token {name} of {user}?", yes=yes)
     request = pb.RevokeTokenRequest(user_name=user, name=name)
     response = Target(data, server).ask(lambda admin: admin.RevokeToken, request)
-    show_record(token_record(response.token), as_json=as_json)
+    show_removal(f"the token {name} of {user}", token_record(response.token), as_json=as_json)

@@ -3,6 +3,7 @@
 from typing import Annotated
 
 import typer
+from rich.filesize import decimal
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.records import usage_record
@@ -29,4 +30,4 @@ def usage(
     columns = ("repository", "object_count", "object_bytes", "removed_count", "bytes_in_today", "bytes_out_today")
     show_records(records, (*columns, "locks"), as_json=False)
     if available is not None:
-        typer.echo(f"{available} bytes can still be stored.")
+        typer.echo(f"{decimal(available)} can still be stored.")

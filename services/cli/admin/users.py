@@ -6,9 +6,10 @@ import typer
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.records import user_record
+from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Server, User
-from services.cli.output import show_record, show_records
+from services.cli.output import show_record, show_records, show_removal
 
 app = typer.Typer(help="Add, list and remove users.", no_args_is_help=True)
 
@@ -42,11 +43,13 @@ def remove_user(
     release_locks: Annotated[
         bool, typer.Option("--release-locks", help="Release the user's locks, without which a holder is not removed.")
     ] = False,
+    yes: Yes = False,
     data: Data = DEFAULT_DATA,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Remove a user with all tokens and grants."""
+    confirm(f"Remove the user {user} with all tokens and grants?", yes=yes)
     request = pb.DeleteUserRequest(name=user, release_locks=release_locks)
     response = Target(data, server).ask(lambda admin: admin.DeleteUser, request)
-    show_record(user_record(response.user), as_json=as_json)
+    show_removal(f"the user {user}", user_record(response.user), as_json=as_json)

@@ -20,8 +20,6 @@ from services.cli.output import cell, show_record
 from services.cli.settings import CommandSettings
 from services.cli.unprivileged.entry import Inherited
 
-_MEBIBYTE = 1024 * 1024
-
 CHECK_MEBIBYTES = 100
 """How many MiB a second `towpath check --hash` reads at most, unless told otherwise."""
 
@@ -81,11 +79,11 @@ def restore(
 
 
 def check(data: Path | None, *, hashed: bool, heal: bool, rate: int, as_json: bool) -> None:
-    """Compare the index with the bytes, with `hashed` reading at most `rate` MiB a second, and print what is found.
+    """Compare the index with the bytes, with `hashed` reading at most `rate` bytes a second, and print what is found.
 
     With `heal`, which needs `hashed`, what another store has is brought again, and what none has is asked for.
     """
-    options = ["--hash", f"--rate={rate * _MEBIBYTE}"] if hashed else []
+    options = ["--hash", f"--rate={rate}"] if hashed else []
     if heal:
         options.append("--heal")
     _show(_run(data, ["check", *options]), ("findings",), as_json=as_json)

@@ -39,6 +39,9 @@ async def run_on_data(
     # The folder of the bytes may be gone, when all of them have moved to another store.
     if not new and not (data / "lock").is_file():
         raise CommandError(f"{data}: no data of a `towpath up`; give --data")
+    if new:
+        # A backup that is none, or is damaged, is told before there is a folder, a Postgres or an account for it.
+        await run_program(["verify", *arguments[1:]], os.environ)
     account = account_for(data, user)
     with ExitStack() as owned:
         try:

@@ -10,11 +10,13 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from services.cli.errors import CommandError
 from services.cli.unprivileged.run_as import OURSELVES, RunAs
+from services.cli.up.watch import PROBE_SECONDS, Question, heartbeats, until_it_hangs
 from services.common.failure import REASON_VARIABLE
+from services.common.lifecycle import HEARTBEAT_SECONDS
 from services.common.logs import get_logger
 
 _DEATHS = 5
@@ -23,14 +25,15 @@ _FIRST_PAUSE_SECONDS = 0.1
 _LONGEST_PAUSE_SECONDS = 2.0
 _KILLED_SECONDS = 60.0
 _REASON_BYTES = 4096
+_HEARTBEAT_VARIABLE = "TOWPATH_HEARTBEAT_FD"
 
 Work = Callable[[], Coroutine[Any, Any, None]]
 
 _log = get_logger(__name__)
 
 
-async def _nothing() -> None:
-    pass
+async def nothing() -> None:
+    """Do nothing."""
 
 
 @dataclass(frozen=True)
@@ -45,8 +48,12 @@ class Program:
     """That it is a process of ours, which tells why it ends; see `services.common.failure`."""
     run_as: RunAs = OURSELVES
     stop_signal: signal.Signals = signal.SIGTERM
-    prepare: Work = _nothing
-    ready: Work = _nothing
+    prepare: Work = nothing
+    ready: Work = nothing
+    hang_seconds: float = 0.0
+    """How long it may show no sign of life before it is killed; 0 for ever."""
+    answers: Question | None = None
+    """Asks it for a sign of life. Without, one of ours that `tells_why` sends heartbeats."""
 
 
 class Child:
@@ -84,18 +91,29 @@ class Child:
                     f"the last time with {describe(status)}{reason and f': {reason}'}"
                 )
             pause = min(_FIRST_PAUSE_SECONDS * 2 ** (len(self._deaths) - 1), _LONGEST_PAUSE_SECONDS)
-            _log.warning(f"{self.name} died and is started again", status=describe(status), pause_seconds=pause)
+            _log.warning(
+                f"{self.name} died and is started again",
+                status=describe(status),
+                pause_seconds=pause,
+                **({"reason": reason} if reason else {}),
+            )
             await asyncio.sleep(pause)
 
     async def _run(self) -> tuple[int, str]:
         """Run it to its end, and return the status and the reason that it tells, which may be empty."""
-        with reason_pipe(self._program.environment) as (environment, inherited, reason):
-            if not self._program.tells_why:
-                environment, inherited = self._program.environment, ()
-            status = await self._run_with(environment, inherited)
+        program = self._program
+        if not program.tells_why:
+            return await self._run_with(program.environment, (), program.answers), ""
+        with (
+            reason_pipe(program.environment) as (environment, inherited, reason),
+            _heartbeat_pipe(environment) as (environment, beating, has_beaten),
+        ):
+            status = await self._run_with(environment, (*inherited, beating), program.answers or has_beaten)
             return status, reason()
 
-    async def _run_with(self, environment: Mapping[str, str], inherited: Sequence[int]) -> int:
+    async def _run_with(
+        self, environment: Mapping[str, str], inherited: Sequence[int], answers_now: Question | None
+    ) -> int:
         process = await asyncio.create_subprocess_exec(
             *self._program.run_as.command(self._program.command),
             stdin=subprocess.DEVNULL,
@@ -109,6 +127,7 @@ class Child:
         )
         ended = asyncio.create_task(process.wait())
         answers = asyncio.create_task(self._program.ready())
+        watch = asyncio.create_task(self._kill_where_it_hangs(process, answers_now))
         try:
             await asyncio.wait((ended, answers), return_when=asyncio.FIRST_COMPLETED)
             if answers.done():
@@ -117,8 +136,20 @@ class Child:
             return await asyncio.shield(ended)
         finally:
             answers.cancel()
+            watch.cancel()
             await end(process, self._program.stop_signal, self._stop_at)
             ended.cancel()
+
+    async def _kill_where_it_hangs(self, process: asyncio.subprocess.Process, answers: Question | None) -> None:
+        seconds = self._program.hang_seconds
+        if answers is None or not seconds:
+            return
+        interval = PROBE_SECONDS if self._program.answers else HEARTBEAT_SECONDS
+        await until_it_hangs(answers, interval=interval, seconds=seconds)
+        _log.error(f"{self.name} hangs and is killed", pid=process.pid, silent_seconds=seconds)
+        # What hangs heeds no other signal.
+        with suppress(ProcessLookupError):
+            process.kill()
 
 
 async def end(process: asyncio.subprocess.Process, stop_signal: signal.Signals, deadline: float) -> None:
@@ -137,21 +168,28 @@ async def end(process: asyncio.subprocess.Process, stop_signal: signal.Signals, 
             await process.wait()
 
 
+class Outcome(NamedTuple):
+    """What a command wrote on its standard output, and what it told us beside that, which may be empty."""
+
+    output: str
+    told: str
+
+
 async def run_once(
     name: str, command: Sequence[str], environment: Mapping[str, str], *, inherited: Sequence[int] = (), seconds: float
-) -> str:
-    """Run a command to its end and return what it writes on its standard output; its errors go to ours.
+) -> Outcome:
+    """Run a command to its end and return its outcome; its errors go to ours.
 
     Raises `CommandError` where its status is not 0 or it runs longer than `seconds`.
     """
-    with reason_pipe(environment) as (environment, told, reason):
+    with reason_pipe(environment) as (environment, pipe, reason):
         process = await asyncio.create_subprocess_exec(
             *command,
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=sys.stderr,
             env=environment,
-            pass_fds=[*inherited, *told],
+            pass_fds=[*inherited, *pipe],
             start_new_session=True,
         )
         try:
@@ -162,11 +200,26 @@ async def run_once(
         finally:
             await end(process, signal.SIGTERM, time.monotonic() + 1)
         text = output.decode(errors="replace")
+        told = reason()
         if process.returncode != 0:
             sys.stderr.write(text)
-            why = reason() or "why is told above"
+            why = told or "why is told above"
             raise CommandError(f"{name} failed with {describe(process.returncode or 0)}: {why}")
-        return text
+        return Outcome(text, told)
+
+
+@contextmanager
+def _heartbeat_pipe(environment: Mapping[str, str]) -> Iterator[tuple[Mapping[str, str], int, Question]]:
+    """Open a pipe for heartbeats.
+
+    Gives the environment and the descriptor that the process needs, and what tells whether it has sent any.
+    """
+    reading, writing = os.pipe()
+    try:
+        yield {**environment, _HEARTBEAT_VARIABLE: str(writing)}, writing, heartbeats(reading)
+    finally:
+        os.close(reading)
+        os.close(writing)
 
 
 @contextmanager

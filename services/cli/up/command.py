@@ -106,6 +106,15 @@ def up(
             help="How many processes serve clients; they share the port, and where one dies the others go on.",
         ),
     ] = 2,
+    hang_seconds: Annotated[
+        float,
+        typer.Option(
+            metavar="SECONDS",
+            envvar="TOWPATH_HANG_SECONDS",
+            min=0,
+            help="How long a process may show no sign of life before it is killed and started again; 0 for ever.",
+        ),
+    ] = 10.0,
     user: Annotated[
         str | None,
         typer.Option(
@@ -124,8 +133,8 @@ def up(
 
     When clients can connect it prints one line, `Towpath is ready: http://HOST:PORT` (https:// where
     TOWPATH_HTTPS_CERTIFICATE is set); all else goes to the standard error. SIGINT (Ctrl-C) and SIGTERM stop it within
-    10 s. A process of it that dies is started again. Started as root, it opens the port and then goes on as an ordinary
-    user, see --user.
+    10 s. A process of it that dies or hangs is started again. Started as root, it opens the port and then goes on as an
+    ordinary user, see --user.
 
     The services read their settings from the environment (TOWPATH_...).
     """
@@ -141,6 +150,7 @@ def up(
         database_url=SecretStr(database_url) if database_url else None,
         storage_url=storage,
         facades=facades,
+        hang_seconds=hang_seconds,
         demo=demo,
         log_format=log_format,
         environment=os.environ,
@@ -152,6 +162,8 @@ def up(
 
 def migrate(database_url: DatabaseUrl = None) -> None:
     """Bring the tables of all services to their newest version, where they run without `towpath up`.
+
+    Tables that a newer Towpath has migrated stay as they are; this one is refused where they say that it is too old.
 
     A Postgres that does not answer yet is waited for, for a minute. Where TOWPATH_ADMIN_TOKEN or the secret file of
     that name is given, the administrator is made with that token. To do all this again changes nothing.
@@ -167,8 +179,7 @@ def migrate(database_url: DatabaseUrl = None) -> None:
 async def _migrate(url: str, *, make_administrator: bool) -> None:
     environment = {**os.environ, "TOWPATH_STORAGE_DATABASE_URL": url, "TOWPATH_LOCKS_DATABASE_URL": url}
     for name in ("storage", "locks"):
-        await programs.migrate(name, environment, wait_seconds=_WAIT_SECONDS)
-        typer.echo(f"{name}: the tables are at their newest version")
+        typer.echo(await programs.migrate(name, environment, wait_seconds=_WAIT_SECONDS))
     if make_administrator:
         # It prints the token, which is not for the log that our output may be.
         await programs.bootstrap(environment)

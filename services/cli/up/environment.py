@@ -14,7 +14,15 @@ from services.cli.up.listener import Address
 from services.cli.up.runtime_directory import LOCKS_SOCKET, STORAGE_SOCKET
 
 # What only the `towpath` command itself reads.
-_OWN = ("TOWPATH_DATA", "TOWPATH_DATABASE_URL", "TOWPATH_FACADES", "TOWPATH_SERVER", "TOWPATH_TOKEN", "TOWPATH_USER")
+_OWN = (
+    "TOWPATH_DATA",
+    "TOWPATH_DATABASE_URL",
+    "TOWPATH_FACADES",
+    "TOWPATH_HANG_SECONDS",
+    "TOWPATH_SERVER",
+    "TOWPATH_TOKEN",
+    "TOWPATH_USER",
+)
 # What only one of the services has a use for.
 _ADMIN_TOKEN = "TOWPATH_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 _STORAGE_ADMIN_SECRET = "TOWPATH_STORAGE_ADMIN_SECRET"  # noqa: S105 - the name of a variable, not a secret

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from services.cli.embedded_postgres import ENVIRONMENT, STOP_SIGNAL, EmbeddedPostgres
 from services.cli.errors import CommandError
-from services.cli.up.child import Program, Work, run_once
+from services.cli.up.child import Program, Work, nothing, run_once
 from services.common.health import probe_http
 
 _MIGRATION_SECONDS = 900.0
@@ -19,8 +19,8 @@ def python(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
-def postgres(cluster: EmbeddedPostgres) -> Program:
-    """Return the program of our own Postgres."""
+def postgres(cluster: EmbeddedPostgres, *, hang_seconds: float = 0.0) -> Program:
+    """Return the program of our own Postgres, which may be silent for `hang_seconds`."""
     return Program(
         name="postgres",
         command=cluster.command(),
@@ -29,29 +29,39 @@ def postgres(cluster: EmbeddedPostgres) -> Program:
         stop_signal=STOP_SIGNAL,
         prepare=cluster.prepare,
         ready=cluster.wait_ready,
+        hang_seconds=hang_seconds,
+        answers=cluster.answers,
     )
 
 
 def service(
-    name: str, environment: Mapping[str, str], inherited: Sequence[int], *, ready: Work | None = None
+    name: str,
+    environment: Mapping[str, str],
+    inherited: Sequence[int],
+    *,
+    hang_seconds: float,
+    ready: Work = nothing,
 ) -> Program:
-    """Return the program of the service `storage`, `locks` or `facade`."""
-    command = python(f"services.{name}")
-    if ready is None:
-        return Program(name=name, command=command, environment=environment, inherited=inherited, tells_why=True)
+    """Return the program of the service `storage`, `locks` or `facade`, which may be silent for `hang_seconds`."""
     return Program(
-        name=name, command=command, environment=environment, inherited=inherited, tells_why=True, ready=ready
+        name=name,
+        command=python(f"services.{name}"),
+        environment=environment,
+        inherited=inherited,
+        tells_why=True,
+        ready=ready,
+        hang_seconds=hang_seconds,
     )
 
 
 async def migrate(
     name: str, environment: Mapping[str, str], inherited: Sequence[int] = (), *, wait_seconds: float = 0.0
-) -> None:
-    """Bring the tables of the service `storage` or `locks` to their newest version.
+) -> str:
+    """Bring the tables of the service `storage` or `locks` to their newest version, and return in a line how they are.
 
-    Postgres may take `wait_seconds` to answer. Raises `CommandError`.
+    Tables that are newer than that stay as they are. Postgres may take `wait_seconds` to answer. Raises `CommandError`.
     """
-    log = await run_once(
+    log, note = await run_once(
         f"the migration of {name}",
         python(f"services.{name}", "migrate", f"--wait={wait_seconds}"),
         environment,
@@ -59,11 +69,12 @@ async def migrate(
         seconds=_MIGRATION_SECONDS,
     )
     sys.stderr.write(log)
+    return f"{name}: {note or 'the tables are at their newest version'}"
 
 
 async def bootstrap(environment: Mapping[str, str], inherited: Sequence[int] = ()) -> str:
     """Make the administrator and return the token. Raises `CommandError`."""
-    output = await run_once(
+    output, _ = await run_once(
         "the making of the administrator",
         python("services.locks", "bootstrap"),
         environment,

@@ -25,6 +25,9 @@ from services.cli.up.orphans import lock_out_orphans
 from services.cli.up.supervisor import Supervisor
 from services.cli.up.tables import tables_are_newest
 from services.common.lifecycle import stop_event
+from services.common.logs import get_logger
+
+_log = get_logger(__name__)
 
 READY_LINE = "Towpath is ready: {origin}\n"
 
@@ -45,6 +48,7 @@ class UpOptions:
     database_url: SecretStr | None
     storage_url: str | None
     facades: int
+    hang_seconds: float
     demo: bool
     log_format: str
     environment: Mapping[str, str] = field(repr=False)
@@ -139,8 +143,8 @@ class _Stack:
         if first:
             write_secret(directory.admin_token, await programs.bootstrap(locks, inherited) + "\n")
         self._supervisor.start(
-            programs.service("storage", storage, inherited),
-            programs.service("locks", locks, inherited),
+            programs.service("storage", storage, inherited, hang_seconds=self._options.hang_seconds),
+            programs.service("locks", locks, inherited, hang_seconds=self._options.hang_seconds),
             stop_seconds=_SERVICE_STOP_SECONDS,
         )
         # What decides it in the facades, which have the same environment.
@@ -154,6 +158,7 @@ class _Stack:
                     "facade",
                     facade,
                     (*inherited, self._listener.fileno()),
+                    hang_seconds=self._options.hang_seconds,
                     ready=lambda: programs.wait_until_ready(origin),
                 )
                 for facade in facades
@@ -180,7 +185,9 @@ class _Stack:
         inherited = self._options.environment
         if url is None:
             self._cluster = cluster = EmbeddedPostgres(self._directory.postgres, run, run_as=self._directory.run_as)
-            [child] = self._supervisor.start(programs.postgres(cluster), stop_seconds=_POSTGRES_STOP_SECONDS)
+            [child] = self._supervisor.start(
+                programs.postgres(cluster, hang_seconds=self._options.hang_seconds), stop_seconds=_POSTGRES_STOP_SECONDS
+            )
             await child.ready.wait()
             url = SecretStr(cluster.url)
             # What libpq's variables say is meant for other databases.
@@ -193,8 +200,12 @@ class _Stack:
 async def _migrate(storage: Mapping[str, str], locks: Mapping[str, str], inherited: Sequence[int]) -> None:
     try:
         async with asyncio.TaskGroup() as migrations:
-            migrations.create_task(programs.migrate("storage", storage, inherited))
-            migrations.create_task(programs.migrate("locks", locks, inherited))
+            done = [
+                migrations.create_task(programs.migrate("storage", storage, inherited)),
+                migrations.create_task(programs.migrate("locks", locks, inherited)),
+            ]
     except ExceptionGroup as failures:
         # One failure is told; the other migration was stopped for it.
         raise failures.exceptions[0] from failures
+    for migration in done:
+        _log.info(migration.result())

@@ -48,6 +48,7 @@ class Server:
         self._services = tuple(services)
         self._drain_seconds = drain_seconds
         self._health = health.aio.HealthServicer()
+        self._is_serving = False
         open_to_all = (*unguarded, health.SERVICE_NAME)
         self.grpc = grpc.aio.server(
             interceptors=[
@@ -74,8 +75,14 @@ class Server:
         await self.grpc.start()
         return self
 
+    @property
+    def is_serving(self) -> bool:
+        """Whether the services are reported as SERVING."""
+        return self._is_serving
+
     async def set_serving(self, *, serving: bool) -> None:
         """Report all services as SERVING or NOT_SERVING."""
+        self._is_serving = serving
         status = health_pb2.HealthCheckResponse.SERVING if serving else health_pb2.HealthCheckResponse.NOT_SERVING
         for service in ("", *self._services):
             await self._health.set(service, status)

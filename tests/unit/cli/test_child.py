@@ -7,6 +7,7 @@ import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,74 @@ async def test_own_session(tmp_path: Path) -> None:
         assert os.getsid(pid) == pid
 
 
+HANG_SECONDS = 3.0
+BEATING = """
+import asyncio, os, sys, time
+from services.common.lifecycle import stop_event
+async def main():
+    stop = stop_event(None, int(os.environ["TOWPATH_HEARTBEAT_FD"]))
+    open({notes!r}, "a").write(f"{{os.getpid()}}\\n")
+    {then}
+    await stop.wait()
+asyncio.run(main())
+"""
+
+
+def beating(notes: Path, *, then: str = "pass", hang_seconds: float = HANG_SECONDS) -> Program:
+    """A process of ours that notes its id, shows that its loop goes on, and then does something in it."""
+    code = BEATING.format(notes=str(notes), then=then)
+    return Program(
+        "sleeper", [sys.executable, "-P", "-c", code], ENVIRONMENT, tells_why=True, hang_seconds=hang_seconds
+    )
+
+
+async def test_one_that_hangs_is_started_again(tmp_path: Path) -> None:
+    """One that is stopped, or whose event loop waits for something, answers nobody and does not end by itself."""
+    notes = tmp_path / "notes"
+    async with running(beating(notes)):
+        [first] = await lines(notes, 1)
+        os.kill(first, signal.SIGSTOP)
+        await lines(notes, 2)
+        assert not is_running(first)
+    notes.unlink()
+    async with running(beating(notes, then="await asyncio.sleep(1); time.sleep(3600)")):
+        await lines(notes, 2)
+
+
+async def test_one_that_could_not_answer_goes_on(tmp_path: Path) -> None:
+    """A machine that stood still for all of them, or a limit that is off, costs nobody a process."""
+    notes = tmp_path / "notes"
+    async with running(beating(notes)):
+        [first] = await lines(notes, 1)
+        await asyncio.sleep(1)
+        os.kill(first, signal.SIGSTOP)
+        # Neither of the two comes to anything meanwhile.
+        time.sleep(2 * HANG_SECONDS)  # noqa: ASYNC251 - this is what it is about
+        os.kill(first, signal.SIGCONT)
+        await asyncio.sleep(HANG_SECONDS)
+        assert is_running(first)
+    notes.unlink()
+    async with running(beating(notes, hang_seconds=0)):
+        [first] = await lines(notes, 1)
+        os.kill(first, signal.SIGSTOP)
+        await asyncio.sleep(2 * HANG_SECONDS)
+        assert is_running(first)
+        os.kill(first, signal.SIGCONT)
+
+
+async def test_one_that_starts_slowly_does_not_hang(tmp_path: Path) -> None:
+    """Until its loop runs nothing is expected of it."""
+    notes = tmp_path / "notes"
+    slow = replace(
+        beating(notes),
+        command=[sys.executable, "-c", f"import os; open({str(notes)!r}, 'a').write(f'{{os.getpid()}}\\n'); {SLEEP}"],
+    )
+    async with running(slow):
+        [first] = await lines(notes, 1)
+        await asyncio.sleep(2 * HANG_SECONDS)
+        assert note_lines(notes) == [str(first)]
+
+
 async def test_given_up(tmp_path: Path) -> None:
     """A child that dies more than five times within a minute is given up."""
     notes = tmp_path / "notes"
@@ -145,7 +214,11 @@ async def test_supervisor_stops_while_it_starts() -> None:
 async def test_run_once() -> None:
     """What a command prints is returned; a failure tells how it ended."""
     python = [sys.executable, "-S", "-c"]
-    assert await run_once("it", [*python, "print('x')"], ENVIRONMENT, seconds=STEP_SECONDS) == "x\n"
+    assert await run_once("it", [*python, "print('x')"], ENVIRONMENT, seconds=STEP_SECONDS) == ("x\n", "")
+    told = "from services.common.failure import tell; tell('how it went')"
+    assert (
+        await run_once("it", [sys.executable, "-P", "-c", told], ENVIRONMENT, seconds=STEP_SECONDS)
+    ).told == "how it went"
     with pytest.raises(CommandError, match="it failed with exit status 4"):
         await run_once("it", [*python, "raise SystemExit(4)"], ENVIRONMENT, seconds=STEP_SECONDS)
     with pytest.raises(CommandError, match="it failed with SIGKILL"):

@@ -1,5 +1,6 @@
 """What the `towpath` command says without a stack."""
 
+import os
 import re
 import socket
 import subprocess
@@ -12,6 +13,7 @@ from typer.testing import CliRunner
 
 from services.cli.embedded_postgres import PostgresError, programs
 from services.cli.main import app
+from services.cli.rate import parse_rate
 from tests.support.stack import TOWPATH
 from tests.support.waiting import STEP_SECONDS
 
@@ -56,6 +58,9 @@ def test_help() -> None:
         ["check", "--operation", "upload"],
         ["check", "--ref", "refs/heads/main"],
         ["token", "add", "alice", "--expires", "soon"],
+        ["token", "add", "alice", "laptop2", "--name", "laptop3"],
+        ["check", "--hash", "--rate", "fast"],
+        ["storage", "copy", "first", "bucket", "--rate", "100000000"],
         ["object", "remove", "a/b", "0" * 64],
         ["backup"],
         ["restore"],
@@ -75,6 +80,36 @@ def test_misuse(arguments: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
     result = CliRunner().invoke(app, arguments)
     assert (result.exit_code, result.stdout) == (2, "")
     assert "Error: " in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [[], ["token"], ["token", "add"], ["up"]], ids=" ".join)
+def test_short_help(arguments: list[str]) -> None:
+    """-h is --help, of every command."""
+    asked = [CliRunner().invoke(app, [*arguments, option]) for option in ("-h", "--help")]
+    assert [result.exit_code for result in asked] == [0, 0]
+    assert asked[0].stdout == asked[1].stdout != ""
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_shell_completion(shell: str) -> None:
+    """What the shell asks for is answered, and its script can be had."""
+    complete = {"_TOWPATH_COMPLETE": f"source_{shell}"}
+    assert "_TOWPATH_COMPLETE" in towpath(environment={**os.environ, **complete}).stdout
+    words = (
+        {"COMP_WORDS": "towpath tok", "COMP_CWORD": "1"} if shell == "bash" else {"_TYPER_COMPLETE_ARGS": "towpath tok"}
+    )
+    more = {"_TYPER_COMPLETE_FISH_ACTION": "get-args"} if shell == "fish" else {}
+    environment = {**os.environ, **words, **more, "_TOWPATH_COMPLETE": f"complete_{shell}"}
+    assert "token" in towpath(environment=environment).stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "bytes_per_second"),
+    [("0", 0), ("50", 50 * 1024**2), ("100MB", 10**8), ("1.5 GiB", 3 * 512 * 1024**2), ("64kb", 64_000)],
+)
+def test_rate(text: str, bytes_per_second: int) -> None:
+    """One unit for all commands, and others by name."""
+    assert parse_rate(text) == bytes_per_second
 
 
 def failure(result: subprocess.CompletedProcess[str]) -> str:

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+from rich.cells import cell_len
 
 from services.cli.output import Listing, Record, cell, show_record
 
@@ -33,9 +34,35 @@ def test_table(capsys: pytest.CaptureFixture[str]) -> None:
     listing.end()
     assert capsys.readouterr().out.splitlines() == [
         "NAME            SIZE",
-        "a               9007199254740993",
+        "a               9.0 PB",
         "a longer\\nname",
     ]
+
+
+def test_table_on_a_terminal(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is no wider than the terminal, and loses nothing: what has no room goes on in the next line."""
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    oid, reason = "0123456789abcdef" * 4, "taken down, as it belongs to 日本 and never was ours"
+    listing = Listing(("oid", "size", "reason"), as_json=False)
+    listing.add([{"oid": oid, "size": 12_345, "reason": reason}])
+    listing.add([{"oid": oid, "size": 2, "reason": "longer than any of the first page " * 9}])
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(cell_len, lines)) <= 80
+    first = lines[1 : next(number for number, line in enumerate(lines) if "2 bytes" in line)]
+    columns = [lines[0].index(title) for title in ("OID", "SIZE")]
+    assert "".join(line[: columns[1]].strip() for line in first) == oid
+    assert "12.3 kB" in first[0]
+
+
+def test_sizes(capsys: pytest.CaptureFixture[str]) -> None:
+    """People read kB and GB, programs bytes; a count is no size."""
+    record = {"size": 12_345, "object_bytes": 5 * 10**9, "bytes_in_today": 0, "object_count": 12_345}
+    show_record(record, as_json=False)
+    shown = [line.split("  ")[-1].strip() for line in capsys.readouterr().out.splitlines()]
+    assert shown == ["12.3 kB", "5.0 GB", "0 bytes", "12345"]
+    show_record(record, as_json=True)
+    assert json.loads(capsys.readouterr().out) == record
 
 
 def test_record(capsys: pytest.CaptureFixture[str]) -> None:

@@ -158,7 +158,7 @@ def test_list_as_json() -> None:
         (("set-primary", "bucket"), pb.SetPrimaryStoreRequest(name="bucket")),
         (
             ("copy", "first", "bucket", "--no-wait", "--parallel", "3", "--rate", "9"),
-            pb.StartCopyRequest(from_store="first", to_store="bucket", parallel=3, bytes_per_second=9),
+            pb.StartCopyRequest(from_store="first", to_store="bucket", parallel=3, bytes_per_second=9 * 1024**2),
         ),
     ],
     ids=["add", "stop-copy", "set-primary", "copy"],

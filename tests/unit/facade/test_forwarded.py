@@ -3,9 +3,10 @@
 import pytest
 from starlette.datastructures import Headers
 
-from services.facade.forwarded import Outside, client_network, outside, parse_networks
+from services.facade.forwarded import Outside, client_network, outside
+from services.facade.trusted_proxies import TrustedProxies
 
-TRUSTED = parse_networks("10.0.0.0/8, 127.0.0.1,fd00::/8")
+TRUSTED = TrustedProxies("10.0.0.0/8, 127.0.0.1,fd00::/8")
 
 
 def _seen(peer: str, *headers: tuple[str, str]) -> Outside:
@@ -38,7 +39,7 @@ def test_nobody_else_is(peer: str) -> None:
 def test_without_a_list_nobody_is_trusted() -> None:
     """Which is the default."""
     headers = Headers(dict(ALL) | {"host": "h"})
-    assert outside("127.0.0.1", "http", headers, parse_networks("")) == Outside("127.0.0.1", "http", ["h"])
+    assert outside("127.0.0.1", "http", headers, TrustedProxies("")) == Outside("127.0.0.1", "http", ["h"])
 
 
 @pytest.mark.parametrize(
@@ -147,4 +148,4 @@ def test_one_client_has_an_address_or_a_64(address: str, other: str, *, is_same:
 @pytest.mark.parametrize("address", ["127.0.0.1", "::1", "10.1.2.3", "::ffff:10.1.2.3", "", "unix"])
 def test_an_address_behind_which_anybody_is_is_no_clients(address: str) -> None:
     """A proxy that does not tell for whom it asks is not taken for one greedy client."""
-    assert client_network(address, parse_networks("10.0.0.0/8")) is None
+    assert client_network(address, TrustedProxies("10.0.0.0/8")) is None

@@ -18,18 +18,19 @@ COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
 READERS: dict[str, tuple[type[Settings], ...]] = {
     # It runs the migrations of the services, with the database's URL for theirs.
     "migrate": (CommandSettings, LocksDatabaseSettings),
-    "storage": (StorageSettings,),
+    "storage": (StorageSettings, CommandSettings),
     "locks": (LocksSettings, CommandSettings),
     "facade": (FacadeSettings,),
+    "facade-2": (FacadeSettings,),
 }
 # Chosen by the operator for compose itself.
 OF_COMPOSE = {
     "TOWPATH_SECRETS",
     "TOWPATH_PUBLISH",
+    "TOWPATH_PUBLISH_SECOND",
     "TOWPATH_PROXY_PUBLISH",
     "TOWPATH_PROXY_CERTIFICATE",
     "TOWPATH_PROXY_KEY",
-    "TOWPATH_PROXY_SUBNET",
     "TOWPATH_ENGINE_INTERNAL",
     "TOWPATH_PROMETHEUS_PUBLISH",
     "TOWPATH_GRAFANA_PUBLISH",

@@ -11,6 +11,7 @@ from alembic.script import ScriptDirectory
 from alembic.script.base import Script
 from sqlalchemy import BigInteger, Column, Text
 
+from services.database.migrations import oldest_service
 from services.database.versions import Schema, newest_version
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.schema import SCHEMA as STORAGE
@@ -41,6 +42,12 @@ def test_the_version_before_keeps_running(script: Script) -> None:
     if getattr(script.module, "CONTRACTS", ""):
         return
     assert breaches(statements_of(script.module)) == []
+
+
+@pytest.mark.parametrize("schema", [STORAGE, LOCKS], ids=lambda schema: schema.name)
+def test_the_oldest_service_is_a_version(schema: Schema) -> None:
+    """What tables say of the services that can use them is a version that such a service knows."""
+    assert oldest_service(schema) in {None, *(script.revision for script in _scripts_of(schema))}
 
 
 @pytest.mark.parametrize("schema", [STORAGE, LOCKS], ids=lambda schema: schema.name)
