@@ -64,7 +64,7 @@ def create_app(
         trusted=trusted,
         errors=errors,
     )
-    drained = Closing(Drain(limited), stop)
+    drained = Closing(Drain(limited), stop, errors)
     return RequestLog(Forwarding(drained, trusted=trusted))
 
 
