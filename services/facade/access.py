@@ -4,10 +4,11 @@ What it has granted is remembered for as long as no change is told, see `access_
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from itertools import chain, islice
 
 from towpath.access.v1 import access_service_pb2
 
@@ -51,7 +52,7 @@ class Access:
         self._permissions: Remembered[tuple[int, str, Permission, str], int] = Remembered("permission", changes)
 
     async def authenticate(self, headers: Sequence[str], address: str) -> Caller:
-        """Return who shows these Authorization headers; of several, one that is good is enough.
+        """Return who shows these Authorization headers; of several values, in one or more of them, one good is enough.
 
         Raises `Unauthenticated` where none is good, and `ResourceExhausted` (RATE_LIMITED) where that happened too
         often from this address; a good one is never refused.
@@ -59,14 +60,13 @@ class Access:
         if not headers:
             return Caller()
         has_expired = False
-        for header in headers[:_MOST_CREDENTIALS]:
-            for token in credentials.tokens(header):
-                try:
-                    return await self._owner(token)
-                except Unauthenticated as error:
-                    if error.reason != Reason.BAD_CREDENTIALS:
-                        raise
-                    has_expired |= "expired" in error.metadata
+        for token in _shown(headers):
+            try:
+                return await self._owner(token)
+            except Unauthenticated as error:
+                if error.reason != Reason.BAD_CREDENTIALS:
+                    raise
+                has_expired |= "expired" in error.metadata
         if seconds := self._failed_logins.count(address):
             raise ResourceExhausted(
                 Reason.RATE_LIMITED, "too many bad credentials came from your address", retry_after=str(seconds)
@@ -103,3 +103,9 @@ class Access:
         if not reply.repository_id:
             raise invalid_reply("CheckAccess", "the reply lacks the repository")
         return reply.repository_id, _KEPT_SECONDS if len(ref) <= _LONGEST_KEPT_REF else 0
+
+
+def _shown(headers: Sequence[str]) -> Iterator[str]:
+    """Yield what may be a token, of the first few values of Authorization headers that show one."""
+    values = filter(None, map(credentials.tokens, credentials.apart(headers)))
+    return chain.from_iterable(islice(values, _MOST_CREDENTIALS))

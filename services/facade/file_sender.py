@@ -31,8 +31,8 @@ class FileSender:
     async def send(self, cycle: RequestResponseCycle, message: Message) -> None:
         """Send what a message of this type names, or less where the connection is lost; `offset` and `count` are given.
 
-        A client that is gone is no error: the server hears of it. Parts end on the answer's Content-Length: more of them is a RuntimeError. Raises EOFError where the file ends
-        earlier, OSError where it cannot be read.
+        A client that is gone is no error: the server hears of it. Parts end on the answer's Content-Length; more of
+        them is a RuntimeError. Raises EOFError where the file ends earlier, OSError where it cannot be read.
         """
         file, offset, count = message["file"], message["offset"], message["count"]
         if count > cycle.expected_content_length:

@@ -14,7 +14,7 @@ from fastapi import Request
 from services.common.errors import InvalidArgument
 from services.facade import body
 from services.facade.access import Caller, Permission
-from services.facade.action_tokens import Operation, Permit
+from services.facade.action_tokens import TOKEN_HEADER, Operation, Permit
 from services.facade.dialect import Dialect, negotiate
 from services.facade.facade import facade_of
 from services.facade.forwarding import outside_of
@@ -92,7 +92,11 @@ def permitted(request: Request, operation: Operation) -> Permit:
     note(request.scope, objects=1)
     tokens = facade_of(request).tokens
     permit = tokens.check(
-        _authorizations(request), operation=operation, repository=repository, oid=request.path_params["oid"]
+        _authorizations(request),
+        own=request.headers.getlist(TOKEN_HEADER),
+        operation=operation,
+        repository=repository,
+        oid=request.path_params["oid"],
     )
     _note_user(request, permit.user)
     return permit

@@ -78,6 +78,7 @@ async def test_a_token_is_taken_in_every_form(place: Place) -> None:
         [("Authorization", f"Bearer {token}")],
         [("Authorization", basic("whoever", token))],
         [("Authorization", "Basic YTpi"), ("Authorization", f"Bearer {token}")],
+        [("Authorization", f"Basic YTpi, Digest realm=x, Bearer {token}")],
     ):
         async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
             response = await http.post(
