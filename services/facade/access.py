@@ -4,7 +4,8 @@ What it has granted is remembered for as long as no change is told, see `access_
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -12,9 +13,10 @@ from itertools import chain, islice
 
 from towpath.access.v1 import access_service_pb2
 
-from services.common.errors import Reason, ResourceExhausted, Unauthenticated
+from services.common.errors import Reason, Unauthenticated
 from services.facade import credentials
 from services.facade.access_changes import AccessChanges
+from services.facade.login_queue import LoginQueue, logins_limited
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
 from services.facade.remembered import Remembered
@@ -45,22 +47,37 @@ class Permission(Enum):
 class Access:
     """Asks the AccessService, and slows those who show bad credentials again and again."""
 
-    def __init__(self, peers: Peers, failed_logins: FailedLogins, changes: AccessChanges) -> None:
+    def __init__(self, peers: Peers, failed_logins: FailedLogins, changes: AccessChanges, queue: LoginQueue) -> None:
         self._peers = peers
         self._failed_logins = failed_logins
+        self._queue = queue
         self._callers: Remembered[bytes, Caller] = Remembered("caller", changes)
         self._permissions: Remembered[tuple[int, str, Permission, str], int] = Remembered("permission", changes)
 
-    async def authenticate(self, headers: Sequence[str], address: str) -> Caller:
+    async def authenticate(
+        self, headers: Sequence[str], address: str, aside: Callable[[], AbstractAsyncContextManager[None]]
+    ) -> Caller:
         """Return who shows these Authorization headers; of several values, in one or more of them, one good is enough.
 
-        Raises `Unauthenticated` where none is good, and `ResourceExhausted` (RATE_LIMITED) where that happened too
-        often from this address; a good one is never refused.
+        Where too many bad ones came from this address, those that are not known yet wait for a turn, `aside`, so that
+        the lock service has no more work than it can do. Raises `Unauthenticated` where none is good, and
+        `ResourceExhausted` (LOGINS_LIMITED) where that happened too often, or no turn comes; a good one is not refused
+        for what others have shown.
         """
         if not headers:
             return Caller()
+        shown = tuple(_shown(headers))
+        for token in shown:
+            if (caller := self._callers.recall(_digest(token))) is not None:
+                return caller
+        if not (shown and self._failed_logins.is_reached(address)):
+            return await self._caller(shown, address)
+        async with aside(), self._queue.turn(address):
+            return await self._caller(shown, address)
+
+    async def _caller(self, shown: Sequence[str], address: str) -> Caller:
         has_expired = False
-        for token in _shown(headers):
+        for token in shown:
             try:
                 return await self._owner(token)
             except Unauthenticated as error:
@@ -68,15 +85,12 @@ class Access:
                     raise
                 has_expired |= "expired" in error.metadata
         if seconds := self._failed_logins.count(address):
-            raise ResourceExhausted(
-                Reason.RATE_LIMITED, "too many bad credentials came from your address", retry_after=str(seconds)
-            )
+            raise logins_limited("too many bad credentials came from your address", seconds)
         message = "the token has expired" if has_expired else "the credentials are not valid"
         raise Unauthenticated(Reason.BAD_CREDENTIALS, message)
 
     async def _owner(self, token: str) -> Caller:
-        digest = hashlib.sha256(token.encode()).digest()
-        return await self._callers.answer(digest, partial(self._ask_owner, token))
+        return await self._callers.answer(_digest(token), partial(self._ask_owner, token))
 
     async def _ask_owner(self, token: str) -> tuple[Caller, float]:
         request = access_service_pb2.AuthenticateRequest(token=token)
@@ -103,6 +117,10 @@ class Access:
         if not reply.repository_id:
             raise invalid_reply("CheckAccess", "the reply lacks the repository")
         return reply.repository_id, _KEPT_SECONDS if len(ref) <= _LONGEST_KEPT_REF else 0
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
 
 
 def _shown(headers: Sequence[str]) -> Iterator[str]:

@@ -31,6 +31,7 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, HttpReason.CLIENT_SILENT): 408,
     (None, HttpReason.CLIENT_SLOW): 408,
     (None, HttpReason.INVALID_HOST): 400,
+    (None, HttpReason.LOGINS_LIMITED): 429,
     (None, HttpReason.MALFORMED_JSON): 400,
     (None, HttpReason.METHOD_NOT_ALLOWED): 405,
     (None, HttpReason.NOT_ACCEPTABLE): 406,

@@ -16,7 +16,7 @@ class _Computer:
         self._program = needed("hg")
         home.mkdir()
         self._environment = {"PATH": os.environ["PATH"], "HOME": str(home), "LANG": "C.UTF-8"}
-        sections = {
+        sections: dict[str, dict[str, str | Path]] = {
             "ui": {"username": user, "interactive": "no"},
             "extensions": {"lfs": ""},
             "lfs": {"url": stack.base_url, "track": "all()", "usercache": home / "cache"},
