@@ -4,17 +4,20 @@ What it has granted is remembered for as long as no change is told, see `access_
 """
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
+from itertools import chain, islice
 
 from towpath.access.v1 import access_service_pb2
 
-from services.common.errors import NotFound, PermissionDenied, Reason, ResourceExhausted, Unauthenticated
+from services.common.errors import NotFound, PermissionDenied, Reason, Unauthenticated
 from services.facade import credentials
 from services.facade.access_changes import AccessChanges
 from services.facade.action_tokens import Operation, Permit
+from services.facade.login_queue import LoginQueue, logins_limited
 from services.facade.peers import Peers
 from services.facade.reasons import HttpReason, invalid_reply
 from services.facade.remembered import Remembered
@@ -60,39 +63,50 @@ _ENDED = (
 class Access:
     """Asks the AccessService, and slows those who show bad credentials again and again."""
 
-    def __init__(self, peers: Peers, failed_logins: FailedLogins, changes: AccessChanges) -> None:
+    def __init__(self, peers: Peers, failed_logins: FailedLogins, changes: AccessChanges, queue: LoginQueue) -> None:
         self._peers = peers
         self._failed_logins = failed_logins
+        self._queue = queue
         self._callers: Remembered[bytes, Caller] = Remembered("caller", changes)
         self._permissions: Remembered[tuple[int, str, Permission, str, int], int] = Remembered("permission", changes)
 
-    async def authenticate(self, headers: Sequence[str], address: str) -> Caller:
-        """Return who shows these Authorization headers; of several, one that is good is enough.
+    async def authenticate(
+        self, headers: Sequence[str], address: str, aside: Callable[[], AbstractAsyncContextManager[None]]
+    ) -> Caller:
+        """Return who shows these Authorization headers; of several values, in one or more of them, one good is enough.
 
-        Raises `Unauthenticated` where none is good, and `ResourceExhausted` (RATE_LIMITED) where that happened too
-        often from this address; a good one is never refused.
+        Where too many bad ones came from this address, those that are not known yet wait for a turn, `aside`, so that
+        the lock service has no more work than it can do. Raises `Unauthenticated` where none is good, and
+        `ResourceExhausted` (LOGINS_LIMITED) where that happened too often, or no turn comes; a good one is not refused
+        for what others have shown.
         """
         if not headers:
             return Caller()
+        shown = tuple(_shown(headers))
+        for token in shown:
+            if (caller := self._callers.recall(_digest(token))) is not None:
+                return caller
+        if not (shown and self._failed_logins.is_reached(address)):
+            return await self._caller(shown, address)
+        async with aside(), self._queue.turn(address):
+            return await self._caller(shown, address)
+
+    async def _caller(self, shown: Sequence[str], address: str) -> Caller:
         has_expired = False
-        for header in headers[:_MOST_CREDENTIALS]:
-            for token in credentials.tokens(header):
-                try:
-                    return await self._owner(token)
-                except Unauthenticated as error:
-                    if error.reason != Reason.BAD_CREDENTIALS:
-                        raise
-                    has_expired |= "expired" in error.metadata
+        for token in shown:
+            try:
+                return await self._owner(token)
+            except Unauthenticated as error:
+                if error.reason != Reason.BAD_CREDENTIALS:
+                    raise
+                has_expired |= "expired" in error.metadata
         if seconds := self._failed_logins.count(address):
-            raise ResourceExhausted(
-                Reason.RATE_LIMITED, "too many bad credentials came from your address", retry_after=str(seconds)
-            )
+            raise logins_limited("too many bad credentials came from your address", seconds)
         message = "the token has expired" if has_expired else "the credentials are not valid"
         raise Unauthenticated(Reason.BAD_CREDENTIALS, message)
 
     async def _owner(self, token: str) -> Caller:
-        digest = hashlib.sha256(token.encode()).digest()
-        return await self._callers.answer(digest, partial(self._ask_owner, token))
+        return await self._callers.answer(_digest(token), partial(self._ask_owner, token))
 
     async def _ask_owner(self, token: str) -> tuple[Caller, float]:
         request = access_service_pb2.AuthenticateRequest(token=token)
@@ -145,3 +159,13 @@ def _ended() -> PermissionDenied:
     return PermissionDenied(
         HttpReason.TOKEN_REFUSED, "the access for which the action was handed out has ended; ask for a new batch"
     )
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()
+
+
+def _shown(headers: Sequence[str]) -> Iterator[str]:
+    """Yield what may be a token, of the first few values of Authorization headers that show one."""
+    values = filter(None, map(credentials.tokens, credentials.apart(headers)))
+    return chain.from_iterable(islice(values, _MOST_CREDENTIALS))

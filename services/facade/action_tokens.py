@@ -10,6 +10,7 @@ import time
 from binascii import b2a_base64
 from collections.abc import Sequence
 from enum import StrEnum
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 from pydantic import SecretStr
@@ -18,6 +19,9 @@ from pydantic_core import from_json, to_json
 from services.common.errors import PermissionDenied
 from services.facade import credentials
 from services.facade.reasons import HttpReason
+
+TOKEN_HEADER = "X-Towpath-Token"  # noqa: S105 - the name of a header, not a secret
+"""The header of an action that has its token: its own, because clients and proxies take only one Authorization."""
 
 _MOST_TOKENS = 8
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -102,16 +106,17 @@ class ActionTokens:
         del claims["oid"], claims["size"]
         return TokenIssuer(self._begun[0], to_json({**claims, "exp": expires_at}))
 
-    def check(self, headers: Sequence[str], *, operation: Operation, repository: str, oid: str) -> Permit:
-        """Return what the Authorization headers of a request on an action's URL permit; one that is good is enough.
+    def check(
+        self, headers: Sequence[str], *, own: Sequence[str] = (), operation: Operation, repository: str, oid: str
+    ) -> Permit:
+        """Return what a request on an action's URL is permitted, by one good token.
 
-        Raises `PermissionDenied` (TOKEN_REFUSED) where none is good for this: never 401, which makes clients loop.
+        It is in one of its `own` headers, or as Bearer in an Authorization one. Raises `PermissionDenied`
+        (TOKEN_REFUSED) where none is good for this: never 401, which makes clients loop.
         """
         problem = "the token of the action is missing"
-        for header in headers[:_MOST_TOKENS]:
-            token = credentials.bearer(header)
-            if token is None:
-                continue
+        shown = chain(credentials.apart(own), filter(None, map(credentials.bearer, credentials.apart(headers))))
+        for token in islice(shown, _MOST_TOKENS):
             try:
                 permit = self._read(token)
             except _RefusedError as refused:

@@ -9,7 +9,7 @@ from typing import TypedDict
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument
-from services.facade.action_tokens import ActionTokens, Operation, Permit, TokenIssuer
+from services.facade.action_tokens import TOKEN_HEADER, ActionTokens, Operation, Permit, TokenIssuer
 from services.facade.answers import timestamp
 from services.facade.forwarded import Outside
 from services.facade.reasons import HttpReason
@@ -75,7 +75,7 @@ class ObjectActions:
         """Return the action on an object of `size` bytes."""
         return {
             "href": self._base + oid,
-            "header": {"Authorization": f"Bearer {self._issuer.issue(oid, size)}"},
+            "header": {TOKEN_HEADER: self._issuer.issue(oid, size)},
             "expires_in": self._seconds,
             "expires_at": self._until,
         }

@@ -19,6 +19,7 @@ from services.facade.errors import Area, ErrorRenderer, http_status
 from services.facade.facade import Facade
 from services.facade.forwarded import Networks
 from services.facade.forwarding import Forwarding
+from services.facade.login_queue import LoginQueue
 from services.facade.openapi import describe
 from services.facade.overload import Overload
 from services.facade.peers import Peers
@@ -57,7 +58,12 @@ def create_app(
     api.state.facade = Facade(
         settings=settings,
         peers=peers,
-        access=Access(peers, failed_logins, changes),
+        access=Access(
+            peers,
+            failed_logins,
+            changes,
+            LoginQueue(settings.failed_logins_queue, settings.failed_logins_wait_seconds),
+        ),
         tokens=ActionTokens(settings.signing_key, settings.signing_key_accepted),
         shared_disk=None if disk is None else SharedDisk(disk, peers),
         shared_memory=None if memory is None else SharedMemory(memory),
@@ -67,10 +73,11 @@ def create_app(
         api,
         limit=settings.requests_in_flight,
         share=settings.share_of_requests,
+        verify_wait_seconds=settings.verify_wait_seconds,
         trusted=trusted,
         errors=errors,
     )
-    drained = Closing(Drain(limited), stop)
+    drained = Closing(Drain(limited), stop, errors)
     return RequestLog(Forwarding(drained, trusted=trusted))
 
 

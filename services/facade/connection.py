@@ -122,7 +122,8 @@ class Connection(HttpToolsProtocol):
                 if message["type"] == FILE_MESSAGE:
                     # A client that is as fast as we are, or is gone, would keep all others waiting.
                     await asyncio.sleep(0)
-                    self._holding.flush()
+                    if not self.transport.is_closing():
+                        self._holding.flush()
                     await self._files.send(cycle, message)
                 else:
                     await send(message)

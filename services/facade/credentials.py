@@ -3,10 +3,17 @@
 import base64
 import binascii
 import re
+from collections.abc import Iterator, Sequence
 
 from services.common.token_prefix import TOKEN_PREFIX
 
 _BEARER = re.compile(r"[\x21-\x7e]+", re.ASCII)
+
+
+def apart(headers: Sequence[str]) -> Iterator[str]:
+    """Yield the single values of headers: whoever adds one may have joined it to what was there by a comma."""
+    for header in headers:
+        yield from (value for part in header.split(",") if (value := part.strip()))
 
 
 def tokens(header: str) -> tuple[str, ...]:

@@ -57,6 +57,11 @@ def negotiate(accept: Sequence[str], content_type: str | None) -> Dialect | None
     return preferred if preferred in acceptable else acceptable[0]
 
 
+def is_named(accept: Sequence[str]) -> bool:
+    """Tell whether these Accept headers name the media type of a dialect, and not just admit it."""
+    return not _ranges(accept).keys().isdisjoint(dialect.media_type for dialect in DIALECTS)
+
+
 def answering(accept: Sequence[str], content_type: str | None) -> Dialect:
     """Return the dialect in which an error is told, also to a client that accepts neither."""
     return negotiate(accept, content_type) or of_content_type(content_type) or NEUTRAL

@@ -1,5 +1,6 @@
 """From a status and a reason to HTTP: the one table, and the one place where an error's answer is written."""
 
+from collections.abc import Iterator
 from enum import StrEnum
 
 import grpc
@@ -30,6 +31,7 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, HttpReason.CLIENT_SILENT): 408,
     (None, HttpReason.CLIENT_SLOW): 408,
     (None, HttpReason.INVALID_HOST): 400,
+    (None, HttpReason.LOGINS_LIMITED): 429,
     (None, HttpReason.MALFORMED_JSON): 400,
     (None, HttpReason.METHOD_NOT_ALLOWED): 405,
     (None, HttpReason.NOT_ACCEPTABLE): 406,
@@ -75,6 +77,9 @@ _TOLD = {
     503: "the service is not available for the moment",
     504: "an inner service did not answer in time",
 }
+# The client of the widespread dialect, and browsers.
+_NO_STANDARD_AGENTS = ("git-lfs/", "Mozilla/")
+_STANDARD_AGENT = "Mercurial"
 _RETRY_SECONDS = {429: "10", 503: "5"}
 
 
@@ -111,8 +116,8 @@ class ErrorRenderer:
         )
         response = answer(body, dialect_of(scope), status=status)
         if status == 401:
-            for spoken in dialect.DIALECTS:
-                response.headers[spoken.challenge] = self._challenge
+            for name in _challenges(Headers(scope=scope), area):
+                response.headers[name] = self._challenge
         if status in _RETRY_SECONDS:
             response.headers["Retry-After"] = error.metadata.get("retry_after", _RETRY_SECONDS[status])
         if status == 405:
@@ -120,6 +125,19 @@ class ErrorRenderer:
         if status == 416 and "size" in error.metadata:
             response.headers["Content-Range"] = f"bytes */{error.metadata['size']}"
         return response
+
+
+def _challenges(headers: Headers, area: Area) -> Iterator[str]:
+    """Yield the headers in which a 401 names the scheme and the realm.
+
+    The standard one makes a browser ask for a password, so the interface has names of its own, and those who know it
+    are not told by the standard one. Mercurial knows the interface, says that it is git-lfs, and needs it.
+    """
+    yield from (spoken.challenge for spoken in dialect.DIALECTS)
+    agent = headers.get("user-agent", "")
+    knows_ours = agent.startswith(_NO_STANDARD_AGENTS) or dialect.is_named(headers.getlist("accept"))
+    if area not in (Area.BATCH, Area.LOCKS) or _STANDARD_AGENT in agent or not knows_ours:
+        yield "WWW-Authenticate"
 
 
 def dialect_of(scope: Scope) -> dialect.Dialect:

@@ -1,6 +1,7 @@
 """Parts of files as parts of an answer's body, sent by the kernel: ASGI's extension "Zero Copy Send"."""
 
 import asyncio
+import errno
 import os
 import socket
 from contextlib import suppress
@@ -16,6 +17,8 @@ FILE_MESSAGE = "http.response.zerocopysend"
 
 _WAITING_BYTES = 16 * 1024
 _READ_AHEAD_BYTES = 4 * 1024 * 1024
+# What only a socket says, beside what Python calls a ConnectionError.
+_LOST = (errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
 
 
 class FileSender:
@@ -28,15 +31,17 @@ class FileSender:
     async def send(self, cycle: RequestResponseCycle, message: Message) -> None:
         """Send what a message of this type names, or less where the connection is lost; `offset` and `count` are given.
 
-        Parts end on the answer's Content-Length: more of them is a RuntimeError. Raises EOFError where the file ends
-        earlier, OSError where it cannot be read.
+        A client that is gone is no error: the server hears of it. Parts end on the answer's Content-Length; more of
+        them is a RuntimeError. Raises EOFError where the file ends earlier, OSError where it cannot be read.
         """
         file, offset, count = message["file"], message["offset"], message["count"]
         if count > cycle.expected_content_length:
             raise RuntimeError("the answer is longer than its Content-Length")
         try:
             await self._send(file, offset, offset + count)
-        except ConnectionError:
+        except OSError as error:
+            if not (isinstance(error, ConnectionError) or error.errno in _LOST or self._transport.is_closing()):
+                raise
             # The transport may not have heard of it, where it does not read.
             self._transport.abort()
         cycle.expected_content_length -= count
@@ -53,6 +58,9 @@ class FileSender:
             except BlockingIOError:
                 # Who may wait for the socket is the transport alone: the next few bytes are for it.
                 data = await _read(file, offset, min(_WAITING_BYTES, end - offset))
+                # What was lost meanwhile takes nothing any more.
+                if self._transport.is_closing():
+                    return
                 self._transport.write(data)
                 sent = len(data)
             if not sent:
@@ -61,12 +69,13 @@ class FileSender:
 
     async def _flush(self) -> None:
         """Return when the transport has handed to the kernel all that it was given, or the connection is lost."""
-        if self._transport.get_write_buffer_size():
+        if not self._transport.is_closing() and self._transport.get_write_buffer_size():
             self._transport.set_write_buffer_limits(high=0)
             try:
                 await self._flow.drain()
             finally:
-                self._transport.set_write_buffer_limits()
+                if not self._transport.is_closing():
+                    self._transport.set_write_buffer_limits()
 
     async def _send_some(self, file: int, offset: int, count: int) -> int:
         """Send what the socket takes at once; in a thread where the disk has to be read for it."""

@@ -11,6 +11,7 @@ from services.common.errors import ServiceError
 from services.common.logs import get_logger
 from services.facade.connection import abort
 from services.facade.file_sender import FILE_MESSAGE
+from services.facade.request_log import note
 from services.facade.shared_disk import FilePart
 
 _log = get_logger(__name__)
@@ -47,7 +48,7 @@ class ObjectResponse(Response):
                 if isinstance(self._first, bytes) and len(self._first) == self._count:
                     await self._send_whole(self._first, send)
                 else:
-                    await self._send_pieces(receive, send)
+                    await self._send_pieces(scope, receive, send)
         except TimeoutError:
             _log.warning("the client reads nothing", seconds=self._idle_seconds)
             await abort(scope)
@@ -68,13 +69,14 @@ class ObjectResponse(Response):
             # The server waits before this until the client has read.
             await send({"type": "http.response.body", "body": b"", "more_body": False})
 
-    async def _send_pieces(self, receive: Receive, send: Send) -> None:
+    async def _send_pieces(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(_disconnect(receive))
         try:
             await send(self._start)
             await self._send(self._first, send)
             async for piece in self._rest:
                 if gone.done():
+                    note(scope, cancelled_by="client")
                     return
                 await self._send(piece, send)
             await self._send(b"", send, more=False)

@@ -9,6 +9,7 @@ from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_jso
 from pydantic_core import core_schema
 
 from services.facade import models
+from services.facade.action_tokens import TOKEN_HEADER
 from services.facade.dialect import DIALECTS
 
 Responses = dict[int | str, dict[str, Any]]
@@ -63,6 +64,7 @@ def _headers(status: int) -> dict[str, Any]:
     names = {"X-Request-Id": "ties this answer to the log lines of every service"}
     if status == 401:
         names |= {dialect.challenge: "the scheme and the realm" for dialect in DIALECTS}
+        names["WWW-Authenticate"] = "the same, for a client that does not name one of the media types in Accept"
     if status in (429, 503):
         names["Retry-After"] = "after how many seconds to come again"
     return {name: {"description": text, "schema": {"type": "string"}} for name, text in names.items()}
@@ -192,7 +194,12 @@ def _build(api: FastAPI) -> dict[str, Any]:
                 "description": "the token as password, with any user name, or as user name",
             },
             "token": {"type": "http", "scheme": "bearer"},
-            "action": {"type": "http", "scheme": "bearer", "description": "the header of the action"},
+            "action": {
+                "type": "apiKey",
+                "in": "header",
+                "name": TOKEN_HEADER,
+                "description": "the header of the action; as Bearer it may stand in Authorization too",
+            },
         },
     }
     return schema

@@ -1,8 +1,11 @@
 """How many requests are served at once: those above are told to come again (429: a client repeats no 503)."""
 
+import asyncio
+import time
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -14,6 +17,9 @@ from services.facade.forwarding import outside_of
 # What watches over the facade must be answered then above all.
 _UNLIMITED = ("/healthz", "/readyz")
 _RETRY_SECONDS = "1"
+# Where git-lfs takes 429 for "no locking here", and tells its user to switch the check off (trap 44).
+_PATIENT = "/locks/verify"
+_LOOK_SECONDS = 0.25
 
 
 class _Places:
@@ -22,17 +28,21 @@ class _Places:
     def __init__(self, limit: int, share: int) -> None:
         self.free = limit
         self.share = share
+        self.most_waiting = limit
+        self.waiting = 0
         self.under_way: Counter[str] = Counter()
 
 
 class Place:
     """The place of one request among those that are served at once.
 
-    What takes one raises `ResourceExhausted` (RATE_LIMITED) where none is left.
+    What takes one raises `ResourceExhausted` (RATE_LIMITED) where none is left, and `patiently` where there is none for
+    `wait_seconds` from now on.
     """
 
-    def __init__(self, places: _Places) -> None:
+    def __init__(self, places: _Places, wait_seconds: float = 0.0) -> None:
         self._places = places
+        self._until = time.monotonic() + wait_seconds
         self._holders: list[str] = []
         self._is_taken = False
 
@@ -57,12 +67,42 @@ class Place:
         self._places.under_way[holder] += 1
         self._holders.append(holder)
 
-    @contextmanager
-    def left_to_others(self) -> Iterator[None]:
-        """Leave it while a body is waited for, which costs nothing; then take one again."""
+    async def patiently(self, take: Callable[[], None]) -> None:
+        """Call `take`, which takes a part of this; where there is none, again until there is, without a place."""
+        try:
+            take()
+        except ResourceExhausted:
+            if self._places.waiting >= self._places.most_waiting or time.monotonic() >= self._until:
+                raise
+        else:
+            return
+        was_taken = self._is_taken
+        self._give_back()
+        self._places.waiting += 1
+        try:
+            await self._retried(take)
+        finally:
+            self._places.waiting -= 1
+        if was_taken:
+            await self.patiently(self.take)
+
+    async def _retried(self, take: Callable[[], None]) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                take()
+            except ResourceExhausted:
+                if time.monotonic() >= self._until:
+                    raise
+            else:
+                return
+
+    @asynccontextmanager
+    async def left_to_others(self) -> AsyncIterator[None]:
+        """Leave it while something is waited for, which costs nothing; then take one again."""
         self._give_back()
         yield
-        self.take()
+        await self.patiently(self.take)
 
     def end(self) -> None:
         """Give back all that the request holds."""
@@ -95,11 +135,22 @@ def place_of(scope: Scope) -> Place:
 class Overload:
     """Answers 429 while as many requests are served as there may be, or as many of one address or user.
 
-    A loopback address and a trusted proxy's own stand for anybody, and are not counted.
+    To verify locks waits for its place, for up to `verify_wait_seconds`. A loopback address and a trusted proxy's own
+    stand for anybody, and are not counted.
     """
 
-    def __init__(self, app: ASGIApp, *, limit: int, share: int, trusted: Networks, errors: ErrorRenderer) -> None:
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        limit: int,
+        share: int,
+        verify_wait_seconds: float,
+        trusted: Networks,
+        errors: ErrorRenderer,
+    ) -> None:
         self._app = app
+        self._verify_wait_seconds = verify_wait_seconds
         self._places = _Places(limit, share)
         self._trusted = trusted
         self._errors = errors
@@ -109,11 +160,12 @@ class Overload:
         if scope["type"] != "http" or scope["path"] in _UNLIMITED:
             await self._app(scope, receive, send)
             return
-        place = scope["state"]["place"] = Place(self._places)
+        wait_seconds = self._verify_wait_seconds if scope["path"].endswith(_PATIENT) else 0.0
+        place = scope["state"]["place"] = Place(self._places, wait_seconds)
         try:
-            place.take()
             if network := client_network(outside_of(scope).address, self._trusted):
-                place.count_address(network)
+                await place.patiently(partial(place.count_address, network))
+            await place.patiently(place.take)
         except ResourceExhausted as error:
             place.end()
             await self._errors.render(error, scope)(scope, receive, send)

@@ -33,9 +33,8 @@ class Remembered(Generic[Question, Answer]):
         That one returns with it for how many seconds it may be kept, from when it was asked for, 0 for not at all; what
         it raises is raised.
         """
-        if (known := self._recall(question)) is not None:
-            self._recalled.inc()
-            return known[0]
+        if (known := self.recall(question)) is not None:
+            return known
         self._asked.inc()
         generation, asked_at = self._changes.generation, time.monotonic()
         answer, seconds = await ask()
@@ -44,7 +43,8 @@ class Remembered(Generic[Question, Answer]):
             self._keep(question, answer, asked_at + seconds)
         return answer
 
-    def _recall(self, question: Question) -> tuple[Answer, float] | None:
+    def recall(self, question: Question) -> Answer | None:
+        """Return the answer from memory, where that can be trusted."""
         if self._generation != self._changes.generation:
             self._answers.clear()
             self._generation = self._changes.generation
@@ -52,7 +52,8 @@ class Remembered(Generic[Question, Answer]):
         if found is None or not self._changes.are_known or time.monotonic() >= found[1]:
             return None
         self._answers.move_to_end(question)
-        return found
+        self._recalled.inc()
+        return found[0]
 
     def _keep(self, question: Question, answer: Answer, until: float) -> None:
         self._answers[question] = answer, until

@@ -6,6 +6,7 @@ endpoint calls them in that order. As dependencies of FastAPI they took longer t
 
 import uuid
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TypeVar
 from urllib.parse import parse_qsl
 
@@ -14,7 +15,7 @@ from fastapi import Request
 from services.common.errors import InvalidArgument
 from services.facade import body
 from services.facade.access import Caller, Permission
-from services.facade.action_tokens import Operation, Permit
+from services.facade.action_tokens import TOKEN_HEADER, Operation, Permit
 from services.facade.dialect import Dialect, negotiate
 from services.facade.facade import facade_of
 from services.facade.forwarding import outside_of
@@ -45,9 +46,12 @@ def accepted_dialect(request: Request) -> Dialect:
 
 async def authenticated_caller(request: Request) -> Caller:
     """Return who the caller is. Raises what `Access.authenticate` and `Place.count_user` say."""
-    address = outside_of(request.scope).address
-    caller = await facade_of(request).access.authenticate(_authorizations(request), address)
-    _note_user(request, caller.name)
+    address, place = outside_of(request.scope).address, place_of(request.scope)
+    access = facade_of(request).access
+    caller = await access.authenticate(_authorizations(request), address, place.left_to_others)
+    if name := caller.name:
+        await place.patiently(partial(place.count_user, name))
+    note(request.scope, user=name)
     return caller
 
 
@@ -74,7 +78,7 @@ async def read_json(
     """
     settings = facade_of(request).settings
     body.check_content_type(request.headers)
-    with place_of(request.scope).left_to_others():
+    async with place_of(request.scope).left_to_others():
         data = await body.read(
             request.headers,
             request.receive,
@@ -95,9 +99,15 @@ async def permitted(request: Request, operation: Operation) -> Permit:
     note(request.scope, objects=1)
     tokens = facade_of(request).tokens
     permit = tokens.check(
-        _authorizations(request), operation=operation, repository=repository, oid=request.path_params["oid"]
+        _authorizations(request),
+        own=request.headers.getlist(TOKEN_HEADER),
+        operation=operation,
+        repository=repository,
+        oid=request.path_params["oid"],
     )
-    _note_user(request, permit.user)
+    note(request.scope, user=permit.user)
+    if permit.user:
+        place_of(request.scope).count_user(permit.user)
     await facade_of(request).access.check_permit(permit)
     return permit
 
@@ -115,12 +125,6 @@ def query_values(request: Request) -> dict[str, str]:
     """Return the query; empty values are absent, and what is not UTF-8 is read with U+FFFD."""
     query = request.scope["query_string"].decode(errors="replace")
     return dict(parse_qsl(query, errors="replace"))
-
-
-def _note_user(request: Request, name: str) -> None:
-    note(request.scope, user=name)
-    if name:
-        place_of(request.scope).count_user(name)
 
 
 def _authorizations(request: Request) -> Sequence[str]:

@@ -10,6 +10,7 @@ from typing import cast
 import uvicorn
 from starlette.types import ASGIApp
 
+from services.common.logs import get_logger
 from services.facade.acceptor import Acceptor
 from services.facade.certificate import Certificate
 from services.facade.connection import Accepting, Connection
@@ -20,6 +21,10 @@ _BACKLOG = 2048
 # For how long an idle connection is left open when the facade stops: a client may be sending its next request on it.
 _LINGER_SECONDS = 0.5
 _LOOK_SECONDS = 0.05
+# For how long what is cut off may take to say so.
+_CUT_OFF_SECONDS = 1.0
+
+_log = get_logger(__name__)
 
 
 def is_inherited(listen: str) -> bool:
@@ -90,11 +95,20 @@ class _Server(uvicorn.Server):
             if not self.server_state.tasks and loop.time() >= lingering:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
-        # What has run until now had its time; what is idle only needs to be closed.
-        self.config.timeout_graceful_shutdown = 0 if self.server_state.tasks else 1
+        await self._cut_off()
+        # What is idle only needs to be closed.
+        self.config.timeout_graceful_shutdown = 1
         await super().shutdown()
         if self._acceptor is not None:
             await self._acceptor.wait_closed()
+
+    async def _cut_off(self) -> None:
+        """End the requests that have run until now, which `Closing` tells their clients."""
+        if tasks := tuple(self.server_state.tasks):
+            _log.warning("requests are cut off", requests=len(tasks), seconds=self._drain_seconds)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=_CUT_OFF_SECONDS)
 
 
 async def serve(

@@ -88,8 +88,23 @@ class FacadeSettings(ServiceSettings):
     )
     failed_logins: str = Field(
         default="10/minute",
-        description="how many bad credentials an address may show before it gets 429 instead of 401, counted by all "
-        "facades together: `10/minute` is ten, and then one every six seconds; good credentials are never refused",
+        description="how many bad credentials an address may show before it gets 429 instead of 401 (403 of "
+        "`locks/verify`), counted by all facades together: `10/minute` is ten, and then one every six seconds; good "
+        "credentials are never refused",
+    )
+    failed_logins_queue: int = Field(
+        default=64,
+        ge=1,
+        description="how many requests of an address that has shown so many wait for their turn to have credentials "
+        "checked that are not known yet; more are answered 429. Known ones do not wait",
+    )
+    failed_logins_wait_seconds: Seconds = Field(
+        default=10.0, description="how long such a request waits for its turn; then it is answered 429"
+    )
+    verify_wait_seconds: Seconds = Field(
+        default=25.0,
+        description="how long a request to verify locks waits for its place where others are answered 429, after which "
+        "git-lfs would tell its user to switch the check off; git-lfs waits 30 seconds",
     )
     requests_in_flight: int = Field(
         default=512, ge=1, description="the most requests that one facade serves at once; more are answered 429"

@@ -46,6 +46,11 @@ class FailedLogins:
         self._wanted.set()
         return 0
 
+    def is_reached(self, address: str) -> bool:
+        """Tell whether the limit is reached: one more would not be counted."""
+        paid_at = self._paid_at.get(holder_of(address))
+        return paid_at is not None and paid_at + self.seconds_each - time.monotonic() - self._window > _ROUNDING_SECONDS
+
     async def untold(self) -> Mapping[str, int]:
         """Wait until something is counted; return how much of that nobody was told yet, by address."""
         await self._wanted.wait()

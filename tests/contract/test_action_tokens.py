@@ -160,7 +160,7 @@ def test_the_credential_of_a_user_is_no_token_of_an_action(alice: Client, stack:
 def test_the_token_of_an_action_is_no_credential(alice: Client) -> None:
     """issue: a token for an action opens nothing else."""
     action = alice.action("upload", new_blob())
-    thief = alice.showing(action["header"]["Authorization"])
+    thief = alice.showing(f"Bearer {tokens.token_of(action)}")
     assert thief.batch("download", new_blob().entry).status_code == 401
     assert thief.locks().status_code == 401
     assert alice.showing(basic("alice", tokens.token_of(action))).locks().status_code == 401
@@ -171,9 +171,9 @@ def test_the_token_of_an_action_is_no_credential(alice: Client) -> None:
 def test_of_several_authorization_headers_one_that_is_good_is_enough(
     alice: Client, stack: Stack, operation: str, order: str
 ) -> None:
-    """Client row 9 and case 42: CI checkouts add one of their own to every request."""
+    """Client row 9 and case 42: CI checkouts add one of their own to every request; Bearer is still taken."""
     blob, action = prepared(alice, operation)
-    good = ("Authorization", action["header"]["Authorization"])
+    good = ("Authorization", f"Bearer {tokens.token_of(action)}")
     body = blob.content if operation == "upload" else None
     if operation == "verify":
         body = f'{{"oid": "{blob.oid}", "size": {blob.size}}}'.encode()
@@ -182,6 +182,40 @@ def test_of_several_authorization_headers_one_that_is_good_is_enough(
         headers = [("Content-Type", alice.dialect.media_type), *(pair if order == "token first" else reversed(pair))]
         method = {"download": "GET", "upload": "PUT", "verify": "POST"}[operation]
         assert alice.send(method, action["href"], headers=headers, content=body).status_code == 200, other
+
+
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_the_token_has_a_header_of_its_own(alice: Client, stack: Stack, operation: str) -> None:
+    """So a client that adds its Authorization to every request sends one, which proxies take (client row 9)."""
+    blob, action = prepared(alice, operation)
+    assert list(action["header"]) == ["X-Towpath-Token"]
+    method = {"download": "GET", "upload": "PUT", "verify": "POST"}[operation]
+    body = blob.content if operation == "upload" else None
+    if operation == "verify":
+        body = f'{{"oid": "{blob.oid}", "size": {blob.size}}}'.encode()
+    token = tokens.token_of(action)
+    for headers in (
+        [("X-Towpath-Token", token)],
+        [("X-Towpath-Token", token), ("Authorization", basic("x", "wrong"))],
+        [("X-Towpath-Token", token), ("Authorization", basic("x-access-token", stack.tokens["alice"]))],
+        [("Authorization", f"{basic('x', 'wrong')}, Bearer {token}")],
+        [("X-Towpath-Token", "wrong"), ("Authorization", f'Digest username="x", Bearer {token}, Basic !!!')],
+    ):
+        headers = [("Content-Type", alice.dialect.media_type), *headers]
+        assert alice.send(method, action["href"], headers=headers, content=body).status_code == 200, headers
+
+
+@pytest.mark.parametrize("header", ["X-Towpath-Token", "Authorization"])
+def test_no_other_header_is_taken_for_the_token(alice: Client, stack: Stack, header: str) -> None:
+    """The credential of a user opens no action, and of very many tokens a few are looked at."""
+    blob = alice.upload(new_blob())
+    action = alice.action("download", blob)
+    for shown in (
+        stack.tokens["alice"],
+        f"Bearer {stack.tokens['alice']}",
+        "Bearer x, " * 100 + tokens.token_of(action),
+    ):
+        assert_refused(alice.send("GET", action["href"], headers=[(header, shown)]))
 
 
 def test_several_authorization_headers_of_which_none_is_good_are_403(alice: Client) -> None:

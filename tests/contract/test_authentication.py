@@ -9,7 +9,7 @@ import pytest
 from tests.contract.administration import Administration
 from tests.contract.blobs import new_blob
 from tests.contract.client import Client, basic
-from tests.contract.dialects import Dialect
+from tests.contract.dialects import NEUTRAL, WIDESPREAD, Dialect
 from tests.support.stack import Stack
 from tests.support.waiting import STEP_SECONDS
 
@@ -44,6 +44,37 @@ def test_without_credentials_each_endpoint_answers_401_with_a_challenge(
 ) -> None:
     """protocol: Authentication 3 and 4; Status codes of batch responses, 401; client case 35."""
     assert_challenged(ask(anonymous.speaking(dialect), endpoint))
+
+
+_BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ([], True),
+        ([("Accept", "*/*"), ("User-Agent", "curl/8.5.0")], True),
+        ([("Accept", "application/*, text/html;q=0.5"), ("User-Agent", "Python-urllib/3.11")], True),
+        ([("Accept", WIDESPREAD.media_type), ("User-Agent", "git-lfs/2.3.4 (Mercurial 6.3.2)")], True),
+        ([("Accept", WIDESPREAD.media_type), ("User-Agent", "git-lfs/3.3.0 (GitHub; linux amd64; go 1.19.8)")], False),
+        ([("Accept", "*/*"), ("User-Agent", "git-lfs/3.3.0 (GitHub; linux amd64; go 1.19.8)")], False),
+        ([("Accept", f"{NEUTRAL.media_type}; q=0.9, */*; q=0.1")], False),
+        ([("Accept", "text/html,application/xhtml+xml,*/*;q=0.8"), ("User-Agent", _BROWSER)], False),
+    ],
+)
+def test_who_does_not_know_the_interface_gets_the_standard_challenge(
+    anonymous: Client, headers: list[tuple[str, str]], expected: bool, endpoint: str
+) -> None:
+    """Mercurial, curl, wget and urllib show no credentials without; a browser would ask for a password (protocol 4)."""
+    method, path = {"locks": ("GET", "/locks"), "lock": ("POST", "/locks"), "verify": ("POST", "/locks/verify")}.get(
+        endpoint, ("POST", "/locks/1/unlock" if endpoint == "unlock" else "/objects/batch")
+    )
+    answered_in = WIDESPREAD if ("Accept", WIDESPREAD.media_type) in headers else NEUTRAL
+    answer = anonymous.speaking(answered_in).send(method, anonymous.base_url + path, headers=headers)
+    assert answer.status_code == 401
+    shown = answer.headers.get("www-authenticate")
+    assert shown == (answer.headers["blob-authenticate"] if expected else None)
 
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)

@@ -40,7 +40,7 @@ def test_an_action_has_an_address_headers_and_an_expiry(
     assert action.keys() == {"href", "header", "expires_in", "expires_at"}
     assert action["href"] == f"{stack.base_url}/objects/{blob.oid}"
     assert all(isinstance(value, str) for value in action["header"].values())
-    assert action["header"].keys() == {"Authorization"}
+    assert action["header"].keys() == {"X-Towpath-Token"}
     assert type(action["expires_in"]) is int
     assert 60 <= action["expires_in"] <= 2147483647
     assert TIMESTAMP.fullmatch(action["expires_at"])

@@ -115,7 +115,7 @@ def early_refusals(action: Action) -> Iterable[tuple[int, Action, list[tuple[str
     """Return PUTs of BIG bytes that can be refused by their heads alone."""
     length = [("Content-Length", str(BIG))]
     yield 403, {"href": action["href"]}, length
-    yield 403, {**action, "header": {"Authorization": "Bearer wrong"}}, length
+    yield 403, {**action, "header": {"X-Towpath-Token": "wrong"}}, length
     yield 400, action, length
 
 

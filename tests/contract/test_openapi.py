@@ -71,7 +71,7 @@ def configuration(alice: Client, actions: dict[str, Action], lock_ids: list[str]
         lines += [
             "[[operations]]",
             f'include-operation-id = "{operation_id}"',
-            f"headers = {{ Authorization = {json.dumps(action['header']['Authorization'])} }}",
+            f"headers = {{ X-Towpath-Token = {json.dumps(action['header']['X-Towpath-Token'])} }}",
             f'parameters = {{ "path.repository" = "demo/assets", "path.oid" = {json.dumps(oid)} }}',
         ]
     return "\n".join([*lines, ""])

@@ -13,7 +13,7 @@ from tests.support.stack import Stack
 
 def token_of(action: Action) -> str:
     """Return the token of an action."""
-    return str(action["header"]["Authorization"]).removeprefix("Bearer ")
+    return str(action["header"]["X-Towpath-Token"])
 
 
 def claims_of(action: Action) -> dict[str, Any]:
@@ -24,7 +24,7 @@ def claims_of(action: Action) -> dict[str, Any]:
 
 def with_token(action: Action, token: str) -> dict[str, Any]:
     """Return the action with another token."""
-    return {**action, "header": {"Authorization": f"Bearer {token}"}}
+    return {**action, "header": {"X-Towpath-Token": token}}
 
 
 def signed_anew(stack: Stack, action: Action, claims: Mapping[str, Any]) -> dict[str, Any]:

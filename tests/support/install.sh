@@ -1,7 +1,7 @@
 #!/bin/sh
 # Bring the programs that are not here: by the package manager, where this user may use it without being asked for a
 # password; otherwise, on Debian and Ubuntu, out of the packages and into a folder, as far as they run from there.
-# Usage: install.sh FOLDER PROGRAM..., each a package of the same name. It fails where one is still missing.
+# Usage: install.sh FOLDER PROGRAM..., each a package of the same name, but for a few. It fails where one is still missing.
 set -u
 umask 022
 folder=$(cd "$1" && pwd) || exit 1
@@ -44,17 +44,22 @@ unpack() (
     done
 )
 
+# The program alone, where another package would start it as a server.
+package_of() {
+    case $1 in apache2) echo apache2-bin ;; hg) echo mercurial ;; *) echo "$1" ;; esac
+}
+
 bring_with_apt() {
     if ! may_install; then
         # The others run from their own places only.
-        case $1 in git | npm) echo "$1: to install it needs root" >&2 ;; *) unpack "$1" ;; esac
+        case $1 in git | npm | apache2 | hg) echo "$1: to install it needs root" >&2 ;; *) unpack "$1" ;; esac
     elif [ "$1" = prometheus ]; then
         # The package would start a server of its own.
         unpack "$1"
     else
         # A runlevel in which no service is started: the tests start what they need themselves.
         as_root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
-            apt-get -o DPkg::Lock::Timeout=300 install -y -qq "$1"
+            apt-get -o DPkg::Lock::Timeout=300 install -y -qq "$(package_of "$1")"
     fi
 }
 

@@ -22,8 +22,11 @@ SKIPPED = {
     "git-lfs": "the tests with the real client: tests/e2e/test_real_client*.py, and parts of tests/e2e/test_direct.py, "
     "test_https.py, test_moves.py, test_proxies.py and test_up.py",
     "openssl": "one test of tests/unit/facade/test_certificate.py",
-    "nginx": "the tests with nginx: parts of tests/e2e/test_proxies.py and test_partition.py",
-    "caddy": "the tests with Caddy: parts of tests/e2e/test_proxies.py",
+    "nginx": "the tests with nginx: parts of tests/e2e/test_proxies.py, test_extra_header.py and test_partition.py",
+    "caddy": "the tests with Caddy: parts of tests/e2e/test_proxies.py and test_extra_header.py",
+    "haproxy": "the tests with HAProxy: parts of tests/e2e/test_extra_header.py",
+    "apache2": "the tests with Apache: parts of tests/e2e/test_extra_header.py",
+    "hg": "tests/e2e/test_mercurial.py",
     "wrk": "tests/unit/benchmarks/test_wrk.py",
     "prometheus": "parts of tests/service/monitoring",
     "promtool": "parts of tests/service/monitoring/test_alerts.py",

@@ -1,4 +1,4 @@
-"""nginx and Caddy as docs/operations.md configures them, on loopback ports, with certificates of the tests."""
+"""Proxies as docs/operations.md configures them, on loopback ports, with certificates of the tests."""
 
 import json
 import os
@@ -172,3 +172,79 @@ def running_caddy(folder: Path, upstreams: Sequence[str], *, sub_path: bool = Fa
     command = [needed("caddy"), "run", "--config", str(configuration), "--adapter", "caddyfile"]
     with _running(folder, command, port, files, _caddy_request) as proxy:
         yield proxy
+
+
+@contextmanager
+def running_haproxy(folder: Path, upstreams: Sequence[str]) -> Iterator[Proxy]:
+    """Run HAProxy in front of these two `HOST:PORT`; it writes no access log."""
+    files = write_certificate(folder / "tls", NAME, "127.0.0.1")
+    port = free_port()
+    whole = folder / "tls" / "whole.pem"
+    whole.write_bytes(files.chain.read_bytes() + files.key.read_bytes())
+    configuration = folder / "haproxy.cfg"
+    configuration.write_text(
+        replaced(
+            snippet(PAGE, "haproxy"),
+            ("bind :443", f"bind 127.0.0.1:{port}"),
+            ("/etc/haproxy/lfs.example.org.pem", str(whole)),
+            ("127.0.0.1:8080", upstreams[0]),
+            ("127.0.0.1:8081", upstreams[1]),
+        )
+    )
+    command = [needed("haproxy"), "-db", "-f", str(configuration)]
+    with _running(folder, command, port, files, _no_request) as proxy:
+        yield proxy
+
+
+_APACHE = """\
+ServerRoot {folder}
+ServerName {name}
+Listen 127.0.0.1:{port}
+PidFile {folder}/apache.pid
+DefaultRuntimeDir {folder}
+ErrorLog {folder}/error.log
+{modules}
+{site}
+"""
+_APACHE_MODULES = Path("/usr/lib/apache2/modules")
+_APACHE_NEEDS = (
+    "mpm_event",
+    "authz_core",
+    "headers",
+    "unique_id",
+    "socache_shmcb",
+    "slotmem_shm",
+    "ssl",
+    "http2",
+    "proxy",
+    "proxy_http",
+    "proxy_balancer",
+    "lbmethod_byrequests",
+)
+
+
+@contextmanager
+def running_apache(folder: Path, upstreams: Sequence[str]) -> Iterator[Proxy]:
+    """Run Apache, with the modules of Debian's package, in front of these two `HOST:PORT`; it writes no access log."""
+    files = write_certificate(folder / "tls", NAME, "127.0.0.1")
+    port = free_port()
+    program = needed("apache2")
+    site = replaced(
+        snippet(PAGE, "apache"),
+        ("<VirtualHost *:443>", f"<VirtualHost 127.0.0.1:{port}>"),
+        ("lfs.example.org\n", f"{NAME}\n"),
+        ("/etc/ssl/lfs.example.org.pem", str(files.chain)),
+        ("/etc/ssl/lfs.example.org.key", str(files.key)),
+        ("127.0.0.1:8080", upstreams[0]),
+        ("127.0.0.1:8081", upstreams[1]),
+    )
+    modules = "\n".join(f"LoadModule {name}_module {_APACHE_MODULES}/mod_{name}.so" for name in _APACHE_NEEDS)
+    configuration = folder / "apache.conf"
+    configuration.write_text(_APACHE.format(folder=folder, name=NAME, port=port, modules=modules, site=site))
+    command = [program, "-D", "FOREGROUND", "-f", str(configuration)]
+    with _running(folder, command, port, files, _no_request) as proxy:
+        yield proxy
+
+
+def _no_request(line: str) -> Request:
+    raise ValueError(f"no access log was expected, got {line}")

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import ssl
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -54,9 +55,9 @@ def standing_still(processes: Iterable[int]) -> Iterator[None]:
             os.kill(process, signal.SIGCONT)
 
 
-async def wait_ready(origin: str) -> None:
+async def wait_ready(origin: str, *, verify: ssl.SSLContext | bool = True) -> None:
     """Wait until a facade is ready."""
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, verify=verify) as http:
 
         async def is_ready() -> bool:
             return (await http.get(f"{origin}/readyz")).status_code == 200

@@ -2,6 +2,7 @@
 
 from fastapi import APIRouter, Request, Response
 
+from services.common.errors import PermissionDenied, ResourceExhausted
 from services.facade import locks
 from services.facade.access import Permission
 from services.facade.answers import answer
@@ -16,6 +17,7 @@ from services.facade.models import (
     VerifyLocksRequest,
 )
 from services.facade.openapi import LOCK_QUERY, answers, json_request
+from services.facade.reasons import HttpReason
 from services.facade.request import (
     accepted_dialect,
     authenticated_caller,
@@ -93,7 +95,14 @@ async def verify_locks(request: Request) -> Response:
     """Return a page of the caller's locks and those of others."""
     repository = repository_name(request)
     dialect = accepted_dialect(request)
-    caller = await authenticated_caller(request)
+    try:
+        caller = await authenticated_caller(request)
+    except ResourceExhausted as error:
+        if error.reason != HttpReason.LOGINS_LIMITED:
+            raise
+        # After 429 the widespread client would tell its user to switch the lock check off (trap 44).
+        message = f"the credentials are not valid, or were not checked: {error.message}"
+        raise PermissionDenied(HttpReason.LOGINS_REFUSED, message) from error
     await refuse_strangers(request, caller, repository, Permission.WRITE)
     asked = await read_json(request, VerifyLocksRequest, most_bytes=_BODY_BYTES, may_be_empty=True)
     facade = facade_of(request)

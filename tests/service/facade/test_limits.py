@@ -6,6 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from typing import Any
 
 import httpx
+import pytest
 
 from services.facade.dialect import WIDESPREAD
 from tests.service.facade import raw
@@ -46,6 +47,22 @@ async def test_repeated_bad_credentials_are_slowed_and_good_ones_never_refused(p
         assert "blob-authenticate" not in response.headers
         good = await http.get(url, headers={"Authorization": basic("alice", inner.tokens["alice"])})
         assert good.status_code == 200
+
+
+async def test_the_lock_check_with_bad_credentials_is_refused_and_says_why(place: Place) -> None:
+    """403 and not 429, after which git-lfs tells its user to switch the check off (trap 44); first 401, to ask anew."""
+    inner = place.inner
+    async with _slow_facade(inner, failed_logins="2/hour") as facade, _guesser("198.51.100.7") as http:
+        url = f"{facade.origin}/{place.name}/locks"
+        wrong = {"Authorization": "Bearer x", "Content-Type": WIDESPREAD.media_type}
+        answers = [await http.post(f"{url}/verify", headers=wrong, content=b"{}") for _ in range(4)]
+        assert [answer.status_code for answer in answers] == [401, 401, 403, 403]
+        assert "the credentials are not valid" in answers[-1].json()["message"]
+        assert "too many" in answers[-1].json()["message"]
+        assert (await http.get(url, headers=wrong)).status_code == 429
+        assert (await http.post(url, headers=wrong, content=b'{"path": "a"}')).status_code == 429
+        good = {**wrong, "Authorization": basic("alice", inner.tokens["alice"])}
+        assert (await http.post(f"{url}/verify", headers=good, content=b"{}")).status_code == 200
 
 
 async def test_facades_add_up_bad_credentials(place: Place, postgres: TestPostgres) -> None:
@@ -202,3 +219,32 @@ async def test_one_client_has_a_share_of_the_places(place: Place) -> None:
         writer.write(data)
         assert (await raw.answer(reader))[0] == 200
         assert await ask("alice", "2001:db8::2") == (200, "")
+
+
+@pytest.mark.parametrize("limit", ["requests_in_flight", "requests_per_client"])
+async def test_the_lock_check_waits_for_its_place(place: Place, limit: str) -> None:
+    """As long as a client waits: after 429 git-lfs would tell its user to switch the check off (trap 44)."""
+    inner = place.inner
+    data = content(f"patient {limit}", 1_000)
+    async with place.client() as alice:
+        action = await alice.action("upload", oid_of(data), len(data))
+    assert action is not None
+    async with (
+        _slow_facade(inner, **{limit: 1}) as facade,
+        _slow_facade(inner, **{limit: 1}, verify_wait_seconds=0.01) as hasty,
+        Client(f"{facade.origin}/{place.name}", "alice", inner.tokens["alice"]) as alice,
+    ):
+        for running in (hasty, facade):
+            alice.base_url = f"{running.origin}/{place.name}"
+            async with raw.connected(running) as (reader, writer):
+                writer.write(raw.head(action, "PUT", Content_Length=str(len(data)), Expect="100-continue"))
+                assert (await raw.answer(reader))[0] == 100
+                checking = asyncio.create_task(alice.post("locks/verify"))
+                # What waits has no place, or the other's body would not be read to its end.
+                assert (await alice.locks()).status_code == 429
+                if running is hasty:
+                    assert (await checking).status_code == 429
+                writer.write(data)
+                assert (await raw.answer(reader))[0] == 200
+            if running is facade:
+                assert (await checking).json() == {"ours": [], "theirs": []}

@@ -61,14 +61,14 @@ async def test_the_checks_have_one_order(place: Place, path: str) -> None:
     ["", "Basic", "Basic !!!", "Basic YWxpY2U=", "Bearer", "Bearer nonsense", "Digest x", basic("alice", "wrong")],
 )
 async def test_bad_credentials_are_401_everywhere(place: Place, authorization: str) -> None:
-    """Whatever the repository, with both challenges and no WWW-Authenticate (client cases 35 to 37)."""
+    """Whatever the repository, with all challenges, as its Accept names no media type (client cases 35 to 37)."""
     for name in (place.name, "studio/unknown"):
         place.name = name
         response = await _post(place, {"Authorization": authorization, "Content-Type": NEUTRAL.media_type})
         assert response.status_code == 401
         assert response.headers["blob-authenticate"] == 'Basic realm="Towpath"'
         assert response.headers["lfs-authenticate"] == 'Basic realm="Towpath"'
-        assert "www-authenticate" not in response.headers
+        assert response.headers["www-authenticate"] == 'Basic realm="Towpath"'
 
 
 async def test_a_token_is_taken_in_every_form(place: Place) -> None:
@@ -78,6 +78,7 @@ async def test_a_token_is_taken_in_every_form(place: Place) -> None:
         [("Authorization", f"Bearer {token}")],
         [("Authorization", basic("whoever", token))],
         [("Authorization", "Basic YTpi"), ("Authorization", f"Bearer {token}")],
+        [("Authorization", f"Basic YTpi, Digest realm=x, Bearer {token}")],
     ):
         async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
             response = await http.post(

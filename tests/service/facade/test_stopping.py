@@ -3,16 +3,19 @@
 import asyncio
 import json
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 
 import httpx
 import pytest
+from google.protobuf.message import Message
 
+from tests.service.facade import raw
 from tests.service.facade.conftest import Inner
+from tests.service.facade.inner_failures import DATA, OID, running_scripted
 from tests.service.facade.own_process import draining, facade_process, place_at
 from tests.support.facade import RunningFacade
-from tests.support.http import Client, content, oid_of
+from tests.support.http import MEDIA_TYPE, Client, content, oid_of
 from tests.support.service_process import wait_ready
 from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until
 
@@ -71,29 +74,86 @@ async def test_what_runs_ends_well(inner: Inner, facade: RunningFacade, tmp_path
 
 
 async def test_what_runs_too_long_is_cut_off(inner: Inner, facade: RunningFacade, tmp_path: Path) -> None:
-    """After `drain_seconds`; nothing of an upload that was cut is kept."""
+    """After `drain_seconds`, and told so: 503, by when to come again. Nothing of an upload that was cut is kept."""
     data = content("cut", 2 * MIB)
     before = inner.storage.files()
-    ended = asyncio.Event()
     with facade_process(inner, tmp_path, drain_seconds=0.5) as (process, origin):
         await wait_ready(origin)
         place = await place_at(inner, facade, origin)
-
-        async def body() -> AsyncIterator[bytes]:
-            yield data[:MIB]
-            process.send_signal(signal.SIGTERM)
-            await ended.wait()
-            yield data[MIB:]
-
         async with place.client() as alice:
             action = await alice.action("upload", oid_of(data), len(data))
-            assert action is not None
-            uploading = asyncio.create_task(alice.put(action, body(), len(data)))
-            assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 0
-            ended.set()
-            with pytest.raises(httpx.TransportError):
-                await uploading
+        assert action is not None
+        async with raw.connected(place.facade) as (reader, writer):
+            writer.write(raw.head(action, "PUT", Content_Length=str(len(data)), Expect="100-continue"))
+            assert await reader.readuntil(b"\r\n\r\n") == b"HTTP/1.1 100 Continue\r\n\r\n"
+            writer.write(data[:MIB])
+            process.send_signal(signal.SIGTERM)
+            status, headers, body = await raw.answer(reader)
+        assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 0
+    _check_cut_off(status, headers, body)
     await until(lambda: inner.storage.files() == before)
+    assert _errors(tmp_path) == []
+
+
+async def test_a_batch_that_is_cut_off_is_told_so(inner: Inner, tmp_path: Path) -> None:
+    """As everything is that has no answer yet; it is no error of ours, and no traceback is in the log."""
+    asked = asyncio.Event()
+
+    async def hang(_request: object) -> Message:
+        asked.set()
+        await asyncio.sleep(LONG_SECONDS)
+        raise AssertionError
+
+    async with running_scripted(tmp_path) as (scripted, address):
+        scripted.answers["CheckAccess"] = hang
+        settings = {"storage_address": address, "locks_address": address, "rpc_seconds": LONG_SECONDS}
+        with facade_process(inner, tmp_path, drain_seconds=0.5, **settings) as (process, origin):
+            await wait_ready(origin)
+            async with Client(f"{origin}/demo/assets", "alice", "token") as alice:
+                batches = [asyncio.create_task(alice.batch("download", (OID, len(DATA)))) for _ in range(3)]
+                await asked.wait()
+                process.send_signal(signal.SIGTERM)
+                for answer in await asyncio.gather(*batches):
+                    _check_cut_off(answer.status_code, answer.headers, answer.content)
+            assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 0
+    assert _errors(tmp_path) == []
+
+
+async def test_a_download_that_is_cut_off_ends_at_once(inner: Inner, facade: RunningFacade, tmp_path: Path) -> None:
+    """Its head has said 200, so that only the end of the connection tells that it is not whole (trap 2)."""
+    data = content("cut download", 40 * MIB)
+    with facade_process(inner, tmp_path, drain_seconds=0.5) as (process, origin):
+        await wait_ready(origin)
+        place = await place_at(inner, facade, origin)
+        oid = await inner.storage.write(place.repository_id, data)
+        async with place.client() as alice:
+            action = await alice.action("download", oid, len(data))
+            assert action is not None
+            async with alice.http.stream("GET", action.href, headers=action.header) as answer:
+                received = answer.aiter_bytes(MIB)
+                await anext(received)
+                process.send_signal(signal.SIGTERM)
+                assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 0
+                with pytest.raises(httpx.TransportError):
+                    [part async for part in received]
+    assert _errors(tmp_path) == []
+
+
+def _check_cut_off(status: int, headers: Mapping[str, str], body: bytes) -> None:
+    assert status == 503
+    assert int(headers["retry-after"]) > 0
+    assert headers["connection"] == "close"
+    assert headers["content-type"] == MEDIA_TYPE
+    assert json.loads(body)["message"]
+
+
+def _errors(folder: Path) -> list[str]:
+    """Return the lines of a facade's log that tell of an error, or are no lines of the log."""
+    return [
+        line
+        for line in (folder / "facade.log").read_text().splitlines()
+        if '"level": "error"' in line or line[0] != "{"
+    ]
 
 
 async def test_nobody_is_waited_for_where_nothing_runs(inner: Inner, tmp_path: Path) -> None:

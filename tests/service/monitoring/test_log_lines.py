@@ -129,9 +129,9 @@ async def _misuse(services: Services) -> list[str]:
         action = await alice.action("upload", oid_of(data), 100)
         assert action is not None
         assert (await alice.put(action, b"x" * 100, 100)).status_code == 400
-        wrong = action.header["Authorization"][:-1] + "_"
-        assert (await alice.http.put(action.href, content=data, headers={"Authorization": wrong})).status_code == 403
-    return [token, basic, WRONG, action.header["Authorization"].removeprefix("Bearer ")]
+        wrong = action.header["X-Towpath-Token"][:-1] + "_"
+        assert (await alice.http.put(action.href, content=data, headers={"X-Towpath-Token": wrong})).status_code == 403
+    return [token, basic, WRONG, action.header["X-Towpath-Token"]]
 
 
 async def _misuse_inside(services: Services) -> None:

@@ -1,6 +1,7 @@
 """The tokens of actions: good for one thing."""
 
 import time
+from collections.abc import Sequence
 
 import jwt
 import pytest
@@ -23,15 +24,44 @@ def _later(seconds: int = 60) -> int:
     return int(time.time()) + seconds
 
 
-def _check(*headers: str, operation: Operation = Operation.UPLOAD, name: str = "demo/assets", oid: str = OID) -> Permit:
-    return TOKENS.check(headers, operation=operation, repository=name, oid=oid)
+def _check(
+    *headers: str,
+    own: Sequence[str] = (),
+    operation: Operation = Operation.UPLOAD,
+    name: str = "demo/assets",
+    oid: str = OID,
+) -> Permit:
+    return TOKENS.check(headers, own=own, operation=operation, repository=name, oid=oid)
 
 
-def _refused(*headers: str, operation: Operation = Operation.UPLOAD, name: str = "demo/assets", oid: str = OID) -> str:
+def _refused(
+    *headers: str,
+    own: Sequence[str] = (),
+    operation: Operation = Operation.UPLOAD,
+    name: str = "demo/assets",
+    oid: str = OID,
+) -> str:
     with pytest.raises(PermissionDenied) as caught:
-        _check(*headers, operation=operation, name=name, oid=oid)
+        _check(*headers, own=own, operation=operation, name=name, oid=oid)
     assert caught.value.reason == HttpReason.TOKEN_REFUSED
     return caught.value.message
+
+
+def test_a_token_is_taken_from_its_own_header_first() -> None:
+    """And from Authorization where that has no good one, also between others that a comma joins (client row 9)."""
+    good, late = issue(TOKENS, PERMIT, _later()), issue(TOKENS, PERMIT, _later(-1))
+    assert _check(own=[good]) == PERMIT
+    assert _check("Basic YTpi", own=[late, good]) == PERMIT
+    assert _check(f"Basic YTpi, bearer {good}", own=[late]) == PERMIT
+    assert _check(own=[f"x, {good}"]) == PERMIT
+    assert "expired" in _refused("Basic YTpi", own=[late])
+
+
+def test_of_many_tokens_a_few_are_looked_at() -> None:
+    """Each costs an HMAC, and a head may have thousands."""
+    good = f"Bearer {issue(TOKENS, PERMIT, _later())}"
+    assert _check(",".join(["Bearer x"] * 7 + [good])) == PERMIT
+    assert _refused(",".join(["Bearer x"] * 8 + [good]))
 
 
 def test_a_token_opens_what_it_was_made_for() -> None:

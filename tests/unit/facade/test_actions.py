@@ -21,7 +21,7 @@ def test_an_action_states_the_expiry_of_its_token(operation: Operation) -> None:
     maker = ActionMaker(ActionTokens(SecretStr("k" * 32)), origin="https://h/p", seconds=600, now=NOW)
     action = maker.of(Permit(operation, "demo/assets", 7, "", 0, "alice")).make(OID, 12)
     expiry = jwt.decode(
-        action["header"]["Authorization"].removeprefix("Bearer "),
+        action["header"]["X-Towpath-Token"],
         options={"verify_signature": False, "verify_exp": False},
     )["exp"]
     assert action["href"] == f"https://h/p/demo/assets/objects/{OID}"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.facade.credentials import bearer, tokens
+from services.facade.credentials import apart, bearer, tokens
 
 
 def _basic(text: str) -> str:
@@ -65,6 +65,24 @@ def test_a_malformed_header_shows_nothing(header: str) -> None:
 def test_a_user_name_that_looks_like_a_token_comes_after_the_password(text: str, expected: tuple[str, ...]) -> None:
     """Other forges take it so, and so do programs that know only them."""
     assert tokens(f"Basic {_basic(text)}") == expected
+
+
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ([], []),
+        (["", " , ,"], []),
+        (["Basic YTpi,Bearer x"], ["Basic YTpi", "Bearer x"]),
+        (["Basic YTpi", "Bearer x , Bearer y"], ["Basic YTpi", "Bearer x", "Bearer y"]),
+        (
+            ['Digest username="a", realm="Basic YTpi"', "Bearer x"],
+            ['Digest username="a"', 'realm="Basic YTpi"', "Bearer x"],
+        ),
+    ],
+)
+def test_values_that_a_comma_joins_are_taken_apart(headers: list[str], expected: list[str]) -> None:
+    """A proxy, or a program that adds a header to what is there, makes one of two (client row 9)."""
+    assert list(apart(headers)) == expected
 
 
 def test_basic_is_no_bearer() -> None:

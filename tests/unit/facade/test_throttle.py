@@ -21,6 +21,17 @@ def test_the_limit_is_for_each_address() -> None:
     assert failed.count(B) == 0
 
 
+def test_the_limit_is_told_before_one_is_counted() -> None:
+    """As soon as the next one would be refused, and not before; that asks, and counts nothing."""
+    failed = FailedLogins("3/minute")
+    reached = []
+    for _ in range(3):
+        reached.append(failed.is_reached(A))
+        failed.count(A)
+    assert [*reached, failed.is_reached(A), failed.is_reached(A)] == [False, False, False, True, True]
+    assert not failed.is_reached(B)
+
+
 @pytest.mark.parametrize(
     ("one", "other", "same"),
     [

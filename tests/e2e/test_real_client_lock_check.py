@@ -1,0 +1,46 @@
+"""What the real git-lfs says of the lock check before a push where something is wrong with who asks (trap 44)."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.git import Clone, Workspace, shared_repository
+from tests.support.http import content
+from tests.support.stack import Stack, running_stack
+
+_ADVICE = "locksverify false"
+
+
+@pytest.fixture(scope="module")
+def strict() -> Iterator[Stack]:
+    """A `towpath up` of its own, since what its clients owe would slow those of other tests."""
+    with running_stack() as running:
+        yield running
+
+
+def _pusher(folder: Path, strict: Stack, helper: str) -> Clone:
+    """Return a clone with something to push, whose user has the credentials that a helper gives."""
+    alice = Workspace(folder / "alice", "alice", strict.tokens["alice"], origin=strict.origin)
+    shared_repository(alice, folder / "remote.git", lfs_url=strict.base_url)
+    mallory = Workspace(folder / "mallory", "mallory", None, origin=strict.origin)
+    mallory.git("config", "--global", "credential.helper", helper)
+    clone = mallory.clone(folder / "remote.git", lfs_url=strict.base_url)
+    clone.commit({"a.dat": content("checked", 1_000)})
+    return clone
+
+
+@pytest.mark.parametrize("checks", [None, "true"])
+def test_a_push_with_bad_credentials_says_what_is_wrong(checks: str | None, strict: Stack, tmp_path: Path) -> None:
+    """And nobody is told to switch the lock check off, nor is it; a helper gives the same wrong token for ever."""
+    clone = _pusher(tmp_path, strict, "!f() { echo username=mallory; echo password=no-such-token; }; f")
+    setting = f"lfs.{strict.base_url}.locksverify"
+    if checks is not None:
+        clone.git("config", setting, checks)
+    for _ in range(2):
+        pushed = clone.git("push", "origin", "main", check=False)
+        said = pushed.stdout + pushed.stderr
+        assert pushed.returncode != 0
+        assert "the credentials are not valid" in said
+        assert _ADVICE not in said
+    assert clone.git("config", "--get", setting, check=False).stdout.strip() == (checks or "")

@@ -1,0 +1,123 @@
+"""A flood of bad credentials from one address: it costs others little, and who is known there nothing."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+import pytest
+from prometheus_client import REGISTRY
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.locks.v1 import lock_service_pb2 as locks
+
+from services.common.errors import Reason, Unauthenticated
+from tests.service.facade.inner_failures import check_error, running_scripted
+from tests.service.facade.test_remembered_access import Watched
+from tests.support.facade import RunningFacade, running_facade
+from tests.support.waiting import STEP_SECONDS, until
+
+FLOODED, OTHER = "198.51.100.40", "198.51.100.41"
+_QUEUE = 8
+
+
+@dataclass
+class Guarded:
+    """A lock service that knows the tokens `good…`, and says no to others when it is let; and a facade before it."""
+
+    facade: RunningFacade
+    under_way: int = 0
+    most: int = 0
+    asked: int = 0
+    goes_on: asyncio.Event = field(default_factory=asyncio.Event)
+
+    async def authenticate(self, request: access.AuthenticateRequest) -> access.AuthenticateResponse:
+        """Answer, as the lock service does."""
+        if request.token.startswith("good"):
+            return access.AuthenticateResponse(user_id=1, user_name="alice", keep_seconds=600)
+        self.asked += 1
+        self.under_way += 1
+        self.most = max(self.most, self.under_way)
+        await self.goes_on.wait()
+        self.under_way -= 1
+        raise Unauthenticated(Reason.BAD_CREDENTIALS, "no such token")
+
+    async def ask(self, http: httpx.AsyncClient, token: str, address: str) -> httpx.Response:
+        """List locks, from an address."""
+        headers = {"Authorization": f"Bearer {token}", "X-Forwarded-For": address}
+        return await http.get(f"{self.facade.origin}/demo/assets/locks", headers=headers)
+
+
+async def _use_up(guarded: Guarded, http: httpx.AsyncClient, token: str, address: str) -> None:
+    assert (await guarded.ask(http, token, address)).status_code == 401
+    check_error(await guarded.ask(http, token, address), 429)
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    """A client with as many connections as it wants."""
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, limits=limits) as client:
+        yield client
+
+
+@pytest.fixture
+async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
+    """A facade at which one bad credential of an address is one too few to be slowed."""
+    async with running_scripted(tmp_path) as (scripted, at):
+        Watched(scripted)
+        scripted.reply("ListLocks", locks.ListLocksResponse())
+        async with running_facade(
+            at,
+            at,
+            trusted_proxies="127.0.0.1",
+            failed_logins="1/hour",
+            failed_logins_queue=_QUEUE,
+            failed_logins_wait_seconds=STEP_SECONDS,
+            rpc_seconds=STEP_SECONDS,
+        ) as facade:
+            running = Guarded(facade)
+            scripted.answers["Authenticate"] = running.authenticate
+            yield running
+
+
+async def test_a_flood_is_asked_for_one_by_one(guarded: Guarded, http: httpx.AsyncClient) -> None:
+    """The lock service has one question of that address at a time, as many wait as may, and the rest is told 429."""
+    guarded.goes_on.set()
+    await _use_up(guarded, http, "bad", FLOODED)
+    guarded.goes_on.clear()
+    guarded.asked = guarded.most = 0
+    flood = [asyncio.create_task(guarded.ask(http, f"bad-{n}", FLOODED)) for n in range(3 * _QUEUE)]
+    await until(lambda: sum(task.done() for task in flood) == 2 * _QUEUE, "those for whom no room is are told")
+    assert guarded.asked == 1
+    guarded.goes_on.set()
+    for answer in await asyncio.gather(*flood):
+        check_error(answer, 429)
+    assert (guarded.asked, guarded.most) == (_QUEUE, 1)
+
+
+async def test_good_credentials_pass_a_flood(guarded: Guarded, http: httpx.AsyncClient) -> None:
+    """Those that are known at once; those of another address too; new ones of the same when it is their turn."""
+    guarded.goes_on.set()
+    await until(lambda: _is_known(guarded, http))
+    await _use_up(guarded, http, "bad", FLOODED)
+    guarded.goes_on.clear()
+    flood = [asyncio.create_task(guarded.ask(http, f"bad-{n}", FLOODED)) for n in range(3)]
+    await until(lambda: guarded.under_way == 1)
+    assert (await guarded.ask(http, "good-known", FLOODED)).status_code == 200
+    assert (await guarded.ask(http, "good-other", OTHER)).status_code == 200
+    new = asyncio.create_task(guarded.ask(http, "good-new", FLOODED))
+    guarded.goes_on.set()
+    assert (await new).status_code == 200
+    assert [answer.status_code for answer in await asyncio.gather(*flood)] == [429] * 3
+
+
+async def _is_known(guarded: Guarded, http: httpx.AsyncClient) -> bool:
+    """Tell whether a token is answered for from memory: changes of access are known from some moment on."""
+    before = _recalled()
+    assert (await guarded.ask(http, "good-known", OTHER)).status_code == 200
+    return _recalled() > before
+
+
+def _recalled() -> float:
+    return REGISTRY.get_sample_value("towpath_access_answers_total", {"question": "caller", "source": "memory"}) or 0
