@@ -21,7 +21,7 @@ from services.database.engine import create_engine
 from services.database.migrations import migrate
 from services.database.transactions import Database
 from services.locks.lock_removal import remove_lock
-from services.locks.lock_table import create_lock
+from services.locks.lock_table import LockLimits, create_lock
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.contents import FIRST_STORE_ID, Arrived, New
 from services.storage.names import new_name
@@ -129,6 +129,9 @@ async def _sizes(database: Database, rows: int, tables: tuple[str, ...]) -> dict
     return found
 
 
+_UNLIMITED = LockLimits(per_repository=10**9, per_user=10**9)
+
+
 async def _wal_of_changes(
     execute: Callable[[str], Awaitable[str]], locks: Database, storage: Database
 ) -> dict[str, float]:
@@ -137,7 +140,14 @@ async def _wal_of_changes(
 
     async def lock(number: int) -> None:
         path = f"content/new/part_{number}/{secrets.token_hex(12)}.tif"
-        made, _ = await create_lock(locks, repository_id=1, user_id=1, path=path, idempotency_key=secrets.token_hex(16))
+        made, _ = await create_lock(
+            locks,
+            repository_id=1,
+            user_id=1,
+            path=path,
+            idempotency_key=secrets.token_hex(16),
+            limits=_UNLIMITED,
+        )
         ids.append(made.id)
 
     async def unlock(_number: int) -> None:

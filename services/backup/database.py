@@ -52,10 +52,15 @@ class Relation:
         return f'"{self.schema}"."{self.name}"'
 
 
+_COUNTED = frozenset({Relation("locks", "locks_per_repository"), Relation("locks", "locks_per_user")})
+"""What triggers count by the rows of other tables: it comes back with those."""
+
+
 async def tables(connection: AsyncConnection) -> dict[Relation, tuple[str, ...]]:
-    """Return all tables, those of Alembic apart, and their columns."""
+    """Return all tables and their columns, but for those of Alembic and those that triggers fill."""
     rows = await connection.execute(_TABLES, {"schemas": list(SCHEMAS)})
-    return {Relation(schema, name): tuple(columns) for schema, name, columns in rows}
+    found = {Relation(schema, name): tuple(columns) for schema, name, columns in rows}
+    return {table: columns for table, columns in found.items() if table not in _COUNTED}
 
 
 async def sequences(connection: AsyncConnection) -> list[Relation]:
@@ -68,7 +73,7 @@ async def loading_order(connection: AsyncConnection) -> list[Relation]:
     order: TopologicalSorter[Relation] = TopologicalSorter({table: [] for table in await tables(connection)})
     for schema, name, other_schema, other in await connection.execute(_REFERENCES, {"schemas": list(SCHEMAS)}):
         order.add(Relation(schema, name), Relation(other_schema, other))
-    return list(order.static_order())
+    return [table for table in order.static_order() if table not in _COUNTED]
 
 
 @asynccontextmanager

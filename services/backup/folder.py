@@ -12,6 +12,7 @@ import fcntl
 import os
 import secrets
 import shutil
+import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -69,9 +70,10 @@ class BackupFolder:
     def size_of(self, name: str) -> int | None:
         """Return how many bytes of an object are here; None where it is not."""
         try:
-            return self.object(name).stat().st_size
-        except FileNotFoundError:
+            status = self.object(name).stat()
+        except (FileNotFoundError, NotADirectoryError):
             return None
+        return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def new_file(self, name: str) -> Path:
         """Return the name of a file for the bytes of an object on their way."""

@@ -9,6 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from services.backup import database
 from services.backup.database import COPY_SECONDS, SCHEMAS, Relation, acting_for, driver_of
 from services.backup.errors import BackupError
+from services.backup.files import open_file
 from services.backup.manifest import Manifest
 from services.backup.uniting import unite_stores
 from services.common.undivided import in_thread
@@ -117,7 +118,7 @@ async def _fill(connection: AsyncConnection, manifest: Manifest, index: Path) ->
 
 
 async def _pieces(path: Path) -> AsyncIterator[bytes]:
-    file = await in_thread(path.open, "rb")
+    file = await in_thread(open_file, path)
     try:
         while piece := await in_thread(file.read, _PIECE):
             yield piece

@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from services.backup.errors import BackupError
+from services.backup.files import open_file
 from services.common.oid import is_oid
 from services.storage.names import is_name, oid_of
 
@@ -30,7 +31,7 @@ def read_list(path: Path) -> Iterator[Entry]:
     A line of an older backup has no name: the bytes lay under the oid.
     """
     last = ""
-    with path.open("rb") as file:
+    with open_file(path) as file:
         for number, line in enumerate(file, start=1):
             oid, size, name = (*line.decode(errors="replace").rstrip("\n").split("\t", 2), "", "")[:3]
             name = name or oid

@@ -5,7 +5,9 @@ from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
 from pathlib import Path
 
+from services.backup.files import open_file
 from services.backup.object_list import Entry
+from services.common.errors import Unavailable
 from services.common.rpc.options import CHUNK_BYTES
 from services.common.undivided import in_thread
 from services.storage.backend import Backend, BytesMissing
@@ -25,8 +27,11 @@ async def stored_bytes(backend: Backend, entry: Entry) -> AsyncGenerator[bytes]:
                     yield chunk
     except BytesMissing as error:
         raise DamagedBytes(str(error)) from error
-    except OSError as error:
-        raise DamagedBytes(f"cannot be read: {error.strerror or error}") from error
+    except Unavailable as error:
+        # A disk says so of its bytes; that a store far away does not answer says nothing of them.
+        if backend.is_remote or not isinstance(error.__cause__, OSError):
+            raise
+        raise DamagedBytes(f"cannot be read: {error.__cause__.strerror or error}") from error
 
 
 async def copied_bytes(path: Path, oid: str, size: int) -> AsyncGenerator[bytes]:
@@ -42,7 +47,7 @@ async def copied_bytes(path: Path, oid: str, size: int) -> AsyncGenerator[bytes]
 
 
 async def _file_bytes(path: Path) -> AsyncGenerator[bytes]:
-    file = await in_thread(path.open, "rb")
+    file = await in_thread(open_file, path)
     try:
         while chunk := await in_thread(file.read, CHUNK_BYTES):
             yield chunk

@@ -6,6 +6,7 @@ from pathlib import Path
 
 from services.backup.database import SCHEMAS
 from services.backup.errors import BackupError
+from services.backup.files import open_file
 from services.backup.folder import BackupFolder
 from services.backup.manifest import Manifest, TableFile
 from services.backup.object_list import read_list
@@ -45,9 +46,12 @@ def verify(path: Path, *, digest: str | None) -> Verified:
     """
     folder = BackupFolder(path)
     try:
-        text = folder.manifest.read_text()
+        with open_file(folder.manifest) as file:
+            text = file.read().decode()
     except (FileNotFoundError, NotADirectoryError):
         raise BackupError(f"{path}: no backup, as it has no manifest.json") from None
+    except OSError as error:
+        raise BackupError(f"manifest.json: {(error.strerror or str(error)).lower()}") from None
     except UnicodeDecodeError:
         raise BackupError("manifest.json: expected a manifest with its digest") from None
     manifest, found = Manifest.parse(text)
@@ -86,7 +90,7 @@ def _require_known(manifest: Manifest) -> None:
 def _table_problem(index: Path, table: TableFile) -> str | None:
     digest, rows = hashlib.sha256(), 0
     try:
-        with (index / table.name).open("rb") as file:
+        with open_file(index / table.name) as file:
             for line in file:
                 digest.update(line)
                 rows += 1
@@ -100,7 +104,7 @@ def _table_problem(index: Path, table: TableFile) -> str | None:
 def _list_problems(verified: Verified) -> list[str]:
     expected = verified.manifest.objects
     try:
-        with verified.object_list.open("rb") as file:
+        with open_file(verified.object_list) as file:
             found = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         return [f"objects: {(error.strerror or str(error)).lower()}"]

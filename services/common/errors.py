@@ -56,6 +56,7 @@ class Reason(StrEnum):
     STORE_UNUSABLE = "STORE_UNUSABLE"
     TOKEN_EXISTS = "TOKEN_EXISTS"  # noqa: S105 - the name of a reason, not a secret
     TOKEN_NOT_FOUND = "TOKEN_NOT_FOUND"  # noqa: S105 - the name of a reason, not a secret
+    TOO_MANY_LOCKS = "TOO_MANY_LOCKS"
     UNAVAILABLE = "UNAVAILABLE"
     UNIMPLEMENTED = "UNIMPLEMENTED"
     USER_EXISTS = "USER_EXISTS"

@@ -5,7 +5,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from pydantic import SecretStr
-from sqlalchemy.engine import URL, make_url
+from sqlalchemy import event
+from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -14,6 +15,9 @@ from services.database.metrics import watch_pool
 
 CONNECT_SECONDS = 5.0
 STATEMENT_SECONDS = 10.0
+
+READ_ONLY = "25006"
+"""The SQLSTATE of what would write where nothing can be written: Postgres is a standby, or the session read-only."""
 
 
 def role_of(schema: str) -> str:
@@ -35,6 +39,17 @@ def parse_url(url: SecretStr) -> URL:
     return parsed.set(drivername="postgresql+asyncpg")
 
 
+def sqlstate_of(error: BaseException | None) -> str:
+    """Return the SQLSTATE that Postgres gave an error of SQLAlchemy or of the driver; empty where it gave none."""
+    return str(getattr(getattr(error, "orig", error), "sqlstate", None) or "")
+
+
+def _end_read_only(context: ExceptionContext) -> None:
+    """Let the pool forget its connections: a session may stay read-only when Postgres is not any more."""
+    if sqlstate_of(context.original_exception) == READ_ONLY:
+        context.is_disconnect = True
+
+
 def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine:
     """Return the engine of a service whose tables lie in `schema`; the caller disposes of it.
 
@@ -52,6 +67,7 @@ def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine
         hide_parameters=True,
         connect_args=_connect_args(schema),
     )
+    event.listen(engine.sync_engine, "handle_error", _end_read_only)
     watch_pool(engine)
     if tracing.is_on():
         from services.database.spans import trace_statements

@@ -3,6 +3,8 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from sqlalchemy import text
+
 from services.common.lifecycle import end
 from services.common.logs import get_logger
 from services.common.rpc.server import Server
@@ -11,11 +13,20 @@ from services.database.versions import Schema, refusal, standing_of
 
 _INTERVAL_SECONDS = 1.0
 
+# A session says so of itself as well.
+_IS_READ_ONLY = text("SELECT pg_is_in_recovery() OR CAST(current_setting('transaction_read_only') AS boolean)")
+
 _log = get_logger(__name__)
 
 
 async def _is_ready(database: Database, schema: Schema, check: Callable[[], Awaitable[None]]) -> bool:
+    if database.trouble:
+        raise RuntimeError(database.trouble)
     async with database.engine.connect() as connection:
+        if await connection.scalar(_IS_READ_ONLY):
+            # Its session may stay so for longer than Postgres.
+            await connection.invalidate()
+            raise RuntimeError("the database is read-only")
         if (why := refusal(schema, await standing_of(connection, schema.name))) is not None:
             raise RuntimeError(why)
     await check()
@@ -52,7 +63,7 @@ async def serve(
     check: Callable[[], Awaitable[None]],
     first: Callable[[], Awaitable[None]],
 ) -> None:
-    """Serve until `stop`; SERVING while the schema can be used, Postgres answers and `check` passes.
+    """Serve until `stop`; SERVING while the schema can be used, Postgres takes writes and `check` passes.
 
     `first` runs once, when all that holds for the first time; at the end it is cancelled if it still runs.
     """

@@ -12,8 +12,9 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from services.common import tracing
-from services.common.errors import Reason, Unavailable
+from services.common.errors import Reason, ResourceExhausted, ServiceError, Unavailable
 from services.common.logs import get_logger
+from services.database.engine import READ_ONLY, sqlstate_of
 from services.database.metrics import RETRIES
 
 Result = TypeVar("Result")
@@ -33,7 +34,13 @@ OUTAGE_SECONDS = 10.0
 _FIRST_PAUSE_SECONDS = 0.05
 _LONGEST_PAUSE_SECONDS = 0.5
 
-_TRANSIENT_SQLSTATES = ("08", "40", "53300", "55P03", "57014", "57P", "25P03")
+_TRANSIENT_SQLSTATES = ("08", "40", "53300", "55P03", "57014", "57P", "25P03", READ_ONLY)
+
+_NO_ROOM = "53100"
+# Its files cannot be read or written, too many are open (53000), memory is short (53200), or the file system has become
+# read-only (42501).
+_UNUSABLE_SQLSTATES = ("53000", "53200", "58", "42501")
+_TROUBLED_SECONDS = 10.0
 
 _log = get_logger(__name__)
 
@@ -43,15 +50,24 @@ def is_transient(error: BaseException) -> bool:
     if isinstance(error, OSError | TimeoutError | PoolTimeoutError):
         return True
     if isinstance(error, DBAPIError):
-        sqlstate = getattr(error.orig, "sqlstate", None) or ""
         cause = error.orig.__cause__ if error.orig else None
         is_cut = error.connection_invalidated or isinstance(cause, asyncpg.InternalClientError)
-        return is_cut or sqlstate.startswith(_TRANSIENT_SQLSTATES)
+        return is_cut or sqlstate_of(error).startswith(_TRANSIENT_SQLSTATES)
     # What asyncpg raises while it connects, or is asked itself, is not wrapped. Of a connection that is cut between two
     # of its steps it says either of these; what it says of a value is a ValueError as well.
     if isinstance(error, asyncpg.InternalClientError | asyncpg.InterfaceError):
         return not isinstance(error, ValueError)
-    return str(getattr(error, "sqlstate", None) or "").startswith(_TRANSIENT_SQLSTATES)
+    return sqlstate_of(error).startswith(_TRANSIENT_SQLSTATES)
+
+
+def _trouble_of(error: BaseException) -> ServiceError | None:
+    """Return what callers are told where Postgres itself lacks something; None where it does not say so."""
+    sqlstate = sqlstate_of(error)
+    if sqlstate == _NO_ROOM:
+        return ResourceExhausted(Reason.STORAGE_FULL, "no room is left for the database")
+    if sqlstate.startswith(_UNUSABLE_SQLSTATES):
+        return Unavailable(Reason.UNAVAILABLE, "the database cannot use its files")
+    return None
 
 
 class Database:
@@ -60,6 +76,13 @@ class Database:
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
         self._one_by_one = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._trouble = ""
+        self._troubled_until = 0.0
+
+    @property
+    def trouble(self) -> str:
+        """What Postgres has lacked within the last ten seconds, such as room; empty where it has lacked nothing."""
+        return self._trouble if time.monotonic() < self._troubled_until else ""
 
     async def run(self, work: Callable[[AsyncConnection], Awaitable[Result]], *, patient: bool = True) -> Result:
         """Run `work` in one transaction and commit it; repeat both while Postgres is away.
@@ -67,13 +90,14 @@ class Database:
         A connection can be lost after the commit and before its answer, so `work` may run again after it has taken
         effect: it must then find that out, or do no harm. What `work` raises rolls the transaction back. Raises
         `Unavailable` when Postgres has not answered for `OUTAGE_SECONDS`; without patience, after the first attempt.
+        Where Postgres lacks something it is `Unavailable` at once, or `ResourceExhausted` (STORAGE_FULL).
         """
 
         async def attempt(_number: int) -> Result:
             async with self.engine.begin() as connection:
                 return await work(connection)
 
-        return await _repeated(attempt, patient=patient)
+        return await self._repeated(attempt, patient=patient)
 
     async def fetch(self, statement: Statement, *, patient: bool = True) -> Sequence[Row]:
         """Return the rows of a single statement, which is a transaction by itself; repeat it as `run` does.
@@ -88,11 +112,31 @@ class Database:
             async with self._one_by_one.connect() as connection:
                 return await rows(connection, statement)
 
-        return await _repeated(attempt, patient=patient)
+        return await self._repeated(attempt, patient=patient)
 
     async def close(self) -> None:
         """Close all connections."""
         await self.engine.dispose()
+
+    async def _repeated(self, attempt: Callable[[int], Awaitable[Result]], *, patient: bool) -> Result:
+        began, pause, number = time.monotonic(), _FIRST_PAUSE_SECONDS, 1
+        while True:
+            try:
+                return await attempt(number)
+            except Exception as error:  # is_transient tells which; the rest goes on its way
+                if (trouble := _trouble_of(error)) is not None:
+                    self._trouble, self._troubled_until = trouble.message, time.monotonic() + _TROUBLED_SECONDS
+                    _log.warning("the database is in trouble", error=repr(error))
+                    raise trouble from error
+                if not is_transient(error):
+                    raise
+                if not patient or time.monotonic() - began >= OUTAGE_SECONDS:
+                    raise Unavailable(Reason.UNAVAILABLE, "the database does not answer") from error
+                RETRIES.inc()
+                _log.warning("transaction repeated", attempt=number, error=repr(error))
+            # Those that lost the same connection do not all come back in the same moment.
+            await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
+            pause, number = min(2 * pause, _LONGEST_PAUSE_SECONDS), number + 1
 
 
 async def rows(connection: AsyncConnection, statement: Statement) -> Sequence[Row]:
@@ -111,20 +155,3 @@ async def _ask_driver(engine: AsyncEngine, statement: Statement) -> Sequence[Row
             await connection.invalidate()
             raise
         return found
-
-
-async def _repeated(attempt: Callable[[int], Awaitable[Result]], *, patient: bool) -> Result:
-    began, pause, number = time.monotonic(), _FIRST_PAUSE_SECONDS, 1
-    while True:
-        try:
-            return await attempt(number)
-        except Exception as error:  # is_transient tells which; the rest goes on its way
-            if not is_transient(error):
-                raise
-            if not patient or time.monotonic() - began >= OUTAGE_SECONDS:
-                raise Unavailable(Reason.UNAVAILABLE, "the database does not answer") from error
-            RETRIES.inc()
-            _log.warning("transaction repeated", attempt=number, error=repr(error))
-        # Those that lost the same connection do not all come back in the same moment.
-        await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
-        pause, number = min(2 * pause, _LONGEST_PAUSE_SECONDS), number + 1

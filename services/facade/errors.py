@@ -45,6 +45,8 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, Reason.BANDWIDTH_EXCEEDED): 509,
     (None, Reason.OBJECT_REMOVED): 410,
     (None, Reason.LOCK_NOT_FOUND): 404,
+    # Clients repeat a 429 and a 507; of what the protocol has for locks, this is what a person can do something about.
+    (None, Reason.TOO_MANY_LOCKS): 403,
     # By reason only: an UNAUTHENTICATED without one is a wrong secret between services, no fault of the client.
     (None, Reason.BAD_CREDENTIALS): 401,
     (None, Reason.CREDENTIALS_REQUIRED): 401,

@@ -8,6 +8,8 @@ from services.locks.cursors import parse_cursor
 from services.locks.lock_table import StandingLock, list_locks
 from services.locks.settings import LocksSettings
 
+_MOST_LONG = 10_000
+
 
 class LockPage(NamedTuple):
     """Locks in the order of their creation, and the cursor of the next page; empty on the last one."""
@@ -34,6 +36,8 @@ class LockPages:
         self._database = database
         self._settings = settings
         self._shared = SharedAnswers(self._read)
+        # The repositories that have had more than a page of long paths.
+        self._long: set[int] = set()
 
     async def read(
         self,
@@ -58,7 +62,13 @@ class LockPages:
             repository_id=asked.repository_id,
             after=asked.after,
             limit=asked.size,
+            most_bytes=self._settings.lock_page_bytes,
+            measured=asked.repository_id in self._long,
             path=asked.path,
             lock_id=asked.lock_id,
         )
+        if more and len(locks) < asked.size:
+            if len(self._long) >= _MOST_LONG:
+                self._long.clear()
+            self._long.add(asked.repository_id)
         return LockPage(locks, str(locks[-1].id) if more else "")

@@ -11,7 +11,7 @@ from services.database.transactions import Database
 from services.locks.cursors import parse_id
 from services.locks.lock_pages import LockPages
 from services.locks.lock_removal import remove_lock
-from services.locks.lock_table import StandingLock, create_lock
+from services.locks.lock_table import LockLimits, StandingLock, create_lock
 from services.locks.messages import lock_message
 from services.locks.metrics import LOCK_CONFLICTS, LOCKS_CREATED, count_released
 from services.locks.names import check_idempotency_key
@@ -26,6 +26,7 @@ class LockServicer(LockServiceServicer):
     def __init__(self, database: Database, settings: LocksSettings, pages: LockPages) -> None:
         self._database = database
         self._most_path_bytes = settings.lock_path_bytes
+        self._limits = LockLimits(settings.locks_per_repository, settings.locks_per_user)
         self._pages = pages
 
     async def CreateLock(self, request: pb.CreateLockRequest, _context: object) -> pb.CreateLockResponse:
@@ -37,6 +38,7 @@ class LockServicer(LockServiceServicer):
             user_id=request.user_id,
             path=request.path,
             idempotency_key=_key(request.idempotency_key),
+            limits=self._limits,
         )
         message = lock_message(lock)
         (LOCKS_CREATED if made else LOCK_CONFLICTS).inc()

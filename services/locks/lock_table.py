@@ -3,8 +3,10 @@
 That only one of many creators gets a path is the table's unique constraint, and nothing else.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate
 from typing import NamedTuple
 
 from asyncpg import IntegrityConstraintViolationError
@@ -13,8 +15,8 @@ from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.common.errors import Aborted, NotFound, Reason
-from services.database.transactions import Database, Statement
+from services.common.errors import Aborted, NotFound, Reason, ResourceExhausted
+from services.database.transactions import Database, Row, Statement
 from services.locks.access import Role
 from services.locks.constraints import violated
 from services.locks.models import Grant, Lock, Repository, User
@@ -22,28 +24,48 @@ from services.locks.paths import path_hash
 
 _ATTEMPTS = 10
 
+# What `room_for_lock` says; the others are the limits that are reached.
+_ROOM = "room"
+_NEAR = "near"
+
 # What each request needs is written out: to put a statement together costs more than to carry it out.
 _STANDING = "locks.id, locks.path, locks.locked_at, locks.owner_id, users.name"
 _CREATE = f"""
-    WITH made AS (
+    WITH room AS MATERIALIZED (
+        SELECT locks.room_for_lock($1, $4, $6, $7, $8) AS found
+    ), made AS (
         INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)
-        VALUES ($1, $2, $3, $4, date_trunc('second', now()), $5)
+        SELECT $1, $2, $3, $4, date_trunc('second', now()), $5 FROM room WHERE found = '{_ROOM}'
         ON CONFLICT (repository_id, path_hash) DO NOTHING
         RETURNING id, path, locked_at, owner_id, idempotency_key
+    ), standing AS (
+        SELECT made.id, made.path, made.locked_at, made.owner_id, users.name, made.idempotency_key
+        FROM made JOIN locks.users ON users.id = made.owner_id
+        UNION ALL
+        SELECT {_STANDING}, locks.idempotency_key
+        FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
+        WHERE locks.repository_id = $1 AND locks.path_hash = $3
+            -- The one that stood when the statement began may have made way while the insert waited for it.
+            AND NOT EXISTS (SELECT FROM made)
     )
-    SELECT made.id, made.path, made.locked_at, made.owner_id, users.name, made.idempotency_key
-    FROM made JOIN locks.users ON users.id = made.owner_id
-    UNION ALL
-    SELECT {_STANDING}, locks.idempotency_key
-    FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
-    WHERE locks.repository_id = $1 AND locks.path_hash = $3
-        -- The one that stood when the statement began may have made way while the insert waited for it.
-        AND NOT EXISTS (SELECT FROM made)
+    SELECT room.found, standing.* FROM room LEFT JOIN standing ON true
 """  # noqa: S608 - our own names
 _LIST = f"""
     SELECT {_STANDING} FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
     WHERE locks.repository_id = $1{{}}
     ORDER BY locks.id LIMIT $2
+"""  # noqa: S608 - our own names
+# The same up to the lock with which the paths are too many bytes. To measure them takes less than to read long ones,
+# and more than to read short ones.
+_LIST_MEASURED = f"""
+    SELECT id, path, locked_at, owner_id, name FROM (
+        SELECT {_STANDING}, sum(octet_length(path)) OVER (ORDER BY locks.id ROWS UNBOUNDED PRECEDING) AS bytes
+        FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
+        WHERE locks.repository_id = $1{{}}
+        ORDER BY locks.id LIMIT $2
+    ) AS page
+    WHERE bytes - octet_length(path) <= {{}}
+    ORDER BY id
 """  # noqa: S608 - our own names
 
 
@@ -68,33 +90,66 @@ class Removal:
     user_is_admin: bool
 
 
-def creation(*, repository_id: int, user_id: int, path: str, idempotency_key: str) -> Statement:
-    """Return the statement that makes the lock, or finds the one that stands in its way; each row ends with its key.
+@dataclass(frozen=True, slots=True)
+class LockLimits:
+    """How many locks may stand in a repository, and how many of them may be one user's."""
 
-    It finds nothing where that one was committed after the statement began: the next statement sees it.
+    per_repository: int
+    per_user: int
+
+
+def creation(
+    *, repository_id: int, user_id: int, path: str, idempotency_key: str, limits: LockLimits, alone: bool
+) -> Statement:
+    """Return the statement that makes the lock, or finds the one that stands in its way.
+
+    Its row has what `room_for_lock` says, the lock and its key. No lock is found where there is no room, and where the
+    one in the way was committed after the statement began: the next statement sees it. Near a limit only the statement
+    that runs `alone` in the repository makes one.
     """
-    return Statement(_CREATE, (repository_id, path, path_hash(path), user_id, idempotency_key))
+    most = (limits.per_repository, limits.per_user)
+    return Statement(_CREATE, (repository_id, path, path_hash(path), user_id, idempotency_key, *most, alone))
 
 
 async def create_lock(
-    database: Database, *, repository_id: int, user_id: int, path: str, idempotency_key: str
+    database: Database, *, repository_id: int, user_id: int, path: str, idempotency_key: str, limits: LockLimits
 ) -> tuple[StandingLock, bool]:
     """Lock a path; return the lock that now stands, and whether it is the one asked for.
 
     It is so where this call, or an earlier one of the same user and key, made it. Raises `NotFound`
-    (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), and `Aborted` where the path was locked and unlocked too often meanwhile.
+    (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), `ResourceExhausted` (TOO_MANY_LOCKS), and `Aborted` where the path was
+    locked and unlocked too often meanwhile.
     """
-    statement = creation(repository_id=repository_id, user_id=user_id, path=path, idempotency_key=idempotency_key)
+    alone = False
     for _ in range(_ATTEMPTS):
+        statement = creation(
+            repository_id=repository_id,
+            user_id=user_id,
+            path=path,
+            idempotency_key=idempotency_key,
+            limits=limits,
+            alone=alone,
+        )
         try:
-            found = await database.fetch(statement)
+            [[room, *lock, key]] = await database.fetch(statement)
         except (IntegrityError, IntegrityConstraintViolationError) as error:
             raise _unknown_party(error) from error
-        if found:
-            [[*lock, key]] = found
+        if key is not None:
             standing = StandingLock(*lock)
             return standing, key == idempotency_key and standing.owner_id == user_id
+        if room == _NEAR:
+            alone = True
+        elif room != _ROOM:
+            raise _too_many(room, limits)
     raise Aborted(Reason.UNAVAILABLE, "the lock of this path changes too fast; try again")
+
+
+def _too_many(limit: str, limits: LockLimits) -> ResourceExhausted:
+    if limit == "user":
+        problem = f"you hold {limits.per_user} locks in this repository, the most that a user may (locks_per_user)"
+    else:
+        problem = f"{limits.per_repository} locks stand in this repository, the most that may (locks_per_repository)"
+    return ResourceExhausted(Reason.TOO_MANY_LOCKS, f"{problem}; unlock some that are not needed")
 
 
 def _unknown_party(error: IntegrityError | IntegrityConstraintViolationError) -> Exception:
@@ -107,9 +162,18 @@ def _unknown_party(error: IntegrityError | IntegrityConstraintViolationError) ->
 
 
 def listing(
-    *, repository_id: int, after: int | None, limit: int, path: str | None = None, lock_id: int | None = None
+    *,
+    repository_id: int,
+    after: int | None,
+    limit: int,
+    path: str | None = None,
+    lock_id: int | None = None,
+    most_bytes: int | None = None,
 ) -> Statement:
-    """Return the statement that finds at most `limit` locks; see `list_locks`."""
+    """Return the statement that finds at most `limit` locks; see `list_locks`.
+
+    Where `most_bytes` is given, what comes after the lock with which their paths have more is not read.
+    """
     conditions, values = "", list[object]([repository_id, limit])
     selected = (
         ("locks.id >", after),
@@ -120,7 +184,9 @@ def listing(
         if value is not None:
             values.append(value)
             conditions += f" AND {condition} ${len(values)}"
-    return Statement(_LIST.format(conditions), tuple(values))
+    if most_bytes is None:
+        return Statement(_LIST.format(conditions), tuple(values))
+    return Statement(_LIST_MEASURED.format(conditions, f"${len(values) + 1}"), (*values, most_bytes))
 
 
 async def list_locks(
@@ -129,17 +195,38 @@ async def list_locks(
     repository_id: int,
     after: int | None,
     limit: int,
+    most_bytes: int,
+    measured: bool,
     path: str | None = None,
     lock_id: int | None = None,
 ) -> tuple[tuple[StandingLock, ...], bool]:
-    """Return at most `limit` locks of a repository by id, and whether more follow.
+    """Return locks of a repository by id, and whether more follow.
 
-    `after` is the id of the last lock of the previous page. `path` and `lock_id` select one lock.
+    There are at most `limit`, whose paths have at most `most_bytes` together: no less than one can have. `after` is the
+    id of the last lock of the previous page. `path` and `lock_id` select one lock. With `measured`, less is read where
+    the paths are long.
     """
-    # One more than asked for tells whether there are more.
-    statement = listing(repository_id=repository_id, after=after, limit=limit + 1, path=path, lock_id=lock_id)
+    statement = listing(
+        repository_id=repository_id,
+        after=after,
+        # One more than asked for tells whether there are more.
+        limit=limit + 1,
+        path=path,
+        lock_id=lock_id,
+        most_bytes=most_bytes if measured else None,
+    )
     rows = await database.fetch(statement)
-    return tuple(map(StandingLock._make, rows[:limit])), len(rows) > limit
+    count = min(limit, _how_many_fit(rows, most_bytes))
+    return tuple(map(StandingLock._make, rows[:count])), len(rows) > count
+
+
+def _how_many_fit(found: Sequence[Row], most_bytes: int) -> int:
+    """Return how many of the locks have paths of at most so many bytes together."""
+    # A character has four bytes at most.
+    if 4 * sum(len(row[1]) for row in found) <= most_bytes:
+        return len(found)
+    totals = accumulate(len(row[1].encode()) for row in found)
+    return sum(total <= most_bytes for total in totals)
 
 
 async def hold_lock(connection: AsyncConnection, *, repository_id: int, lock_id: int, user_id: int) -> Removal | None:

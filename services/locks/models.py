@@ -19,6 +19,7 @@ from sqlalchemy import (
     Index,
     LargeBinary,
     MetaData,
+    SmallInteger,
     Table,
     Text,
     UniqueConstraint,
@@ -55,6 +56,10 @@ def _identity() -> Column[int]:
 
 def _reference(target: str, *, on_delete: str) -> Column[int]:
     return Column(BigInteger, ForeignKey(target, ondelete=on_delete), nullable=False)
+
+
+def _counted(target: str) -> Column[int]:
+    return Column(BigInteger, ForeignKey(target, ondelete="CASCADE"), primary_key=True, autoincrement=False)
 
 
 def _text(*, unique: bool = False) -> Column[str]:
@@ -174,6 +179,31 @@ class ReleasedLock(Record, table=True):
     released_by: str = Field(sa_column=_text())
     forced: bool = Field(sa_column=Column(Boolean, nullable=False))
     idempotency_key: str = Field(sa_column=_text())
+
+
+class RepositoryLockCount(Record, table=True):
+    """A part of the number of locks that stand in a repository; the sum of all parts is that number.
+
+    Triggers keep it, and that of `UserLockCount`: see the migration that made them.
+    """
+
+    __tablename__ = "locks_per_repository"
+
+    repository_id: int = Field(sa_column=_counted("repositories.id"))
+    stripe: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
+    count: int = Field(sa_column=Column(BigInteger, nullable=False))
+
+
+class UserLockCount(Record, table=True):
+    """A part of the number of locks that a user holds in a repository."""
+
+    __tablename__ = "locks_per_user"
+    __table_args__ = (Index(None, "user_id"),)
+
+    repository_id: int = Field(sa_column=_counted("repositories.id"))
+    user_id: int = Field(sa_column=_counted("users.id"))
+    stripe: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
+    count: int = Field(sa_column=Column(BigInteger, nullable=False))
 
 
 class FailedLogin(Record, table=True):

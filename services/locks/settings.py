@@ -71,6 +71,17 @@ class LocksSettings(LocksDatabaseSettings):
         le=_MOST_BYTES_A_PATH,
         description="the longest path of a lock, in UTF-8 bytes",
     )
+    lock_page_bytes: int = Field(
+        default=256 * 1024,
+        ge=_MOST_BYTES_A_PATH,
+        description="the most bytes that the paths on a page of locks have together; other locks are on the next page",
+    )
+    locks_per_repository: int = Field(
+        default=100_000, ge=1, description="the most locks that stand in a repository; more are answered 403"
+    )
+    locks_per_user: int = Field(
+        default=50_000, ge=1, description="the most locks that a user holds in a repository; more are answered 403"
+    )
 
     @model_validator(mode="after")
     def _check_pages(self) -> Self:

@@ -280,6 +280,11 @@ async def discarded(connection: AsyncConnection, names: Sequence[str]) -> None:
     await connection.execute(update(Discard).where(named).values(due_at=until))
 
 
+async def postpone(connection: AsyncConnection, names: Sequence[str], *, in_seconds: float) -> None:
+    """Let names that are due be so again in so many seconds."""
+    await connection.execute(update(Discard).where(col(Discard.name) == _any_of(names)).values(due_at=_in(in_seconds)))
+
+
 async def seconds_until_due(connection: AsyncConnection) -> float | None:
     """Return when the next name is due; None where there is none."""
     wait = func.extract("epoch", func.min(col(Discard.due_at)) - func.now())

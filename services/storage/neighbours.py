@@ -1,11 +1,10 @@
-"""What the storage services that share a disk have announced to write, told to each other by way of Postgres."""
+"""What the storage services that share a disk keep for uploads, told to each other by way of Postgres."""
 
 import datetime
 import secrets
 import time
-from collections.abc import Awaitable, Callable
 
-from sqlalchemy import delete, func, select, text
+from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -17,9 +16,6 @@ TELL_SECONDS = 1.0
 # A process that has not told for so long is gone, and so are its uploads.
 _GONE_AFTER = datetime.timedelta(seconds=15)
 
-# Nobody tells or is admitted meanwhile; reading waits for nobody.
-_IN_TURN = text("LOCK TABLE storage.announcements IN SHARE ROW EXCLUSIVE MODE")
-
 
 class Neighbours:
     """The other storage services; what is known of them is a second old at most."""
@@ -27,17 +23,17 @@ class Neighbours:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._process = secrets.randbits(63)
-        self._announced = 0
+        self._kept = 0
         self._known_at = -TELL_SECONDS
 
-    async def announced(self) -> int:
-        """Return how many bytes the others have announced that are still to come. Raises `Unavailable`."""
+    async def kept(self) -> int:
+        """Return for how many bytes that are to come the others keep room. Raises `Unavailable`."""
         if time.monotonic() - self._known_at >= TELL_SECONDS:
             self._learned(await self._database.run(self._of_others))
-        return self._announced
+        return self._kept
 
     async def tell(self, own: int) -> None:
-        """Tell the others how many bytes are still to come here. Raises `Unavailable`."""
+        """Tell the others for how many bytes room is kept here. Raises `Unavailable`."""
 
         async def work(connection: AsyncConnection) -> int:
             await self._tell(connection, own)
@@ -45,29 +41,14 @@ class Neighbours:
 
         self._learned(await self._database.run(work))
 
-    async def tell_in_turn(self, own: int, require: Callable[[int], Awaitable[None]]) -> None:
-        """Tell the others as `tell` does, one process at a time, unless `require` refuses by what the others have.
-
-        Raises what `require` raises; nothing is told then.
-        """
-
-        async def work(connection: AsyncConnection) -> int:
-            await connection.execute(_IN_TURN)
-            others = await self._of_others(connection)
-            await require(others)
-            await self._tell(connection, own)
-            return others
-
-        self._learned(await self._database.run(work))
-
-    def _learned(self, announced: int) -> None:
-        self._announced = announced
+    def _learned(self, kept: int) -> None:
+        self._kept = kept
         self._known_at = time.monotonic()
 
     async def _of_others(self, connection: AsyncConnection) -> int:
         others = select(func.coalesce(func.sum(col(Announcement.remaining_bytes)), 0)).where(
             col(Announcement.process) != self._process,
-            # Those that are admitted in turn may have waited, and it is not when they began that counts.
+            # A transaction may have waited for a row, and it is not when it began that counts.
             col(Announcement.told_at) > func.clock_timestamp() - _GONE_AFTER,
         )
         return int(await connection.scalar(others) or 0)

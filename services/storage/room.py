@@ -11,8 +11,12 @@ from services.storage.backend import Backend
 from services.storage.neighbours import TELL_SECONDS, Neighbours
 from services.storage.refusals import storage_full
 
-# What is smaller is not told before it begins: many such come at once, and the reserve is there for them.
-_LARGE_BYTES = 16 * 1024 * 1024
+LOOK_AHEAD_BYTES = 16 * 1024 * 1024
+"""How many bytes are kept for an upload beyond those that are there: who announces much and sends little keeps little.
+
+The reserve is there for what several processes give away in the same second.
+"""
+
 # How long a look at the disk is good for those who fit by it: many come at once.
 _SEEN_SECONDS = 0.05
 
@@ -31,20 +35,34 @@ class _Seen:
 
 
 class Announced:
-    """The bytes of one upload that are still to come."""
+    """One upload that goes on: the bytes that are still to come, and for how many of them room is kept."""
 
-    def __init__(self, size: int, written: Callable[[int], None]) -> None:
-        self.remaining = size
-        self._written = written
+    def __init__(self, size: int, room: "Room") -> None:
+        self._remaining = size
+        self._room = room
+        self.kept = 0
+        self.gives_way = False
+        """Whether it is refused for want of room, and what it has written will soon be free."""
+
+    async def expect(self, count: int) -> None:
+        """Keep room for bytes before they are written, and for some more. Raises `ResourceExhausted` (STORAGE_FULL).
+
+        What was written until then has to go, and is free again when the upload is over.
+        """
+        if count <= self.kept:
+            return
+        wanted = max(count, min(LOOK_AHEAD_BYTES, self._remaining))
+        await self._room.keep(self, wanted - self.kept)
 
     def arrived(self, count: int) -> None:
         """Note bytes that are written, and so no longer free."""
-        self.remaining = max(0, self.remaining - count)
-        self._written(count)
+        self._remaining = max(0, self._remaining - count)
+        self.kept = max(0, self.kept - count)
+        self._room.count_written(count)
 
 
 class Room:
-    """The free bytes of the primary, less a reserve and what uploads that go on have announced, here and elsewhere.
+    """The free bytes of the primary, less a reserve and what is kept for uploads that go on, here and elsewhere.
 
     Its owner runs `run`, so that neighbours know of the uploads of this process.
     """
@@ -55,52 +73,63 @@ class Room:
         self._reserve = reserve
         self._neighbours = neighbours
         self._uploads: set[Announced] = set()
-        self._admission = asyncio.Lock()
+        self._giving_way = asyncio.Lock()
         self._written = 0
         self._seen: _Seen | None = None
 
     async def available_bytes(self) -> int | None:
-        """Return how many more bytes may be announced; None where nothing bounds them. Raises `Unavailable`."""
+        """Return how many more bytes may come; None where nothing bounds them. Raises `Unavailable`."""
         backend, at, written = self._backend(), time.monotonic(), self._written
         free = await backend.available_bytes()
         if free is None:
             return None
-        self._seen = _Seen(backend, at, written, free - self._reserve - await self._neighbours.announced())
-        return max(0, self._seen.unreserved - self._remaining)
+        self._seen = _Seen(backend, at, written, free - self._reserve - await self._neighbours.kept())
+        return max(0, self._seen.unreserved - self._kept)
 
     async def require(self, size: int) -> None:
         """Raise `ResourceExhausted` (STORAGE_FULL) unless so many bytes fit, or `Unavailable`.
 
         That they fit is told by what was seen within the last 50 ms too, less what has been written here since.
         """
-        if self._has_room_for(size):
-            return
-        available = await self.available_bytes()
-        if available is not None and size > available:
+        if not await self._fits(size):
             raise storage_full()
 
-    def _has_room_for(self, size: int) -> bool:
-        seen = self._seen
-        if seen is None or seen.backend is not self._backend() or time.monotonic() > seen.at + _SEEN_SECONDS:
-            return False
-        return size <= seen.unreserved - (self._written - seen.written) - self._remaining
+    async def keep(self, upload: Announced, count: int) -> None:
+        """Keep room for more bytes of an upload. Raises as `require` does; the upload is over then.
+
+        Of uploads that have no room together, one gives way at a time: the others go on with what it leaves.
+        """
+        if not await self._fits(count):
+            await self._giving_way.acquire()
+            try:
+                upload.gives_way = not await self._fits(count)
+            finally:
+                if not upload.gives_way:
+                    self._giving_way.release()
+            if upload.gives_way:
+                raise storage_full()
+        upload.kept += count
+
+    def count_written(self, count: int) -> None:
+        """Note that bytes were written here."""
+        self._written += count
 
     @asynccontextmanager
     async def announced(self, size: int) -> AsyncIterator[Announced]:
-        """Keep room for an upload of `size` bytes while it goes on; raises as `require` does.
+        """Begin an upload of `size` bytes, which all must fit as it is now; raises as `require` does.
 
-        No two processes give the same room away to large uploads.
+        Room is kept for the first of them, and then for others as they come.
         """
         await self.require(size)
-        upload = Announced(size, self._count_written)
+        upload = Announced(size, self)
+        upload.kept = min(LOOK_AHEAD_BYTES, size)
+        self._uploads.add(upload)
         try:
-            if size < _LARGE_BYTES or await self._backend().available_bytes() is None:
-                self._uploads.add(upload)
-            else:
-                await self._add_large(upload)
             yield upload
         finally:
             self._uploads.discard(upload)
+            if upload.gives_way:
+                self._giving_way.release()
 
     async def run(self) -> None:
         """Tell the neighbours about every second while there is something to tell, for ever."""
@@ -110,25 +139,23 @@ class Room:
             if not (self._uploads or told) or await self._backend().available_bytes() is None:
                 continue
             try:
-                await self._neighbours.tell(self._remaining)
+                await self._neighbours.tell(self._kept)
                 told = bool(self._uploads)
             except Exception as error:  # whatever it was, the next time may succeed
                 _log.warning("the uploads that go on are not told to others", error=repr(error))
 
-    def _count_written(self, count: int) -> None:
-        self._written += count
+    async def _fits(self, size: int) -> bool:
+        if self._has_room_for(size):
+            return True
+        available = await self.available_bytes()
+        return available is None or size <= available
+
+    def _has_room_for(self, size: int) -> bool:
+        seen = self._seen
+        if seen is None or seen.backend is not self._backend() or time.monotonic() > seen.at + _SEEN_SECONDS:
+            return False
+        return size <= seen.unreserved - (self._written - seen.written) - self._kept
 
     @property
-    def _remaining(self) -> int:
-        return sum(upload.remaining for upload in self._uploads)
-
-    async def _add_large(self, upload: Announced) -> None:
-        async with self._admission:
-            self._uploads.add(upload)
-
-            async def require(others: int) -> None:
-                free = await self._backend().available_bytes()
-                if free is not None and self._reserve + self._remaining + others > free:
-                    raise storage_full()
-
-            await self._neighbours.tell_in_turn(self._remaining, require)
+    def _kept(self) -> int:
+        return sum(upload.kept for upload in self._uploads)

@@ -27,6 +27,7 @@ class Sweeper:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._odd: set[str] = set()
 
     async def run(self) -> None:
         """Sweep, for ever."""
@@ -90,17 +91,38 @@ class Sweeper:
         return _INTERVAL_SECONDS if seconds is None else min(max(seconds, 1.0), _INTERVAL_SECONDS)
 
     async def _discard_all(self, due: list[Placed]) -> None:
-        """Discard each and forget it; where some can't be discarded, the others are, and one's error is raised."""
-        free, gone = asyncio.Semaphore(_AT_ONCE), list[str]()
+        """Discard each and forget it; where some can't be discarded, the others are, and one's error is raised.
+
+        What something odd is in the way of is told of once, and comes later.
+        """
+        free, gone, odd = asyncio.Semaphore(_AT_ONCE), list[str](), list[str]()
 
         async def discard(place: Place, name: str) -> None:
-            async with free:
-                await place.backend.discard(name)
+            try:
+                async with free:
+                    await place.backend.discard(name)
+            except Exception as error:
+                if not _is_odd(error):
+                    raise
+                odd.append(name)
+                if name not in self._odd:
+                    _log.error("bytes cannot be discarded", store=place.name, name=name, error=repr(error))
+                return
             gone.append(name)
 
         placed = [(place, name) for store_id, name in due if (place := self._store.places.get(store_id)) is not None]
         outcomes = await asyncio.gather(*(discard(*each) for each in placed), return_exceptions=True)
         await self._store.database.run(lambda connection: contents.discarded(connection, gone))
+        if odd:
+            await self._store.database.run(
+                lambda connection: contents.postpone(connection, odd, in_seconds=_INTERVAL_SECONDS)
+            )
+        self._odd = (self._odd - set(gone)) | set(odd)
         for outcome in outcomes:
             if outcome is not None:
                 raise outcome
+
+
+def _is_odd(error: Exception) -> bool:
+    """Tell whether something is wrong with one name, such as a folder in a file's place, and not with the store."""
+    return isinstance(error, IsADirectoryError | NotADirectoryError) or isinstance(error.__cause__, PermissionError)

@@ -56,6 +56,7 @@ async def _receive(
         note(bytes_in=received)
         store.traffic.count(header.repository_id, bytes_in=len(chunk))
         tally.count(chunk)
+        await announced.expect(len(chunk))
         await asyncio.gather(tally.hash(chunk), uploads.write(chunk))
         announced.arrived(len(chunk))
         # Many uploads wait for bytes at once; none keeps those that it is done with.

@@ -65,6 +65,7 @@ class WholeObjects:
             self._store.room.announced(size) as announced,
             noted_uploads(self._store, [whole.header for whole in group]) as noted,
         ):
+            await announced.expect(size)
             bytes_of: dict[Place, dict[str, Chunk]] = {}
             for whole, incoming in zip(group, noted, strict=True):
                 if not isinstance(incoming, ServiceError):

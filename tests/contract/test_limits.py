@@ -22,6 +22,7 @@ SETTINGS = {
     "TOWPATH_LOCK_PAGE_DEFAULT": "2",
     "TOWPATH_LOCK_PAGE_MAX": "3",
     "TOWPATH_LOCK_PATH_BYTES": "100",
+    "TOWPATH_LOCKS_PER_USER": "7",
     "TOWPATH_FAILED_LOGINS": "3/hour",
     "TOWPATH_REALM": "Goods of all kinds",
     "TOWPATH_DOCUMENTATION_URL": "https://goods.example.org/help",
@@ -118,6 +119,21 @@ def test_the_page_of_locks_has_bounds(alice: Client) -> None:
         assert listed["locks"] == verified["ours"] == locks[:count]
         assert listed["next_cursor"]
         assert verified["next_cursor"]
+    for lock in locks:
+        assert alice.unlock(lock["id"]).status_code == 200
+
+
+def test_more_locks_than_a_user_may_hold_are_403(alice: Client, dialect: Dialect) -> None:
+    """issue: one writer makes locks without end, which others read on every push; the refusal says what to do."""
+    alice = alice.speaking(dialect)
+    locks = [alice.lock(f"many/{number}").json()["lock"] for number in range(7)]
+    answer = check(alice.lock("many/more"), dialect)
+    assert answer.status_code == 403
+    assert "7 locks" in answer.json()["message"]
+    assert "locks_per_user" in answer.json()["message"]
+    assert alice.lock("many/0").status_code == 409
+    assert alice.unlock(locks.pop()["id"]).status_code == 200
+    locks.append(alice.lock("many/more").json()["lock"])
     for lock in locks:
         assert alice.unlock(lock["id"]).status_code == 200
 

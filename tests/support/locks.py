@@ -1,10 +1,11 @@
 """A real lock service on a unix socket, and the callers of its three services."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import grpc
 import pytest
@@ -151,6 +152,7 @@ async def serving_locks(
     name: str = "locks",
     service_secret: SecretStr | None = None,
     storage_admin_secret: SecretStr | None = None,
+    limits: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[str]:
     """Serve on a migrated database, as one replica; yield the address."""
     address = f"unix:{folder / name}.sock"
@@ -161,6 +163,7 @@ async def serving_locks(
         drain_seconds=0.5,
         service_secret=service_secret,
         storage_admin_secret=storage_admin_secret,
+        **(limits or {}),
     )
     stop = asyncio.Event()
     service = asyncio.create_task(serve(settings, stop))
@@ -186,8 +189,9 @@ async def running_locks(
     storage_address: str = "unix:/nonexistent/storage.sock",
     service_secret: SecretStr | None = None,
     storage_admin_secret: SecretStr | None = None,
+    limits: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[RunningLocks]:
-    """Migrate an empty database, serve on it, and make an administrator."""
+    """Migrate an empty database, serve on it with settings that are `limits`, and make an administrator."""
     await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=1))
     secret = await bootstrap(database)
@@ -198,6 +202,7 @@ async def running_locks(
         storage_address=storage_address,
         service_secret=service_secret,
         storage_admin_secret=storage_admin_secret,
+        limits=limits,
     ) as address:
         peer = Peer(address, deadline=STEP_SECONDS, secret=service_secret)
         admin_peer = Peer(address, deadline=STEP_SECONDS, secret=SecretStr(secret))

@@ -1,6 +1,8 @@
 """The backend on a disk."""
 
+import errno
 import os
+import stat
 from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -8,10 +10,15 @@ from pathlib import Path
 from services.common.undivided import in_thread
 from services.storage.backend import Chunk
 from services.storage.disk.durable import Folders, sync_folder
+from services.storage.disk.errors import NO_ROOM, on_disk
 from services.storage.disk.listing import contents_of, subfolders
 from services.storage.disk.paths import incoming_path, path_below, path_of
 from services.storage.disk.reading import DiskFile
 from services.storage.disk.upload import DiskUpload, put_in_place
+
+# Not every system has it, nor every file system.
+_NAMELESS: int = getattr(os, "O_TMPFILE", 0)
+_NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 class DiskBackend:
@@ -67,28 +74,30 @@ class DiskBackend:
 
     async def sizes(self, names: Iterable[str]) -> dict[str, int]:
         """Return the sizes of the files that exist."""
-        return await in_thread(self._sizes, list(names))
+        return await on_disk(self._sizes, list(names))
 
     def _sizes(self, names: list[str]) -> dict[str, int]:
         sizes = {}
         for name in names:
             try:
                 # Not by way of `Path`, which takes longer than the system: a batch asks for hundreds.
-                sizes[name] = os.stat(f"{self.root}/{path_below(name)}").st_size  # noqa: PTH116 - see above
-            except FileNotFoundError:
+                status = os.stat(f"{self.root}/{path_below(name)}")  # noqa: PTH116 - see above
+            except (FileNotFoundError, NotADirectoryError):
                 continue
+            if stat.S_ISREG(status.st_mode):
+                sizes[name] = status.st_size
         return sizes
 
     async def stored(self) -> AsyncIterator[tuple[str, int]]:
         """Return what the folders hold, one folder at a time."""
-        for first in await in_thread(subfolders, self.root / "objects"):
-            for second in await in_thread(subfolders, first):
-                for name, size in await in_thread(contents_of, second):
+        for first in await on_disk(subfolders, self.root / "objects"):
+            for second in await on_disk(subfolders, first):
+                for name, size in await on_disk(contents_of, second):
                     yield name, size
 
     async def discard(self, name: str) -> None:
         """Remove the file in place and the one in `incoming`, where they exist."""
-        await in_thread(self._discard, name)
+        await on_disk(self._discard, name)
 
     def _discard(self, name: str) -> None:
         # In this order: an upload that goes on finds no file to put in place afterwards.
@@ -102,10 +111,19 @@ class DiskBackend:
 
     async def available_bytes(self) -> int:
         """Return what the file system has free for this user."""
-        status = await in_thread(os.statvfs, self.root)
+        status = await on_disk(os.statvfs, self.root)
         return status.f_bavail * status.f_frsize
 
     async def check(self) -> None:
-        """Return if files can be made below the root; else raise OSError."""
+        """Return if files can be made below the root; else raise OSError. A disk without room is well."""
         if not await in_thread(os.access, self._incoming, os.R_OK | os.W_OK | os.X_OK):
             raise OSError(f"{self._incoming}: cannot be written")
+        await in_thread(self._make_file)
+
+    def _make_file(self) -> None:
+        """Make a file that has no name, and so is gone at once; where the system knows no such files, do nothing."""
+        try:
+            os.close(os.open(self._incoming, os.O_WRONLY | _NAMELESS | os.O_CLOEXEC, 0o600))
+        except OSError as error:
+            if error.errno not in (*NO_ROOM, *_NO_NAMELESS):
+                raise

@@ -1,6 +1,7 @@
 """What the folders of a disk backend hold."""
 
 import os
+import stat
 from pathlib import Path
 
 from services.storage.names import is_name
@@ -23,9 +24,11 @@ def contents_of(folder: Path) -> list[tuple[str, int]]:
             for entry in entries:
                 if is_name(entry.name) and entry.name[:4] == folder.parent.name + folder.name:
                     try:
-                        found.append((entry.name, entry.stat(follow_symlinks=False).st_size))
+                        status = entry.stat(follow_symlinks=False)
                     except FileNotFoundError:
                         continue
+                    if stat.S_ISREG(status.st_mode):
+                        found.append((entry.name, status.st_size))
     except FileNotFoundError:
         return []
     return sorted(found)

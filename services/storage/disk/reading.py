@@ -1,12 +1,13 @@
 """Reading bytes from the disk."""
 
 import os
+import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from services.common.rpc.options import CHUNK_BYTES
-from services.common.undivided import in_thread
 from services.storage.backend import BytesMissing
+from services.storage.disk.errors import on_disk
 
 
 class DiskFile:
@@ -19,13 +20,13 @@ class DiskFile:
 
     async def open(self) -> None:
         """Open the file and learn its size. Raises `BytesMissing`."""
-        await in_thread(self._open)
+        await on_disk(self._open)
 
     async def chunks(self, offset: int, length: int) -> AsyncIterator[bytes]:
         """Return bytes of the file in pieces."""
         end = offset + length
         while offset < end:
-            chunk = await in_thread(self._read, min(CHUNK_BYTES, end - offset), offset)
+            chunk = await on_disk(self._read, min(CHUNK_BYTES, end - offset), offset)
             if not chunk:
                 raise BytesMissing(f"the file ends at {offset}, expected {end} bytes")
             yield chunk
@@ -33,14 +34,18 @@ class DiskFile:
 
     async def close(self) -> None:
         """Close the file."""
-        await in_thread(self._close)
+        await on_disk(self._close)
 
     def _open(self) -> None:
         try:
-            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_CLOEXEC)
-        except FileNotFoundError as error:
+            # What is no file, such as a FIFO, must not hold up its opening.
+            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        except (FileNotFoundError, NotADirectoryError) as error:
             raise BytesMissing("the file does not exist") from error
-        self.size = os.fstat(self._descriptor).st_size
+        status = os.fstat(self._descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            raise BytesMissing("something else is in the file's place")
+        self.size = status.st_size
 
     def _read(self, length: int, offset: int) -> bytes:
         if self._descriptor is None:

@@ -1,39 +1,14 @@
 """An upload to the disk."""
 
-import errno
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import ExitStack, contextmanager
+from collections.abc import Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from typing import ParamSpec, TypeVar
 
-from services.common.undivided import in_thread
 from services.storage.backend import Chunk
 from services.storage.disk.durable import Folders
+from services.storage.disk.errors import on_disk
 from services.storage.disk.new_file import NewFile
 from services.storage.disk.paths import incoming_path, path_of
-from services.storage.refusals import storage_full
-
-Parameters = ParamSpec("Parameters")
-Result = TypeVar("Result")
-
-_NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
-
-
-@contextmanager
-def _room_errors() -> Iterator[None]:
-    try:
-        yield
-    except OSError as error:
-        if error.errno in _NO_ROOM:
-            raise storage_full() from error
-        raise
-
-
-async def _in_thread(
-    function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
-) -> Result:
-    with _room_errors():
-        return await in_thread(function, *args, **kwargs)
 
 
 class DiskUpload:
@@ -58,7 +33,7 @@ class DiskUpload:
         if self._file is None and not self._held and len(chunk) == self._size:
             self._held = chunk
         else:
-            await _in_thread(self._write, chunk)
+            await on_disk(self._write, chunk)
 
     async def finish(self) -> None:
         """Put the file in place, durably. Raises FileExistsError as `write` does."""
@@ -67,7 +42,7 @@ class DiskUpload:
     async def close(self) -> None:
         """End the upload: its file goes, unless it is in place."""
         if self._file is not None:
-            await in_thread(self.end)
+            await on_disk(self.end)
 
     def _opened(self) -> NewFile:
         if self._file is None:
@@ -119,9 +94,9 @@ class DiskUpload:
 async def put_in_place(uploads: Sequence[DiskUpload], folders: Folders) -> None:
     """Put the files of uploads in place in one thread, durably, and end the uploads.
 
-    Raises FileExistsError as `DiskUpload.write` does, and `ResourceExhausted` (STORAGE_FULL); none is durable then.
+    Raises FileExistsError as `DiskUpload.write` does, and what `on_disk` raises; none is durable then.
     """
-    await _in_thread(_put_in_place, uploads, folders)
+    await on_disk(_put_in_place, uploads, folders)
 
 
 def _put_in_place(uploads: Sequence[DiskUpload], folders: Folders) -> None:

@@ -53,6 +53,8 @@ async def test_everything_comes_back(
     for table in ("users", "tokens", "repositories", "grants", "locks", "released_locks"):
         query = f"SELECT * FROM locks.{table} ORDER BY id"  # noqa: S608 - one of the names above
         assert await _rows(postgres, empty_place, query) == await _rows(postgres, old.place, query), table
+    counts = "SELECT sum(count) FROM locks.locks_per_{}"
+    assert [await _rows(postgres, empty_place, counts.format(of)) for of in ("repository", "user")] == ["1", "1"]
     async with running_installation(empty_place) as new:
         assert await new.storage.read(repository, oid_of(SMALL)) == SMALL
         assert await new.storage.read(repository, oid_of(LARGE)) == LARGE

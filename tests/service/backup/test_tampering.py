@@ -1,6 +1,7 @@
 """A backup that is not what was written is refused, and every part of it that is wrong is named."""
 
 import json
+import os
 import shutil
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -62,6 +63,12 @@ def _rewrite(backup: Path, **changes: object) -> None:
     path.write_text(Manifest.model_validate({**content, **changes}).render()[0])
 
 
+def _make_fifo(path: Path) -> None:
+    """Put something in a file's place that holds up who reads it, for ever."""
+    path.unlink()
+    os.mkfifo(path)
+
+
 def _raise_a_user(backup: Path) -> None:
     _replace(index_file(backup, "locks.users"), b"\talice\tf\t", b"\talice\tt\t")
 
@@ -74,6 +81,19 @@ TAMPERINGS: dict[str, tuple[Callable[[Path], object], str]] = {
     ),
     "no text": (lambda backup: (backup / "manifest.json").write_bytes(b"\xff\xfe"), "manifest.json: expected"),
     "no object": (lambda backup: (backup / "manifest.json").write_text("[]"), "manifest.json: expected"),
+    "a manifest that would never end": (
+        lambda backup: _make_fifo(backup / "manifest.json"),
+        "manifest.json: something else is in the file's place",
+    ),
+    "a table that would never end": (
+        lambda backup: _make_fifo(index_file(backup, "locks.users")),
+        "locks.users: something else is in the file's place",
+    ),
+    "a list that would never end": (
+        lambda backup: _make_fifo(index_file(backup, "objects")),
+        "objects: something else is in the file's place",
+    ),
+    "an object that would never end": (lambda backup: _make_fifo(object_file(backup)), f"{OID}: missing"),
     "an edited manifest": (
         lambda backup: _replace(backup / "manifest.json", b'"created_at": "20', b'"created_at": "21'),
         "manifest.json: it is not what was written",

@@ -174,12 +174,17 @@ async def test_stores_that_do_not_exist(site: Site) -> None:
 
 async def test_the_secret_between_services(postgres: TestPostgres, tmp_path: Path) -> None:
     """The lock service shows it to StoreService too, and that of administration, which no other service has."""
-    secrets = {
-        "service_secret": SecretStr("between-the-services"),
-        "storage_admin_secret": SecretStr("for-administration-alone"),
-    }
+    secret, admin_secret = SecretStr("between-the-services"), SecretStr("for-administration-alone")
     async with (
-        running_storage(await postgres.create_database(), tmp_path, backend=None, **secrets) as storage,
-        running_locks(await postgres.create_database(), tmp_path, storage_address=storage.address, **secrets) as locks,
+        running_storage(
+            await postgres.create_database(), tmp_path, service_secret=secret, storage_admin_secret=admin_secret
+        ) as storage,
+        running_locks(
+            await postgres.create_database(),
+            tmp_path,
+            storage_address=storage.address,
+            service_secret=secret,
+            storage_admin_secret=admin_secret,
+        ) as locks,
     ):
         assert (await Site(locks, storage, tmp_path).list()).keys() == {"first"}

@@ -150,7 +150,9 @@ async def test_one_statement_a_page(service: RunningLocks, team: Team) -> None:
     """Trap 23: the owners' names come with the locks, not by a query for each."""
     await _fill(service, team, 10)
     database = CountingDatabase(create_engine(service.database_url, schema="locks", pool_size=1))
-    locks, _ = await lock_table.list_locks(database, repository_id=team.repository_id, after=None, limit=1000)
+    locks, _ = await lock_table.list_locks(
+        database, repository_id=team.repository_id, after=None, limit=1000, most_bytes=1 << 18, measured=True
+    )
     await database.close()
     assert len({lock.owner_name for lock in locks}) == 2
     assert len(database.statements) == 1

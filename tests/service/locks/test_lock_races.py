@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import Counter
+from functools import partial
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -92,17 +93,24 @@ async def test_the_work_does_not_grow_with_the_locks(service: RunningLocks, team
     async with engine.begin() as connection:
         for path, made in (("new.dat", True), ("many/777", False)):
             statement = lock_table.creation(
-                repository_id=team.repository_id, user_id=team.bob, path=path, idempotency_key="k"
+                repository_id=team.repository_id,
+                user_id=team.bob,
+                path=path,
+                idempotency_key="k",
+                limits=lock_table.LockLimits(per_repository=100_000, per_user=50_000),
+                alone=False,
             )
             [[*_, key]] = await rows(connection, statement)
             assert (key == "k") is made
         assert await _rows_read(connection) < 50
     async with engine.begin() as connection:
-        found = await rows(connection, lock_table.listing(repository_id=team.repository_id, after=None, limit=100))
+        listing = partial(lock_table.listing, repository_id=team.repository_id)
+        found = await rows(connection, listing(after=None, limit=100))
+        assert await rows(connection, listing(after=None, limit=100, most_bytes=1 << 18)) == found
         assert len(found) == 100
         last = found[-1][0]
-        await rows(connection, lock_table.listing(repository_id=team.repository_id, after=last, limit=100))
-        one = lock_table.listing(repository_id=team.repository_id, after=None, limit=1, path="many/9")
+        await rows(connection, listing(after=last, limit=100))
+        one = listing(after=None, limit=1, path="many/9")
         assert [row[1] for row in await rows(connection, one)] == ["many/9"]
         assert await _rows_read(connection) < 500
     await engine.dispose()

@@ -33,6 +33,8 @@ def test_page_sizes_are_coerced(limit: int, size: int) -> None:
         {"lock_page_max": 3001},
         {"lock_path_bytes": 4097},
         {"lock_page_default": 0},
+        {"lock_page_bytes": 4095},
+        {"locks_per_user": 0},
     ],
 )
 def test_bounds(values: dict[str, int]) -> None:

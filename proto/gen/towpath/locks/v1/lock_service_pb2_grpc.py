@@ -77,8 +77,10 @@ class LockServiceServicer:
         Safe to repeat with the same idempotency_key: the lock made by the first call is returned.
 
         Errors: ALREADY_EXISTS (PATH_LOCKED, with the standing Lock as a detail of the status),
-        INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED
-        (UNAVAILABLE: the path was locked and unlocked again and again meanwhile; safe to repeat).
+        INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND),
+        RESOURCE_EXHAUSTED (TOO_MANY_LOCKS: of the repository, or of the user in it; the message names
+        the setting), ABORTED (UNAVAILABLE: the path was locked and unlocked again and again meanwhile;
+        safe to repeat).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -45,8 +45,10 @@ class LockServiceStub:
     Safe to repeat with the same idempotency_key: the lock made by the first call is returned.
 
     Errors: ALREADY_EXISTS (PATH_LOCKED, with the standing Lock as a detail of the status),
-    INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED
-    (UNAVAILABLE: the path was locked and unlocked again and again meanwhile; safe to repeat).
+    INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND),
+    RESOURCE_EXHAUSTED (TOO_MANY_LOCKS: of the repository, or of the user in it; the message names
+    the setting), ABORTED (UNAVAILABLE: the path was locked and unlocked again and again meanwhile;
+    safe to repeat).
     """
     ListLocks: _grpc.UnaryUnaryMultiCallable[_lock_service_pb2.ListLocksRequest, _lock_service_pb2.ListLocksResponse]
     """ListLocks returns a page of a repository's locks in the order of their creation.
@@ -85,8 +87,10 @@ class LockServiceAsyncStub(LockServiceStub):
     Safe to repeat with the same idempotency_key: the lock made by the first call is returned.
 
     Errors: ALREADY_EXISTS (PATH_LOCKED, with the standing Lock as a detail of the status),
-    INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED
-    (UNAVAILABLE: the path was locked and unlocked again and again meanwhile; safe to repeat).
+    INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND),
+    RESOURCE_EXHAUSTED (TOO_MANY_LOCKS: of the repository, or of the user in it; the message names
+    the setting), ABORTED (UNAVAILABLE: the path was locked and unlocked again and again meanwhile;
+    safe to repeat).
     """
     ListLocks: _aio.UnaryUnaryMultiCallable[_lock_service_pb2.ListLocksRequest, _lock_service_pb2.ListLocksResponse]  # type: ignore[assignment]
     """ListLocks returns a page of a repository's locks in the order of their creation.
@@ -128,8 +132,10 @@ class LockServiceServicer(metaclass=_abc_1.ABCMeta):
         Safe to repeat with the same idempotency_key: the lock made by the first call is returned.
 
         Errors: ALREADY_EXISTS (PATH_LOCKED, with the standing Lock as a detail of the status),
-        INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ABORTED
-        (UNAVAILABLE: the path was locked and unlocked again and again meanwhile; safe to repeat).
+        INVALID_ARGUMENT (INVALID_PATH), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND),
+        RESOURCE_EXHAUSTED (TOO_MANY_LOCKS: of the repository, or of the user in it; the message names
+        the setting), ABORTED (UNAVAILABLE: the path was locked and unlocked again and again meanwhile;
+        safe to repeat).
         """
 
     @_abc_1.abstractmethod
