@@ -274,8 +274,7 @@ async def discarded(connection: AsyncConnection, names: Sequence[str]) -> None:
 
     Where a client may still put some there, the name stays, and is due again when that has ended.
     """
-    named = col(Discard.name) == _any_of(names)
-    until = col(Discard.writable_until)
+    named, until = col(Discard.name) == _any_of(names), col(Discard.writable_until)
     await connection.execute(delete(Discard).where(named, or_(until.is_(None), until <= func.now())))
     await connection.execute(update(Discard).where(named).values(due_at=until))
 
@@ -287,8 +286,7 @@ async def postpone(connection: AsyncConnection, names: Sequence[str], *, in_seco
 
 async def seconds_until_due(connection: AsyncConnection) -> float | None:
     """Return when the next name is due; None where there is none."""
-    wait = func.extract("epoch", func.min(col(Discard.due_at)) - func.now())
-    seconds = await connection.scalar(select(wait))
+    seconds = await connection.scalar(select(func.extract("epoch", func.min(col(Discard.due_at)) - func.now())))
     return None if seconds is None else max(0.0, float(seconds))
 
 

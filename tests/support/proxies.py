@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from tests.support.certificates import CertificateFiles, write_certificate
+from tests.support.ports import free_ports
 from tests.support.programs import needed
 from tests.support.snippets import ROOT, replaced, snippet
 from tests.support.waiting import START_SECONDS, STEP_SECONDS
@@ -54,9 +55,8 @@ class Proxy:
 
 def free_port() -> int:
     """Return a port that nobody listens on for the moment."""
-    with socket.create_server(("127.0.0.1", 0)) as listener:
-        port: int = listener.getsockname()[1]
-        return port
+    [port] = free_ports(1)
+    return port
 
 
 @contextmanager
