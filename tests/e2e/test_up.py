@@ -18,7 +18,7 @@ from tests.support.git import Workspace
 from tests.support.http import Client, content
 from tests.support.postgres import TestPostgres
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +34,8 @@ def refused(*arguments: str, environment: dict[str, str] | None = None) -> str:
         [*TOWPATH, "up", *arguments],
         capture_output=True,
         text=True,
-        timeout=STEP_SECONDS,
+        # It may have been started again several times before.
+        timeout=START_SECONDS,
         check=False,
         env={**os.environ, **(environment or {})},
     )

@@ -23,6 +23,9 @@ new_bucket: Callable[[], Prefix | None] = lambda: None  # noqa: E731 - a default
 """What gives a new stack its place for objects; where it gives none, that is the data folder."""
 
 READY = "Towpath is ready: "
+PATIENT = {"TOWPATH_RPC_SECONDS": str(STEP_SECONDS)}
+"""The setting of facades that wait out the restart of a service on a machine under load, too."""
+
 TOWPATH = [sys.executable, "-m", "services.cli"]
 
 

@@ -70,6 +70,8 @@ async def test_what_runs_ends_well(inner: Inner, facade: RunningFacade, tmp_path
     async with Client(f"{facade.origin}/{place.name}", "alice", inner.tokens["alice"]) as alice:
         assert (await alice.download(oid_of(sent), len(sent))).content == sent
     lines = [json.loads(line) for line in (tmp_path / "facade.log").read_text().splitlines()]
+    # On a machine under load an answer of the lock service may be late, whether the facade is told to stop or not.
+    lines = [line for line in lines if line["event"] != "changes of access are not known"]
     assert [line for line in lines if line["level"] in ("warning", "error")] == []
 
 
