@@ -4,24 +4,16 @@ The real client sends it beside the headers of an action. nginx and Apache refus
 token of an action stands in a header of its own (client row 9).
 """
 
-from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from tests.support.git import Workspace, shared_repository
 from tests.support.http import basic, content
-from tests.support.proxies import Proxy, running_apache, running_caddy, running_haproxy, running_nginx
+from tests.support.proxies import PROXIES
 from tests.support.stack import Stack, running_stack
-
-_PROXIES: dict[str, Callable[[Path, Any], AbstractContextManager[Proxy]]] = {
-    "nginx": running_nginx,
-    "apache": running_apache,
-    "haproxy": running_haproxy,
-    "caddy": running_caddy,
-}
 
 
 @pytest.fixture(scope="module")
@@ -38,12 +30,12 @@ def _reached(way: str, stack: Stack, folder: Path) -> Iterator[tuple[str, Path |
         yield stack.origin, None
         return
     folder.mkdir()
-    with _PROXIES[way](folder, [stack.listen, stack.listen]) as proxy:
+    with PROXIES[way](folder, [stack.listen, stack.listen]) as proxy:
         yield proxy.origin, proxy.files.authority
 
 
 @pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
-@pytest.mark.parametrize("way", ["direct", *_PROXIES])
+@pytest.mark.parametrize("way", ["direct", *PROXIES])
 def test_every_command_works_with_an_extra_header(way: str, scheme: str, stack: Stack, tmp_path: Path) -> None:
     """Uploads, with their verification, downloads and locks; the client has no other credentials."""
     token = stack.tokens["alice"]

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -175,8 +175,11 @@ def running_caddy(folder: Path, upstreams: Sequence[str], *, sub_path: bool = Fa
 
 
 @contextmanager
-def running_haproxy(folder: Path, upstreams: Sequence[str]) -> Iterator[Proxy]:
-    """Run HAProxy in front of these two `HOST:PORT`; it writes no access log."""
+def running_haproxy(folder: Path, upstreams: Sequence[str], *, reusing: bool = False) -> Iterator[Proxy]:
+    """Run HAProxy in front of these two `HOST:PORT`; it writes no access log.
+
+    With `reusing`, it gives requests of one client the connections that it has opened for another.
+    """
     files = write_certificate(folder / "tls", NAME, "127.0.0.1")
     port = free_port()
     whole = folder / "tls" / "whole.pem"
@@ -187,6 +190,7 @@ def running_haproxy(folder: Path, upstreams: Sequence[str]) -> Iterator[Proxy]:
             snippet(PAGE, "haproxy"),
             ("bind :443", f"bind 127.0.0.1:{port}"),
             ("/etc/haproxy/lfs.example.org.pem", str(whole)),
+            *([("option http-server-close", "http-reuse always")] if reusing else []),
             ("127.0.0.1:8080", upstreams[0]),
             ("127.0.0.1:8081", upstreams[1]),
         )
@@ -224,13 +228,16 @@ _APACHE_NEEDS = (
 
 
 @contextmanager
-def running_apache(folder: Path, upstreams: Sequence[str]) -> Iterator[Proxy]:
-    """Run Apache, with the modules of Debian's package, in front of these two `HOST:PORT`; it writes no access log."""
+def running_apache(folder: Path, upstreams: Sequence[str], *, reusing: bool = False) -> Iterator[Proxy]:
+    """Run Apache, with the modules of Debian's package, in front of these two `HOST:PORT`; it writes no access log.
+
+    With `reusing`, it gives requests of one client the connections that it has opened for another.
+    """
     files = write_certificate(folder / "tls", NAME, "127.0.0.1")
     port = free_port()
     program = needed("apache2")
     site = replaced(
-        snippet(PAGE, "apache"),
+        snippet(PAGE, "apache").replace(" disablereuse=on", "" if reusing else " disablereuse=on"),
         ("<VirtualHost *:443>", f"<VirtualHost 127.0.0.1:{port}>"),
         ("lfs.example.org\n", f"{NAME}\n"),
         ("/etc/ssl/lfs.example.org.pem", str(files.chain)),
@@ -244,6 +251,15 @@ def running_apache(folder: Path, upstreams: Sequence[str]) -> Iterator[Proxy]:
     command = [program, "-D", "FOREGROUND", "-f", str(configuration)]
     with _running(folder, command, port, files, _no_request) as proxy:
         yield proxy
+
+
+Running = Callable[[Path, Sequence[str]], AbstractContextManager[Proxy]]
+PROXIES: dict[str, Running] = {
+    "nginx": running_nginx,
+    "apache": running_apache,
+    "haproxy": running_haproxy,
+    "caddy": running_caddy,
+}
 
 
 def _no_request(line: str) -> Request:
