@@ -32,6 +32,8 @@ OF_COMPOSE = {
     "TOWPATH_PROXY_CERTIFICATE",
     "TOWPATH_PROXY_KEY",
     "TOWPATH_ENGINE_INTERNAL",
+    "TOWPATH_MEMORY_LIMIT",
+    "TOWPATH_POSTGRES_MEMORY_LIMIT",
     "TOWPATH_PROMETHEUS_PUBLISH",
     "TOWPATH_GRAFANA_PUBLISH",
 }
@@ -55,6 +57,13 @@ def test_every_variable_is_a_setting_of_its_reader() -> None:
         known = set().union(*map(_variables, readers))
         secrets = {name.upper() for name in COMPOSE["services"][service]["secrets"]}
         assert (_environment(service) | secrets) - OF_LIBRARIES <= known, service
+
+
+def test_every_container_is_bounded() -> None:
+    """In memory and processes: one that runs away takes the others with it otherwise."""
+    for name, service in COMPOSE["services"].items():
+        assert service["mem_limit"], name
+        assert service["pids_limit"] == 1024, name
 
 
 def test_what_is_required_is_given() -> None:
