@@ -5,6 +5,7 @@ import os
 import shutil
 import subprocess
 import tempfile
+from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from tests.e2e.bytes_at_rest import overwrite, remove, stored
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
 from tests.support.storage import stored_path
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import STEP_SECONDS, until
 
 DATA = {name: content(name, size) for name, size in (("one", 1), ("two", 70_000), ("three", 3_000_000))}
 
@@ -122,6 +123,30 @@ async def test_half_restored_does_not_start(own: Stack, alice: Client, target: P
     own.arguments = ()
     own.start()
     assert (await alice.download(oid, len(DATA["two"]))).content == DATA["two"]
+
+
+@pytest.mark.parametrize("made", ["restoring", "postgres"])
+async def test_a_restore_that_is_killed_at_its_beginning(own: Stack, alice: Client, target: Path, made: str) -> None:
+    """Nothing starts on what is empty yet, and would be taken for new; the same command goes on with it."""
+    assert (await alice.upload(DATA["one"])).status_code == 200
+    own.towpath("backup", str(target))
+    own.stop()
+    wipe(own)
+    place = ("--storage", own.bucket.url) if own.bucket is not None else ()
+    restoring = await asyncio.create_subprocess_exec(
+        *TOWPATH, "restore", target, "--data", own.data, *place, stdout=DEVNULL, stderr=DEVNULL
+    )
+    await until((own.data / made).exists, "it has begun")
+    restoring.kill()
+    await restoring.wait()
+    with pytest.raises(AssertionError, match="run `towpath restore` again"):
+        own.start()
+    assert own.process is not None
+    assert own.process.wait(STEP_SECONDS) == 1
+    towpath(own, "restore", target)
+    own.arguments = ()
+    own.start()
+    assert (await alice.download(oid_of(DATA["one"]), len(DATA["one"]))).content == DATA["one"]
 
 
 async def test_backup_under_load(own: Stack, alice: Client, target: Path) -> None:

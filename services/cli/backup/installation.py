@@ -89,14 +89,20 @@ async def _run_beside(data: Path, arguments: list[str], inherited: Sequence[int]
 async def _run_on_folder(
     directory: DataDirectory, arguments: list[str], owned: ExitStack, *, new: bool = False, storage: str | None = None
 ) -> Outcome:
+    if not new:
+        directory.refuse_half_restored()
     if not new and not directory.postgres.exists():
         raise CommandError(_no_cluster(directory.path))
     if new:
         # While root writes there, the folder of bytes is root's: so one that is killed is made good by the next start.
         directory.take_storage()
+        directory.begin_restore()
     owned.callback(directory.give)
     storage_url = directory.storage_url(storage)
-    return await _with_postgres(directory, storage_url, arguments, owned)
+    outcome = await _with_postgres(directory, storage_url, arguments, owned)
+    if new:
+        directory.end_restore()
+    return outcome
 
 
 def _no_cluster(data: Path) -> str:

@@ -35,6 +35,7 @@ from services.cli.up.runtime_directory import (
 _LOCK = "lock"
 _STORAGE = "storage"
 _STORAGE_URL = "storage-url"
+_RESTORING = "restoring"
 _ENTRIES = (
     "postgres",
     "postgres.new",
@@ -45,6 +46,7 @@ _ENTRIES = (
     "admin-token",
     "signing-key",
     "demo.json",
+    _RESTORING,
     _LOCK,
 )
 # An empty file system has it.
@@ -153,6 +155,20 @@ class DataDirectory:
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def begin_restore(self) -> None:
+        """Keep `towpath up` from an empty folder that a restore fills, until `end_restore`."""
+        if not self.postgres.exists():
+            (self.reached / _RESTORING).touch(mode=0o600)
+
+    def end_restore(self) -> None:
+        """Let `towpath up` start on the folder."""
+        (self.reached / _RESTORING).unlink(missing_ok=True)
+
+    def refuse_half_restored(self) -> None:
+        """Raise `CommandError` where a restore has begun with the empty folder, and has not ended."""
+        if (self.reached / _RESTORING).exists():
+            raise CommandError(f"{self.path}: a restore has not ended here: run `towpath restore` again")
 
     def storage_url(self, given: str | None) -> str:
         """Return where the bytes of objects are, as the services get there; what is `given` at first is remembered.

@@ -74,6 +74,7 @@ async def up(options: UpOptions, inherited: Inherited | None) -> None:
         directory = owned.enter_context(
             DataDirectory.open(options.data) if inherited is None else DataDirectory.inherited(inherited)
         )
+        directory.refuse_half_restored()
         if inherited is None or inherited.listener is None:
             listener, address = listen(options.listen)
         else:
