@@ -5,6 +5,7 @@ BIN := $(VENV)/bin
 PYTHON ?= $(shell for python in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$python && break; done)
 OUT ?= proto/gen
+SBOM ?= sbom.json
 ENV_FILE ?= .env
 # More than cores: most tests wait for other processes.
 TEST_PROCESSES ?= 3
@@ -71,9 +72,9 @@ lock: $(VENV)/lock ## Write requirements/ anew from pyproject.toml; ARGS=--upgra
 		$(subst pyproject.toml,,$(COMPILE)) --group $$group --constraints requirements/dev.txt \
 			--output-file requirements/$$group.txt || exit 1; done
 
-sbom: $(VENV)/lock ## Write what the image is made of, as CycloneDX JSON, into OUT, by default sbom.json
+sbom: $(VENV)/lock ## Write what the image is made of, as CycloneDX JSON, into SBOM
 	PYTHONWARNINGS=ignore $(BIN)/cyclonedx-py requirements --pyproject pyproject.toml --output-reproducible --output-format JSON \
-		--output-file $(if $(filter command line,$(origin OUT)),$(OUT),sbom.json) requirements/image.txt
+		--output-file $(SBOM) requirements/image.txt
 
 proto: $(VENV)/dev ## Generate the stubs of the .proto files into OUT
 	$(BIN)/python proto/generate.py $(OUT)

@@ -53,7 +53,7 @@ class Relation:
 
 
 _COUNTED = frozenset({Relation("locks", "locks_per_repository"), Relation("locks", "locks_per_user")})
-"""What triggers count by the rows of other tables: it comes back with those."""
+"""Tables that triggers fill from the rows of others: they come back with those."""
 
 
 async def tables(connection: AsyncConnection) -> dict[Relation, tuple[str, ...]]:

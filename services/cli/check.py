@@ -8,9 +8,10 @@ from services.cli.admin import access
 from services.cli.backup import commands as backups
 from services.cli.connection import Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Server
-from services.cli.rate import HELP, METAVAR, parse_rate
+from services.cli.rate import MEBIBYTE, rate_option
 
-Rate = Annotated[int, typer.Option(metavar=METAVAR, parser=parse_rate, help=f"With --hash. {HELP}")]
+# Slow enough beside people's work.
+_MEBIBYTES = 100
 
 
 def check(
@@ -30,7 +31,7 @@ def check(
     heal: Annotated[
         bool, typer.Option("--heal", help="With --hash, have bytes brought again that another store has, or a client.")
     ] = False,
-    rate: Rate = str(backups.CHECK_MEBIBYTES),  # type: ignore[assignment] # typer gives the default to the parser
+    rate: Annotated[int, rate_option(shown_default=str(_MEBIBYTES))] = _MEBIBYTES * MEBIBYTE,
     data: Data = DEFAULT_DATA,
     server: Server = None,
     as_json: Json = False,

@@ -1,4 +1,4 @@
-"""What is asked back before something is removed."""
+"""The question before something is removed, and the option that skips it."""
 
 import sys
 from typing import Annotated

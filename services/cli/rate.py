@@ -1,22 +1,35 @@
-"""How much a second: the one form of `--rate`, whichever command it is of."""
+"""The one form of `--rate`: a number of MiB a second, or a number with its unit."""
 
 import re
+from typing import Any
 
 import typer
 
-_MEBIBYTE = 1024**2
-_UNITS = {"": _MEBIBYTE, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1024, "MIB": _MEBIBYTE, "GIB": 1024**3}
+MEBIBYTE = 1024**2
+_UNITS = {"": MEBIBYTE, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1024, "MIB": MEBIBYTE, "GIB": 1024**3}
 _FORM = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 # Nothing is as fast; it is somebody who means bytes.
 _MOST_MEBIBYTES = 1_000_000
 
-METAVAR = "MIB"
-HELP = "The most MiB a second, or with a unit, such as 100MB; 0 for no limit."
+
+def rate_option(*, shown_default: str) -> Any:  # noqa: ANN401 - as typer.Option itself
+    """Return the option of a command; its default is a number of bytes, which the help shows as given here."""
+    return typer.Option(
+        metavar="MIB",
+        parser=parse_rate,
+        show_default=shown_default,
+        help="The most MiB a second, or with a unit, such as 100MB; 0 for no limit.",
+    )
 
 
-def parse_rate(text: str) -> int:
-    """Return the bytes a second of a number of MiB, or of a number with its unit. Raises typer's usage error."""
-    found = _FORM.fullmatch(text.strip())
+def parse_rate(value: str | int) -> int:
+    """Return bytes a second: of text in the form of this module, and of a default, which is that already.
+
+    Raises typer's usage error.
+    """
+    if isinstance(value, int):
+        return value
+    found = _FORM.fullmatch(value.strip())
     unit = _UNITS.get(found[2].upper()) if found else None
     if found is None or unit is None:
         raise typer.BadParameter("expected a number of MiB, or one with kB, MB, GB, KiB, MiB or GiB")

@@ -6,7 +6,7 @@ import signal
 from typing import Any
 
 HEARTBEAT_SECONDS = 0.5
-"""How often a process shows that its event loop goes on."""
+"""The seconds between two bytes by which a process shows that its event loop goes on."""
 
 _CANCEL_SECONDS = 1.0
 

@@ -23,7 +23,7 @@ from services.database.versions import (
     RESTORING,
     Schema,
     is_newer,
-    newest_version,
+    known_versions,
     refusal,
     standing_of,
 )
@@ -87,11 +87,12 @@ async def migrate(url: SecretStr, schema: Schema, *, wait_seconds: float = 0.0) 
             standing = await standing_of(connection, schema.name)
             if standing.version == RESTORING:
                 raise ValueError("a restore into this database has not ended: run `towpath restore` again")
-            if is_newer(schema, standing):
-                if (why := refusal(schema, standing)) is not None:
+            known = known_versions(schema)
+            if is_newer(standing, known):
+                if (why := refusal(schema.name, standing, known)) is not None:
                     raise ValueError(why)
                 return (
-                    f"the tables are at version {standing.version}, newer than the {newest_version(schema)} "
+                    f"the tables are at version {standing.version}, newer than the {max(known)} "
                     "of this Towpath, and are used as they are"
                 )
             await upgrade(connection, schema)

@@ -1,7 +1,7 @@
 """When a service that needs Postgres says that it is ready."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection
 
 from sqlalchemy import text
 
@@ -9,7 +9,7 @@ from services.common.lifecycle import end
 from services.common.logs import get_logger
 from services.common.rpc.server import Server
 from services.database.transactions import Database
-from services.database.versions import Schema, refusal, standing_of
+from services.database.versions import Schema, known_versions, refusal, standing_of
 
 _INTERVAL_SECONDS = 1.0
 
@@ -19,7 +19,9 @@ _IS_READ_ONLY = text("SELECT pg_is_in_recovery() OR CAST(current_setting('transa
 _log = get_logger(__name__)
 
 
-async def _is_ready(database: Database, schema: Schema, check: Callable[[], Awaitable[None]]) -> bool:
+async def _is_ready(
+    database: Database, name: str, known: Collection[str], check: Callable[[], Awaitable[None]]
+) -> bool:
     if database.trouble:
         raise RuntimeError(database.trouble)
     async with database.engine.connect() as connection:
@@ -27,7 +29,7 @@ async def _is_ready(database: Database, schema: Schema, check: Callable[[], Awai
             # Its session may stay so for longer than Postgres.
             await connection.invalidate()
             raise RuntimeError("the database is read-only")
-        if (why := refusal(schema, await standing_of(connection, schema.name))) is not None:
+        if (why := refusal(name, await standing_of(connection, name), known)) is not None:
             raise RuntimeError(why)
     await check()
     return True
@@ -36,11 +38,12 @@ async def _is_ready(database: Database, schema: Schema, check: Callable[[], Awai
 async def _watch(
     server: Server, database: Database, schema: Schema, check: Callable[[], Awaitable[None]], ready: asyncio.Event
 ) -> None:
-    serving = False
+    # They are files, which nobody is to wait for each second.
+    serving, known = False, known_versions(schema)
     while True:
         try:
             async with asyncio.timeout(5 * _INTERVAL_SECONDS):
-                now = await _is_ready(database, schema, check)
+                now = await _is_ready(database, schema.name, known, check)
         except Exception as error:  # whatever fails, the answer is "not ready", and why
             now = False
             if serving or not ready.is_set():

@@ -81,7 +81,7 @@ class Database:
 
     @property
     def trouble(self) -> str:
-        """What Postgres has lacked within the last ten seconds, such as room; empty where it has lacked nothing."""
+        """The lack of something, such as room, that Postgres has told of in the last ten seconds; empty without one."""
         return self._trouble if time.monotonic() < self._troubled_until else ""
 
     async def run(self, work: Callable[[AsyncConnection], Awaitable[Result]], *, patient: bool = True) -> Result:

@@ -1,5 +1,6 @@
 """The versions of a service's tables: which there should be, and which there is. It imports nothing of Alembic's."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 from typing import NamedTuple
@@ -8,7 +9,6 @@ from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common import revisions
-from services.common.revisions import known_versions
 
 RESTORING = "restoring"
 """The version of a schema whose rows a restore is about to bring: nothing serves or migrates such a schema."""
@@ -29,6 +29,11 @@ class Schema:
 def newest_version(schema: Schema) -> str:
     """Return the version that `migrate` brings the schema to; it reads the names of the versions' files."""
     return revisions.newest_version(schema.versions)
+
+
+def known_versions(schema: Schema) -> frozenset[str]:
+    """Return all versions that `migrate` can bring the schema to; it reads the names of the versions' files."""
+    return revisions.known_versions(schema.versions)
 
 
 class Standing(NamedTuple):
@@ -54,29 +59,24 @@ async def version_of(connection: AsyncConnection, schema: str) -> str | None:
     return (await standing_of(connection, schema)).version
 
 
-def is_newer(schema: Schema, standing: Standing) -> bool:
-    """Tell whether tables were migrated by a version of Towpath that knows more of them than this one."""
-    return standing.version not in (None, RESTORING) and standing.version not in known_versions(schema.versions)
+def is_newer(standing: Standing, known: Collection[str]) -> bool:
+    """Tell whether tables were migrated by a version of Towpath beyond those that are `known` here."""
+    return standing.version not in (None, RESTORING) and standing.version not in known
 
 
-def refusal(schema: Schema, standing: Standing) -> str | None:
-    """Return in one line why a service of this version cannot use the tables; None where it can.
+def refusal(name: str, standing: Standing, known: Collection[str]) -> str | None:
+    """Return in one line why a service that knows these versions cannot use the tables of a schema; None where it can.
 
     Newer tables have all that an older service needs, unless they name an oldest version that this one does not know.
     """
-    newest = newest_version(schema)
-    if not is_newer(schema, standing):
+    newest = max(known)
+    if not is_newer(standing, known):
         if standing.version == newest:
             return None
-        return f"the schema {schema.name} is not at its newest version: run `towpath migrate`"
-    if standing.oldest_service is None or standing.oldest_service in known_versions(schema.versions):
+        return f"the schema {name} is not at its newest version: run `towpath migrate`"
+    if standing.oldest_service is None or standing.oldest_service in known:
         return None
     return (
-        f"the schema {schema.name} is at version {standing.version} and can be used from version "
+        f"the schema {name} is at version {standing.version} and can be used from version "
         f"{standing.oldest_service} on; this Towpath knows it up to {newest}: start a newer one"
     )
-
-
-async def is_at(connection: AsyncConnection, schema: Schema, version: str) -> bool:
-    """Tell whether the tables of the schema are at this version."""
-    return await version_of(connection, schema.name) == version

@@ -124,7 +124,7 @@ class Access:
         return await self._permissions.answer(question, partial(self._ask_permission, *question))
 
     async def check_permit(self, permit: Permit) -> None:
-        """Return where the access by which an action was handed out still stands: the token, the grant, and the ref.
+        """Check that the access by which an action was handed out still stands: the token, the grant, and the ref.
 
         Raises `PermissionDenied` (TOKEN_REFUSED) where it has ended.
         """

@@ -13,7 +13,7 @@ from services.facade.addresses import holder_of
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Networks = Iterable[Network]
-"""Gone through more than once; which there are may change in between."""
+"""Iterated for each request, so never an iterator; the networks may be others each time."""
 
 _SCHEMES = ("http", "https")
 # No empty, "." or ".." parts, and no "=", at which a client would split its configuration (client row 21).

@@ -52,8 +52,12 @@ def _record(values: Sequence[Any]) -> Grant:
 
 async def put_grant(
     connection: AsyncConnection, *, user_id: int, repository_id: int, role: access.Role, ref_patterns: list[str]
-) -> Grant:
-    """Give a user a role in a repository, in place of an earlier grant of that role; return the grant."""
+) -> tuple[Grant, Grant | None]:
+    """Give a user a role in a repository, in place of an earlier grant of that role; return both grants."""
+    earlier = select(*Grant.__table__.c).where(
+        col(Grant.user_id) == user_id, col(Grant.repository_id) == repository_id, col(Grant.role) == role.value
+    )
+    replaced = (await connection.execute(earlier.with_for_update())).mappings().one_or_none()
     values = {"ref_patterns": ref_patterns, "created_at": func.now()}
     statement = (
         insert(Grant)
@@ -61,7 +65,8 @@ async def put_grant(
         .on_conflict_do_update(index_elements=["user_id", "repository_id", "role"], set_=values)
         .returning(*Grant.__table__.c)
     )
-    return Grant(**(await connection.execute(statement)).mappings().one())
+    grant = Grant(**(await connection.execute(statement)).mappings().one())
+    return grant, None if replaced is None else Grant(**replaced)
 
 
 async def delete_grants(connection: AsyncConnection, *, user_id: int, repository_id: int) -> Sequence[Grant]:

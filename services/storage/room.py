@@ -12,7 +12,7 @@ from services.storage.neighbours import TELL_SECONDS, Neighbours
 from services.storage.refusals import storage_full
 
 LOOK_AHEAD_BYTES = 16 * 1024 * 1024
-"""How many bytes are kept for an upload beyond those that are there: who announces much and sends little keeps little.
+"""The bytes that are kept for an upload beyond those that are there: who announces much and sends little keeps little.
 
 The reserve is there for what several processes give away in the same second.
 """
@@ -42,7 +42,7 @@ class Announced:
         self._room = room
         self.kept = 0
         self.gives_way = False
-        """Whether it is refused for want of room, and what it has written will soon be free."""
+        """True once it is refused for want of room: what it has written will soon be free."""
 
     async def expect(self, count: int) -> None:
         """Keep room for bytes before they are written, and for some more. Raises `ResourceExhausted` (STORAGE_FULL).

@@ -31,7 +31,7 @@ from services.storage.write_whole import WholeObjects
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
 
 ADMIN_METHODS = [f"/{SERVICE_NAME}/{name}" for name in ("DeleteObject", "RestoreObject", "DeleteRepository")]
-"""What only administration does, by the full names."""
+"""The full names of the methods that are for administration alone."""
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 

@@ -46,7 +46,7 @@ class StorageSettings(MigrationSettings):
     )
     storage_folders: str = Field(
         default="",
-        description="folders, with `:` between them, below which `towpath store add` may put stores of "
+        description="folders, with `:` between them, below which `towpath storage add` may put stores of "
         "`file:///FOLDER`; by default none",
     )
     storage_transfer: str = Field(

@@ -2,7 +2,6 @@
 
 import json
 import os
-import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -15,6 +14,7 @@ from towpath.locks.v1 import lock_service_pb2 as pb
 from towpath.locks.v1.lock_service_pb2_grpc import LockServiceStub
 
 from services.common.rpc.client import Peer
+from tests.support.ports import free_address
 from tests.support.stack import TOWPATH
 from tests.support.waiting import STEP_SECONDS
 
@@ -46,8 +46,7 @@ class Remote:
 @pytest.fixture
 def remote(database_url: SecretStr) -> Iterator[Remote]:
     """A locks service that listens on a port, wants the secret of the services, and gives pages of two locks."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        address = f"127.0.0.1:{probe.getsockname()[1]}"
+    address = free_address()
     environment = {
         **os.environ,
         "TOWPATH_LOCKS_LISTEN": address,

@@ -32,7 +32,7 @@ _PAUSE_SECONDS = 2.0
 def disk_stack(seaweedfs: SeaweedFS) -> Iterator[Stack]:  # noqa: ARG001 - the environment has its keys
     """A `towpath up` that begins on a disk, and can use the S3 server."""
     with temporary_folder() as folder:
-        running = Stack(folder / "var")
+        running = Stack(folder / "var", environment={"TOWPATH_STORAGE_FOLDERS": str(folder)})
         try:
             running.start()
             yield running

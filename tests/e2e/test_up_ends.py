@@ -170,6 +170,8 @@ async def test_tables_of_an_earlier_version(stack: Stack) -> None:
     postgres = TestPostgres(EmbeddedPostgres(stack.data / "postgres", stack.data / "run"))
     earlier = (
         "DROP FUNCTION locks.notify_access_changed CASCADE; DROP TABLE locks.failed_logins; "
+        "DROP FUNCTION locks.count_locks_after_insert, locks.count_locks_after_delete CASCADE; "
+        "DROP FUNCTION locks.room_for_lock; DROP TABLE locks.locks_per_repository, locks.locks_per_user; "
         "UPDATE locks.alembic_version SET version_num = '0001'"
     )
     await postgres.execute(earlier, database="towpath")

@@ -2,7 +2,6 @@
 
 import os
 import secrets
-import socket
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -16,16 +15,12 @@ from pydantic import SecretStr
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
+from tests.support.ports import free_address
 from tests.support.storage import wait_serving
 from tests.support.waiting import STEP_SECONDS
 
 if TYPE_CHECKING:  # only the stubs' types know the two kinds apart
     from towpath.access.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
-
-
-def _free_address() -> str:
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        return f"127.0.0.1:{probe.getsockname()[1]}"
 
 
 @dataclass
@@ -38,8 +33,8 @@ class InnerServices:
     folder: Path
     database_url: SecretStr
     certificates: dict[str, str] = field(default_factory=dict)
-    storage_address: str = field(default_factory=_free_address)
-    locks_address: str = field(default_factory=_free_address)
+    storage_address: str = field(default_factory=free_address)
+    locks_address: str = field(default_factory=free_address)
     secret: str = field(default_factory=lambda: secrets.token_urlsafe(32))
     admin_token: str = ""
     processes: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)

@@ -16,6 +16,12 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
+def free_address() -> str:
+    """Return HOST:PORT of one on loopback."""
+    [port] = free_ports(1)
+    return f"127.0.0.1:{port}"
+
+
 def _is_free(port: int) -> bool:
     try:
         socket.create_server(("127.0.0.1", port)).close()

@@ -1,7 +1,6 @@
 """A real Prometheus on a loopback port, with the project's own configuration."""
 
 import asyncio
-import socket
 import subprocess
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -11,6 +10,7 @@ from typing import Any
 import httpx
 import yaml
 
+from tests.support.ports import free_address
 from tests.support.programs import needed
 from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
@@ -57,8 +57,7 @@ class Prometheus:
 @asynccontextmanager
 async def running_prometheus(folder: Path, targets: Mapping[str, str], token: str) -> AsyncIterator[Prometheus]:
     """Run one that reads the services at these addresses; it answers when this yields."""
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        address = f"127.0.0.1:{free.getsockname()[1]}"
+    address = free_address()
     command = [
         needed("prometheus"),
         f"--config.file={configuration(folder, targets, token)}",

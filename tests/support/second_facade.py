@@ -27,7 +27,8 @@ class SecondFacade:
         """Start it, and wait until it is ready."""
         told = self.stack.service("facade").environ()
         settings = {name: text for name, text in told.items() if name.startswith("TOWPATH_")}
-        del settings["TOWPATH_LIFELINE_FD"]
+        # Pipes of `towpath up`, which this process has not inherited.
+        del settings["TOWPATH_LIFELINE_FD"], settings["TOWPATH_HEARTBEAT_FD"]
         with self.log.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-m", "services.facade"],

@@ -9,7 +9,7 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.records import ROLES, grant_record
 from services.cli.confirmation import Yes, confirm
-from services.cli.connection import Administration, Target
+from services.cli.connection import Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Repository, Server, User
 from services.cli.output import cell, show_record, show_records
 
@@ -58,25 +58,15 @@ def grant(
 ) -> None:
     """Give a user a role in a repository, in place of an earlier grant of the same role, which is told then."""
     request = pb.GrantAccessRequest(user_name=user, repository=repository, role=ROLES[role], ref_patterns=ref or [])
-
-    async def work(admin: Administration) -> tuple[pb.Grant | None, pb.Grant]:
-        standing = (await admin.call(admin.stub.ListGrants, pb.ListGrantsRequest(repository=repository))).grants
-        earlier = [grant for grant in standing if (grant.user_name, grant.role) == (user, ROLES[role])]
-        given = (await admin.call(admin.stub.GrantAccess, request)).grant
-        changed = [grant for grant in earlier if list(grant.ref_patterns) != list(given.ref_patterns)]
-        return (changed[0] if changed else None), given
-
-    replaced, given = Target(data, server).run(work)
-    record = grant_record(given)
-    if replaced is not None and as_json:
+    response = Target(data, server).ask(lambda admin: admin.GrantAccess, request)
+    record, replaced = grant_record(response.grant), response.replaced
+    is_change = response.HasField("replaced") and replaced.ref_patterns != response.grant.ref_patterns
+    if is_change and as_json:
         record["replaced"] = grant_record(replaced)
     show_record(record, as_json=as_json)
-    if replaced is not None and not as_json:
-        typer.echo(
-            f"This replaces the grant of {role} for {_refs(replaced)}; to keep both, give all refs in one command."
-            if ref
-            else f"This replaces the grant of {role} for {_refs(replaced)}."
-        )
+    if is_change and not as_json:
+        advice = "; to keep both, give all refs in one command" if ref else ""
+        typer.echo(f"This replaces the grant of {role} for {_refs(replaced)}{advice}.")
 
 
 def _refs(grant: pb.Grant) -> str:

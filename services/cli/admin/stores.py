@@ -13,7 +13,7 @@ from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Administration, Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Server
 from services.cli.output import show_record, show_records, show_removal
-from services.cli.rate import HELP, METAVAR, parse_rate
+from services.cli.rate import rate_option
 
 app = typer.Typer(help="Add and remove stores, and move all objects from one to another.", no_args_is_help=True)
 
@@ -59,7 +59,7 @@ def copy_store(
             show_default=False,
         ),
     ] = None,
-    rate: Annotated[int, typer.Option(metavar=METAVAR, parser=parse_rate, help=HELP)] = "0",  # type: ignore[assignment] # typer gives the default to the parser
+    rate: Annotated[int, rate_option(shown_default="0")] = 0,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Start the copy, and do not wait for its end.")] = False,
     data: Data = DEFAULT_DATA,
     server: Server = None,

@@ -20,9 +20,6 @@ from services.cli.output import cell, show_record
 from services.cli.settings import CommandSettings
 from services.cli.unprivileged.entry import Inherited
 
-CHECK_MEBIBYTES = 100
-"""How many MiB a second `towpath check --hash` reads at most, unless told otherwise."""
-
 
 def backup(
     target: Annotated[

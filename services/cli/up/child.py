@@ -51,7 +51,7 @@ class Program:
     prepare: Work = nothing
     ready: Work = nothing
     hang_seconds: float = 0.0
-    """How long it may show no sign of life before it is killed; 0 for ever."""
+    """The seconds without a sign of life after which it is killed; 0 for no limit."""
     answers: Question | None = None
     """Asks it for a sign of life. Without, one of ours that `tells_why` sends heartbeats."""
 
@@ -169,7 +169,7 @@ async def end(process: asyncio.subprocess.Process, stop_signal: signal.Signals, 
 
 
 class Outcome(NamedTuple):
-    """What a command wrote on its standard output, and what it told us beside that, which may be empty."""
+    """The standard output of a command, and the line that it told us beside that, which may be empty."""
 
     output: str
     told: str

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 PROBE_SECONDS = 2.0
-"""How often a process is asked that sends no heartbeats, and how long it may take to answer."""
+"""The seconds between two questions to a process that sends no heartbeats, and the most that an answer takes."""
 
 Question = Callable[[], Awaitable[bool]]
 _MOST_BEATS = 65_536

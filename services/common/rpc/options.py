@@ -10,7 +10,7 @@ SHARED_BYTES = 2 * CHUNK_BYTES
 """The most bytes of an object that one message tells of, where they go through shared memory."""
 
 ADMIN_METADATA_KEY = "towpath-storage-admin"
-"""Where callers show the secret of administration, as `Bearer SECRET`."""
+"""The metadata in which a caller shows the secret of administration, as `Bearer SECRET`."""
 
 Options = list[tuple[str, int]]
 

@@ -77,7 +77,7 @@ class Server:
 
     @property
     def is_serving(self) -> bool:
-        """Whether the services are reported as SERVING."""
+        """True while the services are reported as SERVING."""
         return self._is_serving
 
     async def set_serving(self, *, serving: bool) -> None:

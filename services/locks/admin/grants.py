@@ -1,6 +1,7 @@
 """AdminService: grants, and why access is given or refused."""
 
 from collections.abc import Sequence
+from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
@@ -30,16 +31,15 @@ class GrantHandlers(Handlers):
                 Reason.INVALID_FIELD, "ref_patterns: expected none with ROLE_READ: a ref never limits it"
             )
 
-        async def work(connection: AsyncConnection) -> Grant:
+        async def work(connection: AsyncConnection) -> tuple[Grant, Grant | None]:
             user, repository = await self._parties(connection, request)
             return await put_grant(
                 connection, user_id=user.id, repository_id=repository.id, role=role, ref_patterns=patterns
             )
 
-        grant = await self.database.run(work)
-        return pb.GrantAccessResponse(
-            grant=grant_message(grant, user_name=request.user_name, repository=request.repository)
-        )
+        grant, replaced = await self.database.run(work)
+        message = partial(grant_message, user_name=request.user_name, repository=request.repository)
+        return pb.GrantAccessResponse(grant=message(grant), replaced=None if replaced is None else message(replaced))
 
     @administrative
     async def RevokeAccess(self, request: pb.RevokeAccessRequest, _administrator: User) -> pb.RevokeAccessResponse:

@@ -16,7 +16,7 @@ from services.database import transactions
 from services.database.engine import create_engine, parse_url
 from services.database.migrations import migrate
 from services.database.transactions import Database, Statement
-from services.database.versions import Schema, is_at, newest_version
+from services.database.versions import Schema, newest_version, version_of
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS
 
@@ -65,7 +65,7 @@ async def test_migrate_makes_role_schema_and_tables(database_url: SecretStr, sch
     async def look(connection: AsyncConnection) -> tuple[str, str, bool]:
         role = await connection.scalar(text("SELECT current_user"))
         owner = await connection.scalar(text("SELECT tableowner FROM pg_tables WHERE tablename = 'goods'"))
-        return str(role), str(owner), await is_at(connection, schema, newest_version(schema))
+        return str(role), str(owner), await version_of(connection, schema.name) == newest_version(schema)
 
     assert await database.run(look) == ("towpath_barge", "towpath_barge", True)
     await database.close()
@@ -81,7 +81,7 @@ async def test_a_failed_migration_leaves_the_version_as_it_was(database_url: Sec
 
     async def look(connection: AsyncConnection) -> tuple[bool, object]:
         table = await connection.scalar(text("SELECT to_regclass('barge.more_goods')"))
-        return await is_at(connection, schema, newest_version(schema)), table
+        return await version_of(connection, schema.name) == newest_version(schema), table
 
     assert await database.run(look) == (False, None)
     await database.close()
@@ -109,7 +109,7 @@ async def test_a_postgres_that_starts_later_is_waited_for(
         await migration
     database = Database(create_engine(database_url, schema=schema.name, pool_size=1))
     async with database.engine.connect() as connection:
-        assert await is_at(connection, schema, "0001")
+        assert await version_of(connection, schema.name) == "0001"
     await database.close()
 
 

@@ -10,7 +10,7 @@ from sqlalchemy import MetaData
 
 from services.database.engine import create_engine
 from services.database.migrations import migrate
-from services.database.versions import Schema, Standing, newest_version, refusal, standing_of
+from services.database.versions import Schema, Standing, known_versions, newest_version, refusal, standing_of
 from services.locks.models import SCHEMA
 from tests.support.locks import RunningLocks, running_locks
 from tests.support.newer_tables import later_version, migrate_later
@@ -100,5 +100,5 @@ def test_which_tables_can_be_used(tmp_path: Path, standing: Standing, said: str 
     """Newer ones can unless they say otherwise; older ones, none, and those of a restore that goes on cannot."""
     for version in ("0001", "0002"):
         (tmp_path / f"{version}_goods.py").touch()
-    found = refusal(Schema("barge", MetaData(), tmp_path), standing)
+    found = refusal("barge", standing, known_versions(Schema("barge", MetaData(), tmp_path)))
     assert found is None if said is None else said in (found or "")

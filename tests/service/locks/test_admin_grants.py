@@ -47,6 +47,24 @@ async def test_grants(service: RunningLocks, team: Team) -> None:
     assert all(grant.repository == team.repository and grant.HasField("created_at") for grant in response.grants)
 
 
+async def test_a_grant_says_what_it_replaces(service: RunningLocks, team: Team) -> None:
+    """A second one of the same role is no addition to the first; who gives it is told what is gone."""
+    await service.add_repository("replaced/grants")
+
+    async def replaced(role: "admin.Role.ValueType", *refs: str) -> list[str] | None:
+        request = admin.GrantAccessRequest(
+            user_name=team.bob_name, repository="replaced/grants", role=role, ref_patterns=refs
+        )
+        response = await service.admin_peer.call(service.admin.GrantAccess, request)
+        return list(response.replaced.ref_patterns) if response.HasField("replaced") else None
+
+    assert await replaced(admin.ROLE_WRITE, "refs/heads/a") is None
+    assert await replaced(admin.ROLE_ADMIN) is None
+    assert await replaced(admin.ROLE_WRITE, "refs/heads/b") == ["refs/heads/a"]
+    assert await replaced(admin.ROLE_WRITE) == ["refs/heads/b"]
+    assert await replaced(admin.ROLE_WRITE) == []
+
+
 async def test_revocation(service: RunningLocks, team: Team) -> None:
     """All of a user's grants in a repository end together, and those elsewhere stay."""
     await service.grant(team.bob_name, team.repository, admin.ROLE_READ)

@@ -7,7 +7,7 @@ from sqlalchemy import Connection, text
 
 from services.database.engine import create_engine
 from services.database.migrations import migrate
-from services.database.versions import is_at, newest_version
+from services.database.versions import newest_version, version_of
 from services.locks.models import SCHEMA
 
 
@@ -22,7 +22,7 @@ async def test_the_migrated_tables_are_the_models(database_url: SecretStr) -> No
     engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
     async with engine.connect() as connection:
         assert await connection.run_sync(_differences) == []
-        assert await is_at(connection, SCHEMA, newest_version(SCHEMA))
+        assert await version_of(connection, SCHEMA.name) == newest_version(SCHEMA)
     await engine.dispose()
 
 

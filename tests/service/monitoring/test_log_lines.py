@@ -1,10 +1,10 @@
 """The log lines of the three services, as processes: one for each request or call, and no secret in any."""
 
 import base64
-import os
 from contextlib import suppress
 from typing import Any
 
+import asyncpg
 import grpc
 import httpx
 import pytest
@@ -15,7 +15,6 @@ from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
 from tests.support.http import content, oid_of
 from tests.support.services import METRICS_TOKEN, REPOSITORY, SERVICE_SECRET, SERVICES, SIGNING_KEY, Services
-from tests.support.storage import stored_path
 from tests.support.waiting import STEP_SECONDS
 
 WRONG = "tp_credentials-that-nobody-has"
@@ -147,19 +146,22 @@ async def _misuse_inside(services: Services) -> None:
 
 
 async def _break_storage(services: Services) -> None:
-    """Let a call fail in a way that is not foreseen, with a traceback in the log: the disk refuses to be read."""
+    """Let a call fail in a way that is not foreseen, with a traceback in the log: a table is not there."""
     data = content("broken", 100)
     async with services.client("alice") as alice:
         assert (await alice.upload(data)).status_code == 200
         action = await alice.action("download", oid_of(data), 100)
         assert action is not None
-        path = stored_path(services.folder / "bytes", oid_of(data))
-        path.unlink()
-        path.symlink_to(path.name)
-        alice.http.headers["X-Request-Id"] = "told-traceback"
-        response = await alice.http.get(action.href, headers=action.header)
+        database = await asyncpg.connect(services.database_url.get_secret_value())
+        try:
+            await database.execute("ALTER TABLE storage.contents RENAME TO hidden")
+            alice.http.headers["X-Request-Id"] = "told-traceback"
+            response = await alice.http.get(action.href, headers=action.header)
+            await database.execute("ALTER TABLE storage.hidden RENAME TO contents")
+        finally:
+            await database.close()
         assert response.status_code == 500
-        assert os.strerror(40) not in response.text
+        assert "contents" not in response.text
 
 
 async def test_no_secret_is_in_any_line(services: Services) -> None:

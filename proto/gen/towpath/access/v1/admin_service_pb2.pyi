@@ -828,18 +828,24 @@ class GrantAccessResponse(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     GRANT_FIELD_NUMBER: _builtins.int
+    REPLACED_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def grant(self) -> Global___Grant:
         """The grant."""
+
+    @_builtins.property
+    def replaced(self) -> Global___Grant:
+        """The earlier grant of the same role that it replaces; not set where there was none."""
 
     def __init__(
         self,
         *,
         grant: Global___Grant | None = ...,
+        replaced: Global___Grant | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant", "replaced", b"replaced"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant", "replaced", b"replaced"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
