@@ -86,6 +86,11 @@ class Connection(HttpToolsProtocol):
         cycle: RequestResponseCycle | None = self.cycle
         return not self._in_body and (cycle is None or cycle.response_complete)
 
+    @property
+    def has_asked(self) -> bool:
+        """Tell whether a request has come on it."""
+        return self.cycle is not None
+
     def evict(self) -> None:
         """End it at once, in favour of another connection."""
         self._ends = True
@@ -137,6 +142,7 @@ class Connection(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """End a request; an answer to HEAD has nothing but its head."""
         self._holding.flush()
+        self._accepting.connections.request_ended(self)
         super().on_response_complete()
 
     def on_message_begin(self) -> None:

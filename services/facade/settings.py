@@ -112,7 +112,7 @@ class FacadeSettings(ServiceSettings):
     connections: int = Field(
         default=4096,
         ge=1,
-        description="the most connections of one facade, fewer where it may open fewer files; at the limit the newest "
+        description="the most connections of one facade, fewer where it may open fewer files; at the limit the oldest "
         "one without a request makes room",
     )
     connections_per_address: int = Field(

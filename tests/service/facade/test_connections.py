@@ -367,19 +367,46 @@ async def test_silent_connections_end(inner: Inner) -> None:
                 assert await reader.read() == b"", "an empty line begins no second wait without end"
 
 
+async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    assert (await raw.answer(reader))[0] == 200
+
+
 async def test_idle_connections_make_room(inner: Inner) -> None:
-    """However many silent connections one address holds, its next request is served, and so is its oldest client."""
+    """However many silent connections come, whoever sends its request at once is served, and keeps its connection."""
     async with (
         running_facade(inner.storage.address, inner.locks.address, connections_per_address=8) as facade,
         AsyncExitStack() as stack,
     ):
-        oldest = await stack.enter_async_context(raw.connected(facade))
-        silent = [await stack.enter_async_context(raw.connected(facade)) for _ in range(30)]
-        for reader, writer in (oldest, await stack.enter_async_context(raw.connected(facade))):
-            writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
-            assert (await raw.answer(reader))[0] == 200
-        ended = [reader for reader, _ in silent if reader.at_eof() or reader.exception() is not None]
-        assert len(ended) >= 30 - 8
+
+        async def silent(count: int) -> list[asyncio.StreamReader]:
+            return [(await stack.enter_async_context(raw.connected(facade)))[0] for _ in range(count)]
+
+        served = await stack.enter_async_context(raw.connected(facade))
+        await _ask(*served)
+        many = await silent(30)
+        new = await stack.enter_async_context(raw.connected(facade))
+        many += await silent(4)
+        for client in (new, served):
+            await _ask(*client)
+        await until(lambda: sum(each.at_eof() or each.exception() is not None for each in many) == len(many) - (8 - 2))
+
+
+async def test_the_connection_that_is_used_the_least_makes_room(inner: Inner) -> None:
+    """Where all have been used, that is the one whose last request is longest ago."""
+    async with (
+        running_facade(inner.storage.address, inner.locks.address, connections_per_address=3) as facade,
+        AsyncExitStack() as stack,
+    ):
+        used = [await stack.enter_async_context(raw.connected(facade)) for _ in range(3)]
+        for number in (0, 1, 2, 0):
+            await _ask(*used[number])
+        await _ask(*(await stack.enter_async_context(raw.connected(facade))))
+        await _ask(*used[0])
+        await _ask(*used[2])
+        async with asyncio.timeout(STEP_SECONDS):
+            with suppress(ConnectionError):
+                assert await used[1][0].read() == b""
 
 
 async def test_busy_connections_are_not_ended_for_others(place: Place, inner: Inner) -> None:
