@@ -8,7 +8,7 @@ import uvloop
 
 from services.common import logs, memory
 from services.common.failure import fail
-from services.common.lifecycle import stop_event
+from services.common.lifecycle import end, stop_event
 from services.common.metrics import served_metrics
 from services.common.tracing import traced
 from services.facade.accepting import accepting
@@ -24,12 +24,21 @@ from services.facade.trusted_proxies import resolved
 
 # More than there are cores: they wait for a disk that is shared with storage.
 _THREADS = 16
+# From then on it tells its clients that the inner services do not answer.
+_UNREADY_SECONDS = 5.0
 
 
 def _raise_file_limit() -> None:
     # Downloads have files open beside their connections. The soft limit is meant for programs that call select.
     _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+
+
+async def _wait_ready(peers: Peers, stop: asyncio.Event) -> None:
+    """Leave connections to the facades that are ready, for a while: nobody is to be told that this one is not yet."""
+    waiting = asyncio.create_task(peers.wait_serving()), asyncio.create_task(stop.wait())
+    await asyncio.wait(waiting, timeout=_UNREADY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
+    await end(*waiting)
 
 
 async def _run(settings: FacadeSettings) -> None:
@@ -45,6 +54,8 @@ async def _run(settings: FacadeSettings) -> None:
         watched_access(peers) as changes,
         resolved(settings.trusted_proxies) as trusted,
     ):
+        if shared := is_inherited(settings.listen):
+            await _wait_ready(peers, stop)
         app = create_app(settings, peers, failed_logins, changes, stop, trusted=trusted)
         await serve(
             app,
@@ -52,7 +63,7 @@ async def _run(settings: FacadeSettings) -> None:
             stop,
             accepting=accepting(settings, trusted),
             drain_seconds=settings.drain_seconds,
-            is_shared=is_inherited(settings.listen),
+            is_shared=shared,
             certificate=certificate,
         )
 

@@ -30,6 +30,8 @@ _REPEATABLE = {
     ACCESS_SERVICE: ["Authenticate", "CheckAccess", "WatchAccess"],
 }
 
+_HEALTH_PAUSE_SECONDS = 0.05
+
 
 class Peers:
     """The channels to storage and locks, and the stubs on them."""
@@ -85,6 +87,11 @@ class Peers:
             await peers.verify_locks.close()
             await peers.storage.close()
             await peers.locks.close()
+
+    async def wait_serving(self) -> None:
+        """Wait until both services say that they serve, however long that takes."""
+        while set((await self._ask_health()).values()) != {Health.SERVING}:  # noqa: ASYNC110 - they are other processes
+            await asyncio.sleep(_HEALTH_PAUSE_SECONDS)
 
     async def _ask_health(self) -> Mapping[str, Health]:
         storage, locks = await asyncio.gather(self.storage.health(STORAGE_SERVICE), self.locks.health(LOCK_SERVICE))
