@@ -4,8 +4,9 @@ What it has granted is remembered for as long as no change is told, see `access_
 """
 
 import hashlib
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from functools import partial
@@ -24,6 +25,7 @@ from services.facade.remembered import Remembered
 from services.facade.throttle import FailedLogins
 
 _MOST_CREDENTIALS = 4
+_MOST_GOOD = 10_000
 _KEPT_SECONDS = 3600.0
 # A ref is as long as a client likes.
 _LONGEST_KEPT_REF = 256
@@ -67,6 +69,8 @@ class Access:
         self._peers = peers
         self._failed_logins = failed_logins
         self._queue = queue
+        # Digests of tokens that were good when they were last asked for, the latest last.
+        self._good: OrderedDict[bytes, None] = OrderedDict()
         self._callers: Remembered[bytes, Caller] = Remembered("caller", changes)
         self._permissions: Remembered[tuple[int, str, Permission, str, int], int] = Remembered("permission", changes)
 
@@ -75,19 +79,25 @@ class Access:
     ) -> Caller:
         """Return who shows these Authorization headers; of several values, in one or more of them, one good is enough.
 
-        Where too many bad ones came from this address, those that are not known yet wait for a turn, `aside`, so that
-        the lock service has no more work than it can do. Raises `Unauthenticated` where none is good, and
+        Where too many bad ones came from this address, those that were not good before wait for a turn, `aside`, so
+        that the lock service has no more work than it can do. Raises `Unauthenticated` where none is good, and
         `ResourceExhausted` (LOGINS_LIMITED) where that happened too often, or no turn comes; a good one is not refused
         for what others have shown.
         """
         if not headers:
             return Caller()
         shown = tuple(_shown(headers))
-        for token in shown:
-            if (caller := self._callers.recall(_digest(token))) is not None:
+        digests = [*map(_digest, shown)]
+        for digest in digests:
+            if (caller := self._callers.recall(digest)) is not None:
                 return caller
         if not (shown and self._failed_logins.is_reached(address)):
             return await self._caller(shown, address)
+        for token, digest in zip(shown, digests, strict=True):
+            if digest in self._good:
+                # One that has ended meanwhile waits as the others do.
+                with suppress(Unauthenticated):
+                    return await self._owner(token)
         async with aside(), self._queue.turn(address):
             return await self._caller(shown, address)
 
@@ -106,7 +116,17 @@ class Access:
         raise Unauthenticated(Reason.BAD_CREDENTIALS, message)
 
     async def _owner(self, token: str) -> Caller:
-        return await self._callers.answer(_digest(token), partial(self._ask_owner, token))
+        digest = _digest(token)
+        try:
+            caller = await self._callers.answer(digest, partial(self._ask_owner, token))
+        except Unauthenticated:
+            self._good.pop(digest, None)
+            raise
+        self._good[digest] = None
+        self._good.move_to_end(digest)
+        if len(self._good) > _MOST_GOOD:
+            self._good.popitem(last=False)
+        return caller
 
     async def _ask_owner(self, token: str) -> tuple[Caller, float]:
         request = access_service_pb2.AuthenticateRequest(token=token)

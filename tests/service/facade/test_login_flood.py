@@ -26,6 +26,8 @@ class Guarded:
     """A lock service that knows the tokens `good…`, and says no to others when it is let; and a facade before it."""
 
     facade: RunningFacade
+    watched: Watched
+    good: str = "good"
     under_way: int = 0
     most: int = 0
     asked: int = 0
@@ -33,7 +35,7 @@ class Guarded:
 
     async def authenticate(self, request: access.AuthenticateRequest) -> access.AuthenticateResponse:
         """Answer, as the lock service does."""
-        if request.token.startswith("good"):
+        if request.token.startswith(self.good):
             return access.AuthenticateResponse(user_id=1, user_name="alice", keep_seconds=600)
         self.asked += 1
         self.under_way += 1
@@ -65,7 +67,7 @@ async def http() -> AsyncIterator[httpx.AsyncClient]:
 async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
     """A facade at which one bad credential of an address is one too few to be slowed."""
     async with running_scripted(tmp_path) as (scripted, at):
-        Watched(scripted)
+        watched = Watched(scripted)
         scripted.reply("ListLocks", locks.ListLocksResponse())
         async with running_facade(
             at,
@@ -76,7 +78,7 @@ async def guarded(tmp_path: Path) -> AsyncIterator[Guarded]:
             failed_logins_wait_seconds=STEP_SECONDS,
             rpc_seconds=STEP_SECONDS,
         ) as facade:
-            running = Guarded(facade)
+            running = Guarded(facade, watched)
             scripted.answers["Authenticate"] = running.authenticate
             yield running
 
@@ -110,6 +112,28 @@ async def test_good_credentials_pass_a_flood(guarded: Guarded, http: httpx.Async
     guarded.goes_on.set()
     assert (await new).status_code == 200
     assert [answer.status_code for answer in await asyncio.gather(*flood)] == [429] * 3
+
+
+async def test_who_was_known_waits_for_no_turn_after_a_change_of_access(
+    guarded: Guarded, http: httpx.AsyncClient
+) -> None:
+    """All is asked for again then; a token that was good is at once, and one that has ended meanwhile in its turn."""
+    guarded.goes_on.set()
+    await until(lambda: _is_known(guarded, http))
+    await _use_up(guarded, http, "bad", FLOODED)
+    guarded.goes_on.clear()
+    flood = [asyncio.create_task(guarded.ask(http, f"bad-{n}", FLOODED)) for n in range(3)]
+    await until(lambda: guarded.under_way == 1)
+    await guarded.watched.change_and_be_heard()
+    assert (await guarded.ask(http, "good-known", FLOODED)).status_code == 200
+    guarded.good = "others"
+    await guarded.watched.change_and_be_heard()
+    ended = asyncio.create_task(guarded.ask(http, "good-known", FLOODED))
+    await until(lambda: guarded.under_way == 2, "it is asked for at once")
+    again = asyncio.create_task(guarded.ask(http, "good-known", FLOODED))
+    guarded.goes_on.set()
+    assert [answer.status_code for answer in await asyncio.gather(*flood, ended, again)] == [429] * 5
+    assert guarded.most == 2
 
 
 async def _is_known(guarded: Guarded, http: httpx.AsyncClient) -> bool:

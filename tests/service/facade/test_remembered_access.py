@@ -42,11 +42,13 @@ class Watched:
 
     def __init__(self, scripted: Scripted) -> None:
         self.changes = 0
+        self._learnt: int | None = None
         self._changed = asyncio.Event()
         scripted.answers["WatchAccess"] = self._answer
 
     async def _answer(self, request: access.WatchAccessRequest) -> access.WatchAccessResponse:
-        if request.known.get("one") == self.changes:
+        self._learnt = request.known.get("one")
+        if self._learnt == self.changes:
             await asyncio.wait({asyncio.create_task(self._changed.wait())}, timeout=request.wait_seconds)
         return access.WatchAccessResponse(source="one", changes=self.changes)
 
@@ -55,6 +57,11 @@ class Watched:
         self.changes += 1
         self._changed.set()
         self._changed = asyncio.Event()
+
+    async def change_and_be_heard(self) -> None:
+        """Tell of one, and wait until the facade knows it."""
+        self.change()
+        await until(lambda: self._learnt == self.changes)
 
 
 async def _asked_by(facade: RunningFacade, asked: Counter[str], requests: int, *, ref: str = "main") -> Counter[str]:
