@@ -8,8 +8,6 @@ import os
 import random
 import resource
 import shutil
-import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +17,7 @@ from services.storage.disk import DiskBackend
 from services.storage.disk.paths import incoming_path, path_of
 from services.storage.names import new_name
 from tests.service.storage.test_backend_suite import get, put
+from tests.support.folders import small_disk
 from tests.support.storage import oid_of
 
 OID = oid_of(b"data")
@@ -159,28 +158,17 @@ async def test_file_too_large_for_the_system(backend: DiskBackend) -> None:
     assert files(backend) == []
 
 
-@pytest.fixture
-def small_disk(tmp_path: Path) -> Iterator[Path]:
-    """A file system of 1 MiB; skips where this user may not mount one."""
-    folder = tmp_path / "small"
-    folder.mkdir()
-    mount = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(folder)], check=False)
-    if mount.returncode != 0:
-        pytest.skip("mounting a file system is not allowed here")
-    yield folder
-    subprocess.run(["umount", "--lazy", str(folder)], check=True)
-
-
 @pytest.mark.parametrize("size", [2 * MIB, LARGE])
-async def test_full_disk(small_disk: Path, size: int) -> None:
+async def test_full_disk(tmp_path: Path, size: int) -> None:
     """A disk that fills up amid an upload is STORAGE_FULL; its bytes are free again, and other uploads go on."""
-    backend = DiskBackend(small_disk)
-    with pytest.raises(ResourceExhausted) as caught:
-        await put(backend, b"x" * size)
-    assert caught.value.reason == "STORAGE_FULL"
-    assert files(backend) == []
-    assert await backend.available_bytes() > 900_000
-    assert await get(backend, await put(backend, b"data")) == b"data"
+    with small_disk(tmp_path, mib=1):
+        backend = DiskBackend(tmp_path)
+        with pytest.raises(ResourceExhausted) as caught:
+            await put(backend, b"x" * size)
+        assert caught.value.reason == "STORAGE_FULL"
+        assert files(backend) == []
+        assert await backend.available_bytes() > 900_000
+        assert await get(backend, await put(backend, b"data")) == b"data"
 
 
 def is_direct(descriptor: int) -> bool:
