@@ -112,7 +112,7 @@ class Target:
             return asyncio.run(connected())
         except ServiceError as error:
             if error.reason == Reason.BAD_CREDENTIALS:
-                raise CommandError(f"the token in {location.token_source} is not valid") from error
+                raise CommandError(f"{location.token_source}: {error.message}") from error
             raise
 
     def ask(

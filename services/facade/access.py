@@ -54,6 +54,8 @@ _PERMISSIONS = {
     Operation.UPLOAD: Permission.WRITE,
     Operation.VERIFY: Permission.WRITE,
 }
+# The metadata of a token that only who was given it can show: what is wrong with it is for them to know.
+_TOLD = ("expired", "revoked")
 _ENDED = (
     Reason.BAD_CREDENTIALS,
     Reason.CREDENTIALS_REQUIRED,
@@ -102,18 +104,18 @@ class Access:
             return await self._caller(shown, address)
 
     async def _caller(self, shown: Sequence[str], address: str) -> Caller:
-        has_expired = False
+        told = ""
         for token in shown:
             try:
                 return await self._owner(token)
             except Unauthenticated as error:
                 if error.reason != Reason.BAD_CREDENTIALS:
                     raise
-                has_expired |= "expired" in error.metadata
+                if not error.metadata.keys().isdisjoint(_TOLD):
+                    told = told or error.message
         if seconds := self._failed_logins.count(address):
             raise logins_limited("too many bad credentials came from your address", seconds)
-        message = "the token has expired" if has_expired else "the credentials are not valid"
-        raise Unauthenticated(Reason.BAD_CREDENTIALS, message)
+        raise Unauthenticated(Reason.BAD_CREDENTIALS, told or "the credentials are not valid")
 
     async def _owner(self, token: str) -> Caller:
         digest = _digest(token)

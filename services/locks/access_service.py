@@ -17,22 +17,24 @@ from services.locks.failed_logins import add_up
 from services.locks.grant_table import FoundRepository, find_access
 from services.locks.messages import failed_logins_of, permission_of, wait_seconds_of
 from services.locks.names import is_repository_name
+from services.locks.token_uses import TokenUses
 from services.locks.user_table import valid_seconds
 
-# However rarely anything changes: an answer that is kept for longer gains nothing.
-_MOST_KEPT_SECONDS = 3600.0
+# However rarely anything changes: an answer that is kept for longer gains little, and hides that the token is used.
+_MOST_KEPT_SECONDS = 300.0
 
 
 class AccessServicer(AccessServiceServicer):
     """Answers the calls of AccessService."""
 
-    def __init__(self, database: Database, changes: AccessChanges) -> None:
+    def __init__(self, database: Database, changes: AccessChanges, uses: TokenUses) -> None:
         self._database = database
         self._changes = changes
+        self._uses = uses
 
     async def Authenticate(self, request: pb.AuthenticateRequest, _context: object) -> pb.AuthenticateResponse:
         """Tell whose token this is."""
-        found = await authenticate(self._database, request.token)
+        found = await authenticate(self._database, self._uses, request.token)
         note(user=found.user.name)
         keep_seconds = min(found.valid_seconds, _MOST_KEPT_SECONDS)
         return pb.AuthenticateResponse(
@@ -55,6 +57,8 @@ class AccessServicer(AccessServiceServicer):
         found, seconds = await self._database.run(work)
         if seconds <= 0:
             raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid any more")
+        if request.token_id:
+            self._uses.note(request.token_id)
         decision = decide(
             anonymous=request.user_id == 0,
             repository=found.access if found else None,

@@ -24,6 +24,7 @@ from services.locks.models import SCHEMA
 from services.locks.repository_removal import finish_removals
 from services.locks.settings import LocksSettings
 from services.locks.storage_peer import StoragePeer
+from services.locks.token_uses import TokenUses
 
 LOCK_SERVICE: str = lock_service_pb2.DESCRIPTOR.services_by_name["LockService"].full_name
 ACCESS_SERVICE: str = access_service_pb2.DESCRIPTOR.services_by_name["AccessService"].full_name
@@ -50,13 +51,14 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
     engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
     database = Database(engine)
     changes = AccessChanges(settings.database)
+    uses = TokenUses(database)
     storage = StoragePeer(
         settings.storage_address, secret=settings.service_secret, admin_secret=settings.storage_admin_secret, tls=tls
     )
     pages = LockPages(database, settings)
     lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings, pages), server.grpc)
-    access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(database, changes), server.grpc)
-    admin = AdminServicer(Resources(database, settings, storage, pages))
+    access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(database, changes, uses), server.grpc)
+    admin = AdminServicer(Resources(database, uses, settings, storage, pages))
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)
 
     async def check() -> None:
@@ -68,13 +70,13 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
         if settings.locks_metrics_listen is not None:
             await keep_refreshed(partial(refresh_repositories, database))
 
-    listening = asyncio.create_task(changes.keep_listening())
+    aside = [asyncio.create_task(each) for each in (changes.keep_listening(), uses.keep_writing())]
     try:
         async with served_metrics(
             settings.locks_metrics_listen, settings.metrics_token, is_serving=lambda: server.is_serving
         ):
             await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first)
     finally:
-        await end(listening)
+        await end(*aside)
         await pages.close()
         await storage.close()

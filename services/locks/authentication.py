@@ -4,23 +4,31 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Reason, Unauthenticated
 from services.database.transactions import Database
+from services.locks.revoked_tokens import find_revoked
+from services.locks.token_uses import TokenUses
 from services.locks.tokens import token_hash
 from services.locks.user_table import TokenUser, find_token_user
 
 
-async def authenticate(database: Database, token: str) -> TokenUser:
-    """Return the user whose token this is, and how long it is valid.
+async def authenticate(database: Database, uses: TokenUses, token: str) -> TokenUser:
+    """Return the user whose token this is, and how long it is valid, and note that it is used.
 
-    Raises `Unauthenticated` (BAD_CREDENTIALS) for one that is unknown or revoked, in the same words, and for one that
-    has expired, with the metadata `expired`: nobody but who was given it can show it.
+    Raises `Unauthenticated` (BAD_CREDENTIALS) for one that is unknown; for one that has expired, with the metadata
+    `expired`; and for one that was revoked, with its name as the metadata `revoked`. The last two tell nothing to
+    anybody else, as only who was given a token can show it.
     """
+    hashed = token_hash(token)
 
-    async def work(connection: AsyncConnection) -> TokenUser | None:
-        return await find_token_user(connection, token_hash(token))
+    async def work(connection: AsyncConnection) -> tuple[TokenUser | None, str | None]:
+        user = await find_token_user(connection, hashed)
+        return user, None if user is not None else await find_revoked(connection, hashed)
 
-    user = await database.run(work)
+    user, revoked = await database.run(work)
+    if revoked is not None:
+        raise Unauthenticated(Reason.BAD_CREDENTIALS, f"the token {revoked} was revoked", revoked=revoked)
     if user is None:
         raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid")
     if user.valid_seconds <= 0:
         raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token has expired", expired="true")
+    uses.note(user.token_id)
     return user

@@ -9,7 +9,7 @@ from sqlmodel import col
 from services.database.transactions import Database
 from services.locks.models import User
 from services.locks.tokens import new_secret, token_hash
-from services.locks.user_table import create_token, delete_token, find_user, list_tokens
+from services.locks.user_table import create_token, find_user, list_tokens, revoke_token
 
 USER = "admin"
 TOKEN = "local"  # noqa: S105 - the name of a token, not its secret
@@ -27,10 +27,10 @@ async def bootstrap(database: Database, token: SecretStr | None = None) -> str:
         await connection.execute(insert(User).values(name=USER, administrator=True).on_conflict_do_nothing())
         await connection.execute(update(User).where(col(User.name) == USER).values(administrator=True))
         user = await find_user(connection, USER, hold=True)
-        for standing in await list_tokens(connection, user.id):
+        for standing, _ in await list_tokens(connection, user.id):
             if (standing.name, standing.token_hash, standing.expires_at) == (TOKEN, token_hash(secret), None):
                 return
-        await delete_token(connection, user_id=user.id, name=TOKEN)
+        await revoke_token(connection, user_id=user.id, name=TOKEN)
         await create_token(connection, user_id=user.id, name=TOKEN, token_hash=token_hash(secret), expires_at=None)
 
     await database.run(work)

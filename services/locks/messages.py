@@ -77,7 +77,7 @@ def user_message(user: models.User) -> admin.User:
     )
 
 
-def token_message(token: models.Token, user_name: str) -> admin.Token:
+def token_message(token: models.Token, user_name: str, *, last_used_at: datetime | None = None) -> admin.Token:
     """Return the message of a token, without anything of its secret."""
     return admin.Token(
         id=token.id,
@@ -85,6 +85,7 @@ def token_message(token: models.Token, user_name: str) -> admin.Token:
         created_at=timestamp(token.created_at),
         expires_at=timestamp(token.expires_at) if token.expires_at is not None else None,
         user_name=user_name,
+        last_used_at=timestamp(last_used_at) if last_used_at is not None else None,
     )
 
 

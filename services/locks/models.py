@@ -58,7 +58,7 @@ def _reference(target: str, *, on_delete: str) -> Column[int]:
     return Column(BigInteger, ForeignKey(target, ondelete=on_delete), nullable=False)
 
 
-def _counted(target: str) -> Column[int]:
+def _key_of(target: str) -> Column[int]:
     return Column(BigInteger, ForeignKey(target, ondelete="CASCADE"), primary_key=True, autoincrement=False)
 
 
@@ -93,6 +93,27 @@ class Token(Record, table=True):
     token_hash: bytes = Field(sa_column=Column(LargeBinary, nullable=False, unique=True))
     created_at: datetime = Field(sa_column=_moment(now=True))
     expires_at: datetime | None = Field(sa_column=_moment(nullable=True))
+
+
+class TokenUse(Record, table=True):
+    """When a token was last used, apart from the token: what changes there is told to all who remember tokens."""
+
+    __tablename__ = "token_uses"
+
+    token_id: int = Field(sa_column=_key_of("tokens.id"))
+    used_at: datetime = Field(sa_column=_moment())
+
+
+class RevokedToken(Record, table=True):
+    """A token that was revoked, kept for a while to tell whoever shows it so; see `revoked_tokens`."""
+
+    __tablename__ = "revoked_tokens"
+    __table_args__ = (Index(None, "user_id"), Index(None, "revoked_at"))
+
+    token_hash: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    user_id: int = Field(sa_column=_reference("users.id", on_delete="CASCADE"))
+    name: str = Field(sa_column=_text())
+    revoked_at: datetime = Field(sa_column=_moment(now=True))
 
 
 class Repository(Record, table=True):
@@ -189,7 +210,7 @@ class RepositoryLockCount(Record, table=True):
 
     __tablename__ = "locks_per_repository"
 
-    repository_id: int = Field(sa_column=_counted("repositories.id"))
+    repository_id: int = Field(sa_column=_key_of("repositories.id"))
     stripe: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
     count: int = Field(sa_column=Column(BigInteger, nullable=False))
 
@@ -200,8 +221,8 @@ class UserLockCount(Record, table=True):
     __tablename__ = "locks_per_user"
     __table_args__ = (Index(None, "user_id"),)
 
-    repository_id: int = Field(sa_column=_counted("repositories.id"))
-    user_id: int = Field(sa_column=_counted("users.id"))
+    repository_id: int = Field(sa_column=_key_of("repositories.id"))
+    user_id: int = Field(sa_column=_key_of("users.id"))
     stripe: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
     count: int = Field(sa_column=Column(BigInteger, nullable=False))
 

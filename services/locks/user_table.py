@@ -12,8 +12,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import AlreadyExists, NotFound, Reason
+from services.locks import revoked_tokens
 from services.locks.look_alikes import find_look_alike, told
-from services.locks.models import Token, User
+from services.locks.models import Token, TokenUse, User
 
 _USER = User.__table__.c
 _TOKEN = Token.__table__.c
@@ -109,14 +110,24 @@ async def create_token(
     return Token(**row)
 
 
-async def list_tokens(connection: AsyncConnection, user_id: int) -> Sequence[Token]:
-    """Return a user's tokens by name, expired ones included."""
-    statement = select(*_TOKEN).where(col(Token.user_id) == user_id).order_by(col(Token.name))
-    return [Token(**row) for row in (await connection.execute(statement)).mappings()]
+async def list_tokens(connection: AsyncConnection, user_id: int) -> Sequence[tuple[Token, datetime | None]]:
+    """Return a user's tokens by name, expired ones included, each with its last use, where one is known."""
+    statement = (
+        select(col(TokenUse.used_at), *_TOKEN)
+        .join_from(Token, TokenUse, col(TokenUse.token_id) == col(Token.id), isouter=True)
+        .where(col(Token.user_id) == user_id)
+        .order_by(col(Token.name))
+    )
+    rows = await connection.execute(statement)
+    return [(Token(**dict(zip(_TOKEN.keys(), values, strict=True))), used_at) for used_at, *values in rows]
 
 
-async def delete_token(connection: AsyncConnection, *, user_id: int, name: str) -> Token | None:
-    """End a user's token of that name and return it; None where there is none."""
+async def revoke_token(connection: AsyncConnection, *, user_id: int, name: str) -> Token | None:
+    """End a user's token of that name and return it; None where there is none. Whoever shows it later is told so."""
     statement = delete(Token).where(col(Token.user_id) == user_id, col(Token.name) == name).returning(*_TOKEN)
     row = (await connection.execute(statement)).mappings().one_or_none()
-    return Token(**row) if row is not None else None
+    if row is None:
+        return None
+    token = Token(**row)
+    await revoked_tokens.keep(connection, token)
+    return token

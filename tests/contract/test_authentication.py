@@ -168,6 +168,26 @@ def test_a_revoked_token_opens_nothing_any_more(anonymous: Client, operator: Adm
     assert_challenged(client.locks())
 
 
+def test_a_revoked_token_is_401_and_is_told_by_its_name(
+    anonymous: Client, operator: Administration, dialect: Dialect
+) -> None:
+    """At each endpoint and however it is shown, beside others too; who guesses learns nothing."""
+    name = f"revoked-{dialect.name}"
+    secret = operator.add_token("alice", name)
+    client = anonymous.speaking(dialect)
+    assert client.showing(f"Bearer {secret}").locks().status_code == 200
+    operator.revoke_token("alice", name)
+    for shown in (f"Bearer {secret}", basic("alice", secret), basic(secret, ""), f"Bearer wrong, Bearer {secret}"):
+        for endpoint in ENDPOINTS:
+            answer = ask(client.showing(shown), endpoint)
+            assert_challenged(answer)
+            assert answer.json()["message"] == f"the token {name} was revoked"
+    for wrong in (f"{secret}x", secret[:-1], name):
+        answer = client.showing(f"Bearer {wrong}").locks()
+        assert_challenged(answer)
+        assert answer.json()["message"] == "the credentials are not valid"
+
+
 def test_an_expired_token_is_401_and_is_told_so(anonymous: Client, operator: Administration, dialect: Dialect) -> None:
     """Its owner learns what to do; who guesses learns nothing, as nobody guesses a token."""
     secret = operator.add_token("alice", f"expires-{dialect.name}", seconds=2)

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import TOWPATH, Stack
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import STEP_SECONDS, until
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -67,6 +67,11 @@ def test_users(stack: Stack) -> None:
     assert "admin" in failure(stack, "user", "remove", "admin")
 
 
+def tokens_of(stack: Stack, user: str) -> dict[str, dict[str, Any]]:
+    """Return a user's tokens by name."""
+    return {token["name"]: token for token in stack.towpath("token", "list", user)}
+
+
 async def test_tokens(stack: Stack) -> None:
     """`token add|list|revoke`: the secret is shown once, works, and works no more when it is revoked."""
     stack.towpath("user", "add", "tom")
@@ -82,8 +87,14 @@ async def test_tokens(stack: Stack) -> None:
     assert secret not in "".join(text(stack, "token", "list", "tom"))
     async with Client(stack.base_url, "tom", secret) as client:
         assert (await client.locks()).status_code == 200
+        await until(lambda: "last_used_at" in tokens_of(stack, "tom")["laptop"], "the use is shown")
+        title, *rows = text(stack, "token", "list", "tom")
+        assert title.split() == ["NAME", "CREATED", "AT", "EXPIRES", "AT", "LAST", "USED", "AT"]
+        assert max(map(len, rows)) <= 80
+        assert [len(MOMENT.findall(row)) for row in rows] == [1, 3, 2]
         assert stack.towpath("token", "revoke", "tom", "laptop") == added
-        assert (await client.locks()).status_code == 401
+        refused = await client.locks()
+        assert (refused.status_code, refused.json()["message"]) == (401, "the token laptop was revoked")
     assert "laptop" in failure(stack, "token", "revoke", "tom", "laptop")
     stack.towpath("user", "remove", "tom")
 
@@ -265,4 +276,4 @@ def test_remote_stack(stack: Stack, user: str) -> None:
     result = run("user", "list", "--server", address, environment={"TOWPATH_TOKEN": token})
     assert result.returncode == (0 if user == "admin" else 1), result.stderr
     wrong = run("user", "list", "--server", address, environment={"TOWPATH_TOKEN": "wrong"})
-    assert (wrong.returncode, wrong.stderr) == (1, "towpath: the token in TOWPATH_TOKEN is not valid\n")
+    assert (wrong.returncode, wrong.stderr) == (1, "towpath: TOWPATH_TOKEN: the token is not valid\n")

@@ -63,6 +63,22 @@ def _problems(load: Load) -> list[Request]:
     return [request for request in load.requests if request.problem is not None]
 
 
+async def test_last_uses_are_listed_though_postgres_was_killed(failing: Stack) -> None:
+    """The list waits for it, and a use is shown in the end, though nobody shows the token again."""
+    secret = failing.towpath("token", "add", "alice", "outage")["secret"]
+    await asyncio.to_thread(psutil.wait_procs, failing.kill_service("postgres"), STEP_SECONDS)
+    async with Client(failing.base_url, "alice", secret) as client:
+        assert (await client.locks()).status_code == 200
+    await asyncio.to_thread(psutil.wait_procs, failing.kill_service("postgres"), STEP_SECONDS)
+
+    def is_used() -> bool:
+        tokens = {token["name"]: token for token in failing.towpath("token", "list", "alice")}
+        assert {"demo", "outage"} <= tokens.keys()
+        return "last_used_at" in tokens["outage"]
+
+    await until(is_used, "the last use is listed")
+
+
 @pytest.mark.parametrize("victim", ["storage", "locks", "postgres", "facade"])
 async def test_killed_service_is_not_missed(victim: str, failing: Stack, client: Client) -> None:
     """SIGKILL: only what the dead process itself was receiving or answering for a client may fail."""

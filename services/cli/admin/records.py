@@ -37,7 +37,7 @@ def user_record(user: admin.User) -> dict[str, Any]:
 
 
 def token_record(token: admin.Token) -> dict[str, Any]:
-    """Return what is shown of a token: `expires_at` is absent where it never ends."""
+    """Return what is shown of a token: without `expires_at` it never ends, without `last_used_at` no use is known."""
     record = {
         "id": token.id,
         "user": token.user_name,
@@ -46,6 +46,8 @@ def token_record(token: admin.Token) -> dict[str, Any]:
     }
     if token.HasField("expires_at"):
         record["expires_at"] = moment(token.expires_at)
+    if token.HasField("last_used_at"):
+        record["last_used_at"] = moment(token.last_used_at)
     return record
 
 

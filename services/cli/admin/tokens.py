@@ -68,9 +68,10 @@ def add_token(
 
 @app.command("list")
 def list_tokens(user: User, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False) -> None:
-    """List a user's tokens by name, without their secrets."""
+    """List a user's tokens by name, with their last use to within ten minutes, without their secrets."""
     response = Target(data, server).ask(lambda admin: admin.ListTokens, pb.ListTokensRequest(user_name=user))
-    show_records(map(token_record, response.tokens), ("name", "created_at", "expires_at"), as_json=as_json)
+    columns = ("name", "created_at", "expires_at", "last_used_at")
+    show_records(map(token_record, response.tokens), columns, as_json=as_json)
 
 
 @app.command("revoke")

@@ -19,6 +19,7 @@ from services.locks.names import check_name, check_repository_name
 from services.locks.repository_table import find_repository
 from services.locks.settings import LocksSettings
 from services.locks.storage_peer import StoragePeer
+from services.locks.token_uses import TokenUses
 from services.locks.user_table import find_user
 
 _Handlers = TypeVar("_Handlers", bound="Handlers")
@@ -32,6 +33,7 @@ class Resources:
     """What the handlers share; its owner closes it."""
 
     database: Database
+    uses: TokenUses
     settings: LocksSettings
     storage: StoragePeer
     lock_pages: LockPages
@@ -42,6 +44,7 @@ class Handlers(AdminServiceServicer):
 
     def __init__(self, resources: Resources) -> None:
         self.database = resources.database
+        self.uses = resources.uses
         self.settings = resources.settings
         self.storage = resources.storage
         self.lock_pages = resources.lock_pages
@@ -51,7 +54,8 @@ class Handlers(AdminServiceServicer):
 
         Raises `Unauthenticated` (BAD_CREDENTIALS) and `PermissionDenied` (NOT_ADMINISTRATOR).
         """
-        user = (await authenticate(self.database, bearer_token(context.invocation_metadata()))).user
+        token = bearer_token(context.invocation_metadata())
+        user = (await authenticate(self.database, self.uses, token)).user
         note(user=user.name)
         if not user.administrator:
             raise PermissionDenied(Reason.NOT_ADMINISTRATOR, f"{user.name} is not an administrator")

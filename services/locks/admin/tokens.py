@@ -13,7 +13,7 @@ from services.locks.messages import token_message
 from services.locks.models import Token, User
 from services.locks.names import check_name
 from services.locks.tokens import new_secret, token_hash
-from services.locks.user_table import create_token, delete_token, list_tokens
+from services.locks.user_table import create_token, list_tokens, revoke_token
 
 
 class TokenHandlers(Handlers):
@@ -39,12 +39,14 @@ class TokenHandlers(Handlers):
     async def ListTokens(self, request: pb.ListTokensRequest, _administrator: User) -> pb.ListTokensResponse:
         """Return a user's tokens by name."""
 
-        async def work(connection: AsyncConnection) -> Sequence[Token]:
+        async def work(connection: AsyncConnection) -> Sequence[tuple[Token, datetime | None]]:
             user = await self.find_user(connection, "user_name", request.user_name)
             return await list_tokens(connection, user.id)
 
         tokens = await self.database.run(work)
-        return pb.ListTokensResponse(tokens=(token_message(token, request.user_name) for token in tokens))
+        return pb.ListTokensResponse(
+            tokens=(token_message(token, request.user_name, last_used_at=used_at) for token, used_at in tokens)
+        )
 
     @administrative
     async def RevokeToken(self, request: pb.RevokeTokenRequest, _administrator: User) -> pb.RevokeTokenResponse:
@@ -53,7 +55,7 @@ class TokenHandlers(Handlers):
 
         async def work(connection: AsyncConnection) -> Token:
             user = await self.find_user(connection, "user_name", request.user_name)
-            token = await delete_token(connection, user_id=user.id, name=request.name)
+            token = await revoke_token(connection, user_id=user.id, name=request.name)
             if token is None:
                 raise NotFound(Reason.TOKEN_NOT_FOUND, f"{request.user_name} has no token {request.name}")
             return token

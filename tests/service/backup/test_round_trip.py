@@ -7,11 +7,12 @@ from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.errors import AlreadyExists, Reason
+from services.common.errors import AlreadyExists, Reason, Unauthenticated
 from tests.support.backup import Installation, Place, running_installation
 from tests.support.locks import refused
 from tests.support.postgres import TestPostgres
 from tests.support.storage import oid_of
+from tests.support.waiting import until
 
 SMALL, LARGE = b"small", bytes(range(256)) * 20_000
 PATH = "strange\t\n\\N\\.\r \N{SNOWMAN}.psd"
@@ -40,6 +41,14 @@ async def test_everything_comes_back(
     old = installation
     user, repository = await _fill(old)
     secret = await old.locks.add_token("alice")
+    revoked = await old.locks.add_token("alice", "revoked")
+    revoke = admin.RevokeTokenRequest(user_name="alice", name="revoked")
+    await old.locks.admin_peer.call(old.locks.admin.RevokeToken, revoke)
+
+    async def a_use_is_written() -> bool:
+        return await _rows(postgres, old.place, "SELECT count(*) FROM locks.token_uses") != "0"
+
+    await until(a_use_is_written)
     lock = await old.locks.create(repository, user, PATH)
     gone = await old.locks.create(repository, user, "gone.psd")
     await old.locks.delete(repository, user, gone.id)
@@ -50,8 +59,9 @@ async def test_everything_comes_back(
     assert answer["rows"] == made["rows"] > 8
     assert (answer["check"]["missing"], answer["check"]["corrupt"], answer["check"]["orphaned"]) == (0, 0, 0)
 
-    for table in ("users", "tokens", "repositories", "grants", "locks", "released_locks"):
-        query = f"SELECT * FROM locks.{table} ORDER BY id"  # noqa: S608 - one of the names above
+    people = ("users", "tokens", "token_uses", "revoked_tokens")
+    for table in (*people, "repositories", "grants", "locks", "released_locks"):
+        query = f"SELECT * FROM locks.{table} ORDER BY 1"  # noqa: S608 - one of the names above
         assert await _rows(postgres, empty_place, query) == await _rows(postgres, old.place, query), table
     counts = "SELECT sum(count) FROM locks.locks_per_{}"
     assert [await _rows(postgres, empty_place, counts.format(of)) for of in ("repository", "user")] == ["1", "1"]
@@ -61,6 +71,9 @@ async def test_everything_comes_back(
         assert await new.storage.statuses(repository, oid_of(b"removed")) == [pb.OBJECT_STATUS_REMOVED]
         caller = await new.locks.peer.call(new.locks.access.Authenticate, access.AuthenticateRequest(token=secret))
         assert caller.user_id == user
+        with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:
+            await new.locks.peer.call(new.locks.access.Authenticate, access.AuthenticateRequest(token=revoked))
+        assert caught.value.metadata == {"revoked": "revoked"}
         assert (await new.locks.list(repository)).locks[0] == lock
         with refused(AlreadyExists, Reason.PATH_LOCKED):
             await new.locks.create(repository, user, PATH)

@@ -42,6 +42,8 @@ class Guarded:
         self.most = max(self.most, self.under_way)
         await self.goes_on.wait()
         self.under_way -= 1
+        if request.token.startswith("revoked"):
+            raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token laptop was revoked", revoked="laptop")
         raise Unauthenticated(Reason.BAD_CREDENTIALS, "no such token")
 
     async def ask(self, http: httpx.AsyncClient, token: str, address: str) -> httpx.Response:
@@ -96,6 +98,16 @@ async def test_a_flood_is_asked_for_one_by_one(guarded: Guarded, http: httpx.Asy
     for answer in await asyncio.gather(*flood):
         check_error(answer, 429)
     assert (guarded.asked, guarded.most) == (_QUEUE, 1)
+
+
+async def test_a_revoked_token_counts_as_a_bad_one(guarded: Guarded, http: httpx.AsyncClient) -> None:
+    """Whoever shows it is told so, and slowed like anybody."""
+    guarded.goes_on.set()
+    answer = await guarded.ask(http, "revoked", FLOODED)
+    check_error(answer, 401)
+    assert answer.json()["message"] == "the token laptop was revoked"
+    check_error(await guarded.ask(http, "revoked", FLOODED), 429)
+    check_error(await guarded.ask(http, "bad", FLOODED), 429)
 
 
 async def test_good_credentials_pass_a_flood(guarded: Guarded, http: httpx.AsyncClient) -> None:

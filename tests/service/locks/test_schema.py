@@ -1,14 +1,21 @@
 """The migrations."""
 
+from pathlib import Path
+
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from pydantic import SecretStr
 from sqlalchemy import Connection, text
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
 
+from services.common.errors import Reason, Unauthenticated
 from services.database.engine import create_engine
-from services.database.migrations import migrate
+from services.database.migrations import create_operator_engine, migrate, upgrade
 from services.database.versions import newest_version, version_of
 from services.locks.models import SCHEMA
+from tests.support.locks import refused, running_locks
+from tests.support.waiting import until
 
 
 def _differences(connection: Connection) -> object:
@@ -24,6 +31,35 @@ async def test_the_migrated_tables_are_the_models(database_url: SecretStr) -> No
         assert await connection.run_sync(_differences) == []
         assert await version_of(connection, SCHEMA.name) == newest_version(SCHEMA)
     await engine.dispose()
+
+
+async def test_tokens_of_before_have_no_use_that_is_known(database_url: SecretStr, tmp_path: Path) -> None:
+    """They work as ever, their uses are known from then on, and they can be revoked."""
+    engine = create_operator_engine(database_url, "test")
+    async with engine.begin() as connection:
+        await upgrade(connection, SCHEMA, "0004")
+        await connection.execute(text("INSERT INTO locks.users (name, administrator) VALUES ('alice', false)"))
+        tokens = (
+            "INSERT INTO locks.tokens (user_id, name, token_hash) SELECT id, 'old', sha256('tp_old') FROM locks.users"
+        )
+        await connection.execute(text(tokens))
+    await engine.dispose()
+    async with running_locks(database_url, tmp_path) as locks:
+
+        async def is_used() -> bool:
+            request = admin.ListTokensRequest(user_name="alice")
+            [token] = (await locks.admin_peer.call(locks.admin.ListTokens, request)).tokens
+            return token.HasField("last_used_at")
+
+        assert not await is_used()
+        show = access.AuthenticateRequest(token="tp_old")
+        assert (await locks.peer.call(locks.access.Authenticate, show)).user_name == "alice"
+        await until(is_used)
+        revoke = admin.RevokeTokenRequest(user_name="alice", name="old")
+        await locks.admin_peer.call(locks.admin.RevokeToken, revoke)
+        with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:
+            await locks.peer.call(locks.access.Authenticate, show)
+        assert caught.value.metadata == {"revoked": "old"}
 
 
 async def test_ids_and_names(database_url: SecretStr) -> None:

@@ -70,8 +70,8 @@ class AccessServiceServicer:
     def Authenticate(self, request, context):
         """Authenticate tells whose token this is.
 
-        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown or revoked, not told apart, or expired, then with
-        the metadata "expired").
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown; expired, then with the metadata "expired"; or
+        revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

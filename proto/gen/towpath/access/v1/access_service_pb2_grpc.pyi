@@ -40,8 +40,8 @@ class AccessServiceStub:
     Authenticate: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.AuthenticateRequest, _access_service_pb2.AuthenticateResponse]
     """Authenticate tells whose token this is.
 
-    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown or revoked, not told apart, or expired, then with
-    the metadata "expired").
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown; expired, then with the metadata "expired"; or
+    revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays).
     """
     CheckAccess: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.CheckAccessRequest, _access_service_pb2.CheckAccessResponse]
     """CheckAccess decides whether a user may do something in a repository.
@@ -87,8 +87,8 @@ class AccessServiceAsyncStub(AccessServiceStub):
     Authenticate: _aio.UnaryUnaryMultiCallable[_access_service_pb2.AuthenticateRequest, _access_service_pb2.AuthenticateResponse]  # type: ignore[assignment]
     """Authenticate tells whose token this is.
 
-    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown or revoked, not told apart, or expired, then with
-    the metadata "expired").
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown; expired, then with the metadata "expired"; or
+    revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays).
     """
     CheckAccess: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CheckAccessRequest, _access_service_pb2.CheckAccessResponse]  # type: ignore[assignment]
     """CheckAccess decides whether a user may do something in a repository.
@@ -137,8 +137,8 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_access_service_pb2.AuthenticateResponse, _abc.Awaitable[_access_service_pb2.AuthenticateResponse]]:
         """Authenticate tells whose token this is.
 
-        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown or revoked, not told apart, or expired, then with
-        the metadata "expired").
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown; expired, then with the metadata "expired"; or
+        revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays).
         """
 
     @_abc_1.abstractmethod

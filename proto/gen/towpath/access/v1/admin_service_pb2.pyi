@@ -123,6 +123,7 @@ class Token(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     USER_NAME_FIELD_NUMBER: _builtins.int
+    LAST_USED_AT_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The id."""
     name: _builtins.str
@@ -137,6 +138,12 @@ class Token(_message.Message):
     def expires_at(self) -> _timestamp_pb2.Timestamp:
         """When it ends; not set for never."""
 
+    @_builtins.property
+    def last_used_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was last used, told by ListTokens alone: up to ten minutes before it really was. Not set
+        where no use is known.
+        """
+
     def __init__(
         self,
         *,
@@ -145,10 +152,11 @@ class Token(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         expires_at: _timestamp_pb2.Timestamp | None = ...,
         user_name: _builtins.str = ...,
+        last_used_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "last_used_at", b"last_used_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "id", b"id", "name", b"name", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "id", b"id", "last_used_at", b"last_used_at", "name", b"name", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -221,7 +221,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTokens(self, request, context):
-        """ListTokens returns a user's tokens, without their secrets.
+        """ListTokens returns a user's tokens with their last use, without their secrets.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -54,7 +54,7 @@ class AdminServiceStub:
     (TOKEN_EXISTS: the user has a token of that name).
     """
     ListTokens: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]
-    """ListTokens returns a user's tokens, without their secrets."""
+    """ListTokens returns a user's tokens with their last use, without their secrets."""
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]
     """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
     CreateRepository: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateRepositoryRequest, _admin_service_pb2.CreateRepositoryResponse]
@@ -152,7 +152,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     (TOKEN_EXISTS: the user has a token of that name).
     """
     ListTokens: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]  # type: ignore[assignment]
-    """ListTokens returns a user's tokens, without their secrets."""
+    """ListTokens returns a user's tokens with their last use, without their secrets."""
     RevokeToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]  # type: ignore[assignment]
     """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
     CreateRepository: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateRepositoryRequest, _admin_service_pb2.CreateRepositoryResponse]  # type: ignore[assignment]
@@ -277,7 +277,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.ListTokensRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListTokensResponse, _abc.Awaitable[_admin_service_pb2.ListTokensResponse]]:
-        """ListTokens returns a user's tokens, without their secrets."""
+        """ListTokens returns a user's tokens with their last use, without their secrets."""
 
     @_abc_1.abstractmethod
     def RevokeToken(

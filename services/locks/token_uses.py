@@ -1,0 +1,81 @@
+"""When tokens were last used, written beside the requests that use them."""
+
+import asyncio
+import math
+import time
+from itertools import islice
+
+from sqlalchemy import text
+
+from services.common.logs import get_logger
+from services.database.transactions import Database
+
+# With the time for which facades keep an answer (see `access_service`), less than the ten minutes that are promised.
+_REST_SECONDS = 240.0
+_INTERVAL_SECONDS = 1.0
+_PAUSE_SECONDS = 5.0
+_MOST_AT_ONCE = 1_000
+_MOST_TOKENS = 100_000
+
+# A token that is just being revoked is passed over, so that nobody waits for anybody. Ages, as two clocks may differ.
+_WRITE = text("""
+    INSERT INTO token_uses AS known (token_id, used_at)
+        SELECT tokens.id, now() - make_interval(secs => used.age)
+        FROM unnest(CAST(:ids AS bigint[]), CAST(:ages AS double precision[])) AS used (id, age)
+        JOIN tokens ON tokens.id = used.id
+        ORDER BY tokens.id FOR KEY SHARE OF tokens SKIP LOCKED
+    ON CONFLICT (token_id) DO UPDATE SET used_at = excluded.used_at WHERE known.used_at < excluded.used_at
+""")
+
+_log = get_logger(__name__)
+
+
+class TokenUses:
+    """Notes uses of tokens and writes them down, each token's once in four minutes at most.
+
+    No request waits for that, or fails by it: what cannot be written stays noted until it can. A use that is noted in
+    the last second before the process ends may be lost.
+    """
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # By `time.monotonic`.
+        self._noted: dict[int, float] = {}
+        self._written: dict[int, float] = {}
+        self._wanted = asyncio.Event()
+
+    def note(self, token_id: int) -> None:
+        """Note that a token is used now."""
+        now = time.monotonic()
+        if now - self._written.get(token_id, -math.inf) < _REST_SECONDS:
+            return
+        if token_id in self._noted or len(self._noted) < _MOST_TOKENS:
+            self._noted[token_id] = now
+            self._wanted.set()
+
+    async def keep_writing(self) -> None:
+        """Write what is noted, for ever."""
+        told = False
+        while True:
+            await self._wanted.wait()
+            try:
+                await self._write()
+                told = False
+            except Exception as error:  # whatever it was, the uses stay noted, and the next time may succeed
+                if not told:
+                    _log.warning("uses of tokens are not written", error=repr(error))
+                told = True
+            await asyncio.sleep(_PAUSE_SECONDS if told else _INTERVAL_SECONDS)
+
+    async def _write(self) -> None:
+        uses = dict(islice(self._noted.items(), _MOST_AT_ONCE))
+        # Not by `Database.run`: a lack of room that nobody but this meets is no reason to be not ready.
+        async with self._database.engine.begin() as connection:
+            now = time.monotonic()
+            await connection.execute(_WRITE, {"ids": list(uses), "ages": [now - used_at for used_at in uses.values()]})
+        for token_id in uses:
+            del self._noted[token_id]
+        resting = {token_id: at for token_id, at in self._written.items() if now - at < _REST_SECONDS}
+        self._written = resting | uses
+        if not self._noted:
+            self._wanted.clear()
