@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 HEARTBEAT_SECONDS = 0.5
@@ -45,6 +46,12 @@ def _beat(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
     except OSError:
         return
     loop.call_later(HEARTBEAT_SECONDS, _beat, loop, descriptor)
+
+
+async def after(event: asyncio.Event, work: Callable[[], Awaitable[None]]) -> None:
+    """Do some work as soon as an event is set."""
+    await event.wait()
+    await work()
 
 
 async def end(*tasks: asyncio.Task[Any]) -> None:

@@ -12,8 +12,8 @@ from sqlalchemy.pool import NullPool
 
 from services.common import tracing
 from services.database.metrics import watch_pool
+from services.database.sessions import CONNECT_SECONDS, Sessions
 
-CONNECT_SECONDS = 5.0
 STATEMENT_SECONDS = 10.0
 
 READ_ONLY = "25006"
@@ -94,15 +94,13 @@ async def driver_connection(url: SecretStr, *, schema: str) -> AsyncIterator[Any
 
 
 def _connect_args(schema: str) -> dict[str, Any]:
+    session = f"""
+        SET ROLE "{role_of(schema)}"; SET search_path = "{schema}";
+        SET statement_timeout = {STATEMENT_SECONDS * 1000:.0f}; SET idle_in_transaction_session_timeout = 60000
+    """
     return {
+        "async_creator_fn": Sessions(session).open,
         "timeout": CONNECT_SECONDS,
         "command_timeout": STATEMENT_SECONDS,
-        "server_settings": {
-            "application_name": f"towpath-{schema}",
-            "role": role_of(schema),
-            "search_path": schema,
-            "statement_timeout": str(int(STATEMENT_SECONDS * 1000)),
-            "idle_in_transaction_session_timeout": "60000",
-            "timezone": "UTC",
-        },
+        "server_settings": {"application_name": f"towpath-{schema}", "timezone": "UTC"},
     }

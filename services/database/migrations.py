@@ -16,7 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from services.common.errors import Reason, Unavailable
-from services.database.engine import CONNECT_SECONDS, parse_url, role_of
+from services.database.engine import parse_url, role_of
+from services.database.sessions import CONNECT_SECONDS, Sessions
 from services.database.transactions import is_transient
 from services.database.versions import (
     OLDEST_SERVICE_COLUMN,
@@ -62,6 +63,7 @@ def create_operator_engine(url: SecretStr, name: str) -> AsyncEngine:
         parse_url(url),
         pool_size=_POOL_SIZE,
         connect_args={
+            "async_creator_fn": Sessions().open,
             "timeout": CONNECT_SECONDS,
             "command_timeout": _STATEMENT_SECONDS,
             "server_settings": {"application_name": f"towpath-{name}", "timezone": "UTC", "datestyle": "ISO"},
@@ -75,8 +77,8 @@ async def migrate(url: SecretStr, schema: Schema, *, wait_seconds: float = 0.0) 
     One migration runs at a time; others wait for it. All or nothing: a failure leaves the version as it was.
     Tables that a newer version has migrated stay as they are, and what is returned says so; otherwise it is None.
     The user of the URL must be allowed to make schemas in the database and, the first time, roles. Raises ValueError
-    where a restore into the database has not ended or the tables are too new for this version, `Unavailable` where
-    Postgres does not answer for `wait_seconds`.
+    where a restore into the database has not ended, the tables are too new for this version or a pooler gives sessions
+    to others, `Unavailable` where Postgres does not answer for `wait_seconds`.
     """
     engine = create_operator_engine(url, "migrate")
     try:

@@ -5,9 +5,10 @@ from collections.abc import Awaitable, Callable, Collection
 
 from sqlalchemy import text
 
-from services.common.lifecycle import end
+from services.common.lifecycle import after, end
 from services.common.logs import get_logger
 from services.common.rpc.server import Server
+from services.database.sessions import SharedSessionsError
 from services.database.transactions import Database
 from services.database.versions import Schema, known_versions, refusal, standing_of
 
@@ -20,11 +21,16 @@ _log = get_logger(__name__)
 
 
 async def _is_ready(
-    database: Database, name: str, known: Collection[str], check: Callable[[], Awaitable[None]]
+    database: Database,
+    name: str,
+    known: Collection[str],
+    reached: asyncio.Event,
+    check: Callable[[], Awaitable[None]],
 ) -> bool:
     if database.trouble:
         raise RuntimeError(database.trouble)
     async with database.engine.connect() as connection:
+        reached.set()
         if await connection.scalar(_IS_READ_ONLY):
             # Its session may stay so for longer than Postgres.
             await connection.invalidate()
@@ -36,14 +42,21 @@ async def _is_ready(
 
 
 async def _watch(
-    server: Server, database: Database, schema: Schema, check: Callable[[], Awaitable[None]], ready: asyncio.Event
+    server: Server,
+    database: Database,
+    schema: Schema,
+    reached: asyncio.Event,
+    check: Callable[[], Awaitable[None]],
+    ready: asyncio.Event,
 ) -> None:
     # They are files, which nobody is to wait for each second.
     serving, known = False, known_versions(schema)
     while True:
         try:
             async with asyncio.timeout(5 * _INTERVAL_SECONDS):
-                now = await _is_ready(database, schema.name, known, check)
+                now = await _is_ready(database, schema.name, known, reached, check)
+        except SharedSessionsError:
+            raise
         except Exception as error:  # whatever fails, the answer is "not ready", and why
             now = False
             if serving or not ready.is_set():
@@ -65,22 +78,24 @@ async def serve(
     *,
     check: Callable[[], Awaitable[None]],
     first: Callable[[], Awaitable[None]],
+    reached: asyncio.Event | None = None,
 ) -> None:
     """Serve until `stop`; SERVING while the schema can be used, Postgres takes writes and `check` passes.
 
-    `first` runs once, when all that holds for the first time; at the end it is cancelled if it still runs.
+    `first` runs once, when all that holds for the first time; at the end it is cancelled if it still runs. `reached` is
+    set as soon as Postgres has been found. Where a pooler gives sessions to others it sets `stop` and raises
+    `SharedSessionsError`.
     """
-    ready = asyncio.Event()
+    ready, reached = asyncio.Event(), reached or asyncio.Event()
     await server.start()
-    watcher = asyncio.create_task(_watch(server, database, schema, check, ready))
-
-    async def start() -> None:
-        await ready.wait()
-        await first()
-
-    starter = asyncio.create_task(start())
+    watcher = asyncio.create_task(_watch(server, database, schema, reached, check, ready))
+    starter = asyncio.create_task(after(ready, first))
+    # It ends by itself only by an error that lasts.
+    watcher.add_done_callback(lambda _: stop.set())
     try:
         await server.serve_until(stop)
     finally:
-        await end(watcher, starter)
-        await database.close()
+        try:
+            await end(watcher, starter)
+        finally:
+            await database.close()

@@ -11,6 +11,7 @@ from pydantic import SecretStr
 from services.common.errors import Reason, Unavailable
 from services.common.logs import get_logger
 from services.database.engine import driver_connection
+from services.database.sessions import SharedSessionsError
 from services.locks.models import SCHEMA
 
 # What the triggers of the migration 0003 notify.
@@ -36,7 +37,10 @@ class AccessChanges:
         self._listening: _Listening | None = None
 
     async def keep_listening(self) -> None:
-        """Listen, for ever, on a connection of its own, which is made anew when it is lost."""
+        """Listen, for ever, on a connection of its own, which is made anew when it is lost.
+
+        Raises `SharedSessionsError` where a pooler gives sessions to others.
+        """
         told = False
         while True:
             try:
@@ -44,6 +48,8 @@ class AccessChanges:
                     listening = await _Listening.begin(connection)
                     told = False
                     await self._answer_by(listening)
+            except SharedSessionsError:
+                raise
             except Exception as error:  # whatever it was, nobody is told that all is known before it works again
                 if not told:
                     _log.warning("changes of access are not heard", error=repr(error))

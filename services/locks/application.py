@@ -34,7 +34,7 @@ ADMIN_SERVICE: str = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService
 async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
     """Serve LockService, AccessService and AdminService until `stop` is set, then drain and close everything.
 
-    Raises ValueError for a setting that cannot be used.
+    Raises ValueError for a setting or a database that cannot be used.
     """
     tls = settings.read_tls()
     server = Server(
@@ -70,13 +70,16 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
         if settings.locks_metrics_listen is not None:
             await keep_refreshed(partial(refresh_repositories, database))
 
-    aside = [asyncio.create_task(each) for each in (changes.keep_listening(), uses.keep_writing())]
+    writing = asyncio.create_task(uses.keep_writing())
+    listening = asyncio.create_task(changes.keep_listening())
+    # It ends by itself only by an error that lasts.
+    listening.add_done_callback(lambda _: stop.set())
     try:
         async with served_metrics(
             settings.locks_metrics_listen, settings.metrics_token, is_serving=lambda: server.is_serving
         ):
             await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first)
     finally:
-        await end(*aside)
         await pages.close()
         await storage.close()
+        await end(writing, listening)

@@ -6,7 +6,7 @@ from functools import partial
 from towpath.storage.v1.store_service_pb2_grpc import add_StoreServiceServicer_to_server
 
 from services.common.errors import Unavailable
-from services.common.lifecycle import end
+from services.common.lifecycle import after, end
 from services.common.logs import get_logger
 from services.common.metrics import served_metrics
 from services.common.refresh import keep_refreshed
@@ -44,7 +44,7 @@ _log = get_logger(__name__)
 async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Backend | None = None) -> None:
     """Serve until `stop` is set, with the backend of the settings unless another is given.
 
-    Raises ValueError for a setting that cannot be used.
+    Raises ValueError for a setting or a database that cannot be used.
     """
     backend = backend or await open_backend(settings.storage_url, settings.storage_public_endpoint)
     # What cannot be is refused now.
@@ -91,15 +91,16 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     whole_objects = WholeObjects(store)
     add_storage_service(store, whole_objects, server.grpc)
     add_StoreServiceServicer_to_server(StoreService(store, settings.storage_url, settings.folders), server.grpc)
-    runs = (traffic.run(), room.run(), store.writer.run(), places.run(), Sweeper(store).run(), Copier(store).run())
-    background = [asyncio.create_task(run) for run in runs]
-    stop_serving = asyncio.Event()
+    reached, stop_serving = asyncio.Event(), asyncio.Event()
+    runs = (traffic.run, room.run, store.writer.run, places.run, Sweeper(store).run, Copier(store).run)
+    # Not before, as each would tell of a pooler by which the service ends.
+    background = [asyncio.create_task(after(reached, run)) for run in runs]
     stopper = asyncio.create_task(_stop_in_order(stop, background, stop_serving))
     try:
         async with served_metrics(
             settings.storage_metrics_listen, settings.metrics_token, is_serving=lambda: server.is_serving
         ):
-            await serve_when_ready(server, database, SCHEMA, stop_serving, check=check, first=first)
+            await serve_when_ready(server, database, SCHEMA, stop_serving, check=check, first=first, reached=reached)
     finally:
         await end(stopper, *background)
         await whole_objects.close()

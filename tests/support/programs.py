@@ -26,6 +26,7 @@ SKIPPED = {
     "caddy": "the tests with Caddy: parts of tests/e2e/test_proxies.py and test_extra_header.py",
     "haproxy": "the tests with HAProxy: parts of tests/e2e/test_extra_header.py",
     "apache2": "the tests with Apache: parts of tests/e2e/test_extra_header.py",
+    "pgbouncer": "tests/service/database/test_pgbouncer.py and tests/e2e/test_pgbouncer.py",
     "hg": "tests/e2e/test_mercurial.py",
     "wrk": "tests/unit/benchmarks/test_wrk.py",
     "prometheus": "parts of tests/service/monitoring",
