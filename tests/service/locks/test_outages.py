@@ -39,7 +39,7 @@ async def test_connections_lost_in_the_midst(service: RunningLocks, team: Team, 
     async def terminate() -> None:
         while not stop.is_set():
             await postgres.execute(_TERMINATE)
-            await asyncio.sleep(0.2)
+            await asyncio.sleep(0.5)
 
     terminator = asyncio.create_task(terminate())
     locks = await asyncio.gather(
