@@ -27,9 +27,12 @@ def pytest_configure() -> None:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that say where stacks keep their objects, which way these go, and how many hosts there are."""
+    """Add the options that say where stacks keep their objects, which way these go, and what else tests need."""
     choices = ["disk", "s3", "s3-direct"]
     parser.addoption("--storage", choices=choices, default="disk", help="where tests/e2e and tests/stack keep objects")
+    parser.addoption(
+        "--previous", metavar="COMMIT", help="what tests/stack/test_upgrade.py upgrades from, if not the commit before"
+    )
     parser.addoption(
         "--hosts", type=int, choices=[1, 2], default=1, help="hosts of test_crashes and test_races; 2 need a bucket"
     )

@@ -29,6 +29,7 @@ class ComposeStack:
         own = {
             "COMPOSE_PROJECT_NAME": self.project,
             "ENV_FILE": str(self.folder / "env"),
+            "COMPOSE_ENV_FILES": str(self.folder / "env"),
             "TOWPATH_SECRETS": str(self.folder / "secrets"),
         }
         return {**os.environ, **own, **self.settings}
@@ -40,8 +41,12 @@ class ComposeStack:
     def compose(self, *arguments: str, check: bool = True, seconds: float = 180) -> str:
         """Run docker compose and return what it prints."""
         profiles = [f"--profile={profile}" for profile in self.profiles]
-        command = ["docker", "compose", f"--env-file={self.folder / 'env'}", *profiles, *arguments]
+        command = ["docker", "compose", *profiles, *arguments]
         return _run(*command, environment=self.environment, check=check, seconds=seconds)
+
+    def shell(self, commands: str, *, seconds: float = 1200) -> None:
+        """Run commands of the documentation, up to the first that fails."""
+        _run("sh", "-e", "-c", commands, environment=self.environment, seconds=seconds)
 
     def up(self) -> None:
         """Start what is not there, in the scale that is asked for, and wait until all is healthy."""

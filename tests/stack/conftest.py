@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from tests.stack.compose import ComposeStack
+from tests.stack.work import add_crew
 from tests.support.certificates import CertificateFiles, write_certificate
 
-REPOSITORY = "studio/film"
 BUCKET_URL = "s3://objects?endpoint=http://seaweedfs-filer:8333"
-CREW = ("ada", "ben", "cleo", "dan")
 _PORTS = 4
 
 
@@ -34,15 +33,11 @@ def stack(
     """
     in_bucket = request.config.getoption("--storage") == "s3"
     folder = tmp_path_factory.mktemp("stack")
-    first = free_ports(_PORTS + 1)
     running = ComposeStack(
         f"towpath-test-{os.getpid()}",
         folder,
         {
-            "TOWPATH_PUBLISH": f"127.0.0.1:{first}-{first + _PORTS - 1}",
-            "TOWPATH_PROXY_PUBLISH": f"127.0.0.1:{first + _PORTS}",
-            "TOWPATH_PROXY_CERTIFICATE": str(certificates.chain),
-            "TOWPATH_PROXY_KEY": str(certificates.key),
+            **behind_proxy(certificates),
             **({"TOWPATH_STORAGE_URL": BUCKET_URL, "COMPOSE_PROFILES": "s3"} if in_bucket else {}),
         },
     )
@@ -54,6 +49,17 @@ def stack(
     finally:
         if os.environ.get("TOWPATH_KEEP_STACK") != "1":
             running.compose("down", "--volumes", "--timeout=10", check=False)
+
+
+def behind_proxy(certificates: CertificateFiles) -> dict[str, str]:
+    """Return the settings of a stack with several facades and a proxy: their ports, and what the proxy shows."""
+    first = free_ports(_PORTS + 1)
+    return {
+        "TOWPATH_PUBLISH": f"127.0.0.1:{first}-{first + _PORTS - 1}",
+        "TOWPATH_PROXY_PUBLISH": f"127.0.0.1:{first + _PORTS}",
+        "TOWPATH_PROXY_CERTIFICATE": str(certificates.chain),
+        "TOWPATH_PROXY_KEY": str(certificates.key),
+    }
 
 
 def free_ports(count: int) -> int:
@@ -103,10 +109,4 @@ def origin(stack: ComposeStack) -> str:
 @pytest.fixture(scope="session")
 def tokens(stack: ComposeStack) -> dict[str, str]:
     """The tokens of everybody who works in the repository, which is made for them."""
-    stack.towpath("repo", "add", REPOSITORY)
-    made = {}
-    for name in CREW:
-        stack.towpath("user", "add", name)
-        made[name] = stack.towpath("token", "add", name, "--name", "tests")["secret"]
-        stack.towpath("grant", name, REPOSITORY, "--role", "write")
-    return made
+    return add_crew(stack)

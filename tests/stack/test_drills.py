@@ -5,18 +5,17 @@ Every client ends with success, nothing that was acknowledged is lost, and no lo
 
 import json
 import re
-import subprocess
 import time
-from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 
 import pytest
 
-from tests.stack.clients import Crew, Worker
-from tests.stack.compose import ROOT, SERVICES, ComposeStack, docker, kill, wait_healthy
-from tests.stack.conftest import CREW, REPOSITORY
+from tests.stack import work
+from tests.stack.clients import Crew
+from tests.stack.compose import SERVICES, ComposeStack, docker, kill, wait_healthy
 from tests.support.certificates import CertificateFiles
 from tests.support.snippets import replaced, snippet
 
@@ -40,49 +39,9 @@ AtWork = Callable[[], AbstractContextManager[Crew]]
 
 
 @pytest.fixture
-def at_work(
-    stack: ComposeStack, origin: str, tokens: dict[str, str], certificates: CertificateFiles, tmp_path: Path
-) -> AtWork:
-    """Put four people to work, through the proxy; at the end all that was acknowledged to them is looked at."""
-
-    def person(name: str) -> Worker:
-        return Worker(
-            name, tmp_path / name, tokens[name], origin=origin, repository=REPOSITORY, trust=certificates.authority
-        )
-
-    @contextmanager
-    def work() -> Iterator[Crew]:
-        with ThreadPoolExecutor() as pool:
-            workers = list(pool.map(person, CREW))
-            try:
-                with Crew(workers) as crew:
-                    yield crew
-            except ExceptionGroup as failures:
-                # Those of the clients. When somebody reads of them, the stack is gone, and its log with it.
-                failures.add_note(_told_of(stack, str(failures.exceptions)))
-                raise
-            _require_locks(stack, workers)
-            list(pool.map(Worker.require_pushed, workers))
-
-    return work
-
-
-def _told_of(stack: ComposeStack, failure: str) -> str:
-    """Return what the services have logged of the requests that a failure names."""
-    ids = re.findall(r"request id (\w+)", failure)
-    return "\n".join(line for line in stack.log(*SERVICES).splitlines() if any(each in line for each in ids))
-
-
-def _require_locks(stack: ComposeStack, workers: list[Worker]) -> None:
-    """Hold that no path is locked twice, and that the locks are those that were acknowledged and not given back."""
-    standing = {lock["id"]: lock for lock in stack.towpath("lock", "list", REPOSITORY)}
-    paths = [lock["path"] for lock in standing.values()]
-    assert len(set(paths)) == len(paths)
-    for worker in workers:
-        ledger = worker.ledger
-        assert {id_: standing[id_]["path"] for id_ in ledger.locks if id_ in standing} == ledger.locks
-        assert {standing[id_]["owner"] for id_ in ledger.locks} == {worker.name}
-        assert not ledger.unlocked & standing.keys()
+def at_work(stack: ComposeStack, tokens: dict[str, str], certificates: CertificateFiles, tmp_path: Path) -> AtWork:
+    """Put four people to work on the stack."""
+    return partial(work.at_work, stack, tokens, certificates, tmp_path)
 
 
 @pytest.fixture
@@ -203,7 +162,7 @@ def test_secrets_are_changed(
         for step in ("swap secrets", "renew secrets"):
             before = doubled.secrets()
             commands = replaced(snippet("operations.md", step), (" secrets", f" {doubled.folder / 'secrets'}"))
-            subprocess.run(["sh", "-e", "-c", commands], cwd=ROOT, check=True)
+            doubled.shell(commands)
             after = doubled.secrets()
             assert before.keys() == after.keys()
             assert {name for name, text in after.items() if text != before[name]} == CHANGED[step]

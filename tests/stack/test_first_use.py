@@ -6,7 +6,7 @@ import pytest
 
 from tests.stack.clients import computer
 from tests.stack.compose import ComposeStack
-from tests.stack.conftest import CREW, REPOSITORY
+from tests.stack.work import CREW, REPOSITORY
 from tests.support.certificates import CertificateFiles
 from tests.support.git import shared_repository
 from tests.support.http import content

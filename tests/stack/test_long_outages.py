@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.stack.compose import ComposeStack
-from tests.stack.conftest import CREW, REPOSITORY
+from tests.stack.work import CREW, REPOSITORY
 from tests.support.certificates import CertificateFiles
 from tests.support.http import MEDIA_TYPE, basic
 

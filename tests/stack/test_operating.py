@@ -9,7 +9,8 @@ import httpx
 import pytest
 
 from tests.stack.compose import ROOT, ComposeStack, docker, wait_healthy
-from tests.stack.conftest import CREW, REPOSITORY, free_ports
+from tests.stack.conftest import free_ports
+from tests.stack.work import CREW, REPOSITORY
 from tests.support.waiting import STEP_SECONDS
 
 

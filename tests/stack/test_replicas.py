@@ -4,7 +4,7 @@ import asyncio
 from collections import Counter
 
 from tests.stack.compose import ComposeStack, docker
-from tests.stack.conftest import CREW, REPOSITORY
+from tests.stack.work import CREW, REPOSITORY
 from tests.support.http import Client, content, oid_of
 
 ROUNDS = 20

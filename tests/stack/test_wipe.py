@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.stack.compose import ComposeStack
-from tests.stack.conftest import CREW, REPOSITORY
+from tests.stack.work import CREW, REPOSITORY
 from tests.support.http import Client, content, oid_of
 
 

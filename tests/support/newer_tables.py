@@ -8,6 +8,8 @@ from pydantic import SecretStr
 
 from services.database.migrations import migrate
 from services.database.versions import Schema, newest_version
+from services.locks.models import SCHEMA as LOCKS
+from services.storage.schema import SCHEMA as STORAGE
 
 _MIGRATION = '''"""A migration of a version that is yet to be."""
 
@@ -19,11 +21,17 @@ down_revision = "{before}"
 
 def upgrade():
     op.execute("CREATE TABLE of_version_{revision} (id bigint PRIMARY KEY)")
+    op.execute("ALTER TABLE {table} ADD COLUMN of_version_{revision} bigint NOT NULL DEFAULT 0")
 '''
+
+# The tables that most statements of each service are about.
+_WIDENED = {LOCKS.name: "locks", STORAGE.name: "objects"}
 
 
 def later_version(schema: Schema, versions: Path, *, constants: str = "") -> Schema:
     """Return the schema with one migration more, whose files lie in `versions`; `constants` is a part of it.
+
+    The migration makes a table, and a column in one that all use.
 
     Called again with what it returns, it adds another one.
     """
@@ -31,7 +39,8 @@ def later_version(schema: Schema, versions: Path, *, constants: str = "") -> Sch
         shutil.copytree(schema.versions, versions, ignore=shutil.ignore_patterns("__pycache__"))
     before = newest_version(schema)
     revision = f"{int(before) + 1:04}"
-    text = _MIGRATION.format(revision=revision, before=before, constants=constants)
+    table = _WIDENED[schema.name]
+    text = _MIGRATION.format(revision=revision, before=before, constants=constants, table=table)
     (versions / f"{revision}_later.py").write_text(text)
     return replace(schema, versions=versions)
 

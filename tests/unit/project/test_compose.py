@@ -26,6 +26,7 @@ READERS: dict[str, tuple[type[Settings], ...]] = {
 # Chosen by the operator for compose itself.
 OF_COMPOSE = {
     "TOWPATH_SECRETS",
+    "TOWPATH_IMAGE",
     "TOWPATH_PUBLISH",
     "TOWPATH_PUBLISH_SECOND",
     "TOWPATH_PROXY_PUBLISH",
