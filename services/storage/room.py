@@ -84,7 +84,7 @@ class Room:
         if free is None:
             return None
         self._seen = _Seen(backend, at, written, free - self._reserve - await self._neighbours.kept())
-        return max(0, self._seen.unreserved - self._kept)
+        return max(0, self._left(self._seen))
 
     async def require(self, size: int) -> None:
         """Raise `ResourceExhausted` (STORAGE_FULL) unless so many bytes fit, or `Unavailable`.
@@ -154,7 +154,11 @@ class Room:
         seen = self._seen
         if seen is None or seen.backend is not self._backend() or time.monotonic() > seen.at + _SEEN_SECONDS:
             return False
-        return size <= seen.unreserved - (self._written - seen.written) - self._kept
+        return size <= self._left(seen)
+
+    def _left(self, seen: _Seen) -> int:
+        # What was written while it was looked may be counted twice, and is not missed.
+        return seen.unreserved - (self._written - seen.written) - self._kept
 
     @property
     def _kept(self) -> int:

@@ -60,6 +60,7 @@ class Installation:
         made.python.parent.mkdir()
         made.python.symlink_to(program)
         (folder / "venv" / "pyvenv.cfg").write_text(f"home = {program.parent}\ninclude-system-site-packages = false\n")
+        made._open()
         return made
 
     def _copy_checkout(self) -> None:
@@ -68,6 +69,13 @@ class Installation:
             shutil.copytree(ROOT / name, self.checkout / name)
         for name in ("pyproject.toml", "README.md", "LICENSE"):
             shutil.copy(ROOT / name, self.checkout)
+
+    def _open(self) -> None:
+        """Let every user read it, whatever the umask is, and that of whoever made the checkout was."""
+        for path in (self.folder, *self.folder.rglob("*")):
+            mode = path.lstat().st_mode
+            if stat.S_ISDIR(mode) or stat.S_ISREG(mode):
+                path.chmod(stat.S_IMODE(mode) | 0o444 | (0o111 if mode & stat.S_IXUSR else 0))
 
     def own(self, uid: int, gid: int, *, closed: bool = False) -> None:
         """Give its folders and its own files to a user, as the one who made them; `closed` as under a umask of 077.
@@ -117,7 +125,6 @@ def _put(source: str | Path, to: str | Path) -> None:
             target.hardlink_to(path)
             return
     shutil.copy2(path, target)
-    target.chmod(target.stat().st_mode | 0o444)
 
 
 def remove(*folders: Path) -> None:

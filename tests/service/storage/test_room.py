@@ -90,6 +90,38 @@ async def test_what_cannot_fit_is_refused_before_it_comes(make_room: MakeRoom) -
             assert not any(letter.isdigit() for letter in caught.value.message)
 
 
+class LateNeighbours(Neighbours):
+    """Those of whom nothing is known before they are let tell."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database)
+        self.asked = asyncio.Event()
+        self.tell_now = asyncio.Event()
+
+    async def kept(self) -> int:
+        """Return what they keep."""
+        self.asked.set()
+        await self.tell_now.wait()
+        return await super().kept()
+
+
+async def test_what_is_written_during_a_look_is_not_missed(database_url: SecretStr, disk: MemoryBackend) -> None:
+    """The disk is looked at before the neighbours have told; what an upload brings meanwhile is gone by then."""
+    await migrate(database_url, SCHEMA)
+    database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=1))
+    neighbours = LateNeighbours(database)
+    room = Room(lambda: disk, RESERVE, neighbours)
+    upload = Announced(500 * MIB, room)
+    asking = asyncio.create_task(room.require(500 * MIB))
+    await asyncio.wait_for(neighbours.asked.wait(), STEP_SECONDS)
+    disk.capacity -= 500 * MIB
+    upload.arrived(500 * MIB)
+    neighbours.tell_now.set()
+    with pytest.raises(ResourceExhausted):
+        await asyncio.wait_for(asking, STEP_SECONDS)
+    await database.close()
+
+
 async def test_small_uploads_keep_what_they_bring(make_room: MakeRoom) -> None:
     """What is smaller than that little more is kept whole, and given back as it arrives."""
     room = make_room()
