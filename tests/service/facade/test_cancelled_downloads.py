@@ -75,4 +75,6 @@ async def test_a_download_that_is_given_up_is_no_error(
 
         await until(lambda: len(ended()) == downloads)
     assert {(line["level"], line["status"], line.get("cancelled_by")) for line in ended()} == {("info", 200, "client")}
-    assert [line for line in lines() if line["level"] != "info"] == []
+    # A machine under load may answer too late what is asked about accesses meanwhile.
+    told = [line for line in lines() if line["event"] != "changes of access are not known"]
+    assert [line for line in told if line["level"] != "info"] == []
