@@ -96,7 +96,7 @@ class Token(Record, table=True):
 
 
 class TokenUse(Record, table=True):
-    """When a token was last used, apart from the token: what changes there is told to all who remember tokens."""
+    """The last use of a token, apart from the token, because a change there is told to all who remember tokens."""
 
     __tablename__ = "token_uses"
 

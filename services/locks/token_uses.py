@@ -1,4 +1,4 @@
-"""When tokens were last used, written beside the requests that use them."""
+"""The last use of each token, written beside the requests that use them."""
 
 import asyncio
 import math

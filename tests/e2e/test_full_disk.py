@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.folders import small_disk, temporary_folder
 from tests.support.http import Client, content, oid_of
-from tests.support.stack import Stack
+from tests.support.stack import Stack, running
 from tests.support.waiting import until
 
 MIB = 1024**2
@@ -23,14 +23,9 @@ def stack() -> Iterator[Stack]:
     with temporary_folder() as folder:
         data = folder / "var"
         data.mkdir(mode=0o700)
-        with small_disk(data, mib=256):
-            stack = Stack(data, environment={"TOWPATH_STORAGE_RESERVE_BYTES": "0"})
-            try:
-                stack.start()
-                yield stack
-            finally:
-                if stack.process is not None and stack.process.poll() is None:
-                    stack.stop()
+        stack = Stack(data, environment={"TOWPATH_STORAGE_RESERVE_BYTES": "0"})
+        with small_disk(data, mib=256), running(stack):
+            yield stack
 
 
 def fill(path: Path) -> None:
@@ -56,7 +51,7 @@ def check_told(answer: httpx.Response) -> None:
 
 
 async def test_a_full_disk_is_told_and_waited_out(stack: Stack) -> None:
-    """What writes is 507 or 503 and /readyz says so; reads go on, and all does once there is room again."""
+    """Writes are 507 or 503 and /readyz says so; reads go on, and all does once there is room again."""
     held, late = content("held", 100_000), content("late", 100_000)
     async with Client(stack.base_url, "alice", stack.tokens["alice"]) as alice:
 

@@ -17,7 +17,7 @@ from tests.support.folders import temporary_folder
 from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.http import Client, content, oid_of
 from tests.support.seaweedfs import Prefix, SeaweedFS
-from tests.support.stack import TOWPATH, Stack
+from tests.support.stack import TOWPATH, Stack, running
 from tests.support.waiting import LONG_SECONDS, blocking_until
 
 # A whole move is of 5,000, which takes too long for each run of all tests; the size of each is the same.
@@ -31,14 +31,11 @@ _PAUSE_SECONDS = 2.0
 @pytest.fixture
 def disk_stack(seaweedfs: SeaweedFS) -> Iterator[Stack]:  # noqa: ARG001 - the environment has its keys
     """A `towpath up` that begins on a disk, and can use the S3 server."""
-    with temporary_folder() as folder:
-        running = Stack(folder / "var", environment={"TOWPATH_STORAGE_FOLDERS": str(folder)})
-        try:
-            running.start()
-            yield running
-        finally:
-            if running.process is not None and running.process.poll() is None:
-                running.stop()
+    with (
+        temporary_folder() as folder,
+        running(Stack(folder / "var", environment={"TOWPATH_STORAGE_FOLDERS": str(folder)})) as stack,
+    ):
+        yield stack
 
 
 def _new_folder(stack: Stack, name: str) -> Path:

@@ -159,7 +159,7 @@ async def test_other_modes_are_refused_in_one_line(
 async def test_a_postgres_that_starts_later_is_waited_for(
     postgres: TestPostgres, database_url: SecretStr, folder: Path
 ) -> None:
-    """What PgBouncer says while it finds none is no refusal."""
+    """An error of PgBouncer while it finds none is no refusal."""
     await migrate(database_url, STORAGE)
     async with running_pgbouncer(postgres.postgres, "server_login_retry = 1", sockets=folder) as pgbouncer:
         url = pgbouncer.url(database_url).get_secret_value()

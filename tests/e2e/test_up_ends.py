@@ -168,13 +168,20 @@ async def test_a_part_of_postgres_outlives_it(stack: Stack) -> None:
 async def test_tables_of_an_earlier_version(stack: Stack) -> None:
     """A start on the data of an earlier version migrates; one on data of this version has nothing to do."""
     postgres = TestPostgres(EmbeddedPostgres(stack.data / "postgres", stack.data / "run"))
-    earlier = "DROP TABLE locks.token_uses, locks.revoked_tokens; UPDATE locks.alembic_version SET version_num = '0004'"
+    earlier = (
+        "DROP FUNCTION locks.notify_access_changed CASCADE; DROP TABLE locks.failed_logins; "
+        "DROP FUNCTION locks.count_locks_after_insert, locks.count_locks_after_delete CASCADE; "
+        "DROP FUNCTION locks.room_for_lock; DROP TABLE locks.locks_per_repository, locks.locks_per_user; "
+        "DROP TABLE locks.token_uses, locks.revoked_tokens; "
+        "UPDATE locks.alembic_version SET version_num = '0001'"
+    )
     await postgres.execute(earlier, database="towpath")
     assert not await tables_are_newest(postgres.postgres)
     stop(stack, signal.SIGTERM)
     stack.start()
     assert await tables_are_newest(postgres.postgres)
-    assert await postgres.execute("SELECT count(*) FROM locks.revoked_tokens", database="towpath") == "0"
+    counts = "SELECT (SELECT count(*) FROM locks.failed_logins), (SELECT count(*) FROM locks.revoked_tokens)"
+    assert await postgres.execute(counts, database="towpath") == "0|0"
 
 
 async def test_killed_supervisor(stack: Stack) -> None:

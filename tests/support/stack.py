@@ -187,13 +187,21 @@ def processes_of(data: Path) -> list[psutil.Process]:
 
 
 @contextmanager
+def running(stack: Stack) -> Iterator[Stack]:
+    """Start a stack, and stop it at the end if it still runs."""
+    try:
+        stack.start()
+        yield stack
+    finally:
+        if stack.process is not None and stack.process.poll() is None:
+            stack.stop()
+
+
+@contextmanager
 def running_stack(*arguments: str, environment: dict[str, str] | None = None) -> Iterator[Stack]:
     """Run a `towpath up` with these arguments on a fresh data folder, by default with `--demo`."""
-    with temporary_folder() as folder:
-        stack = Stack(folder / "var", arguments or ("--demo",), environment or {}, bucket=new_bucket())
-        try:
-            stack.start()
-            yield stack
-        finally:
-            if stack.process is not None and stack.process.poll() is None:
-                stack.stop()
+    with (
+        temporary_folder() as folder,
+        running(Stack(folder / "var", arguments or ("--demo",), environment or {}, bucket=new_bucket())) as stack,
+    ):
+        yield stack

@@ -113,7 +113,7 @@ async def test_session_mode_is_not_refused(postgres: TestPostgres, database_url:
 async def test_other_modes_are_refused(
     postgres: TestPostgres, database_url: SecretStr, mode: str, lines: Sequence[str]
 ) -> None:
-    """Whether PgBouncer gives the last process or each in turn, whether others ask or not; and for all who connect."""
+    """With the last process first or each in turn, alone and beside others; and for all who connect."""
     async with pooled(postgres, database_url, *lines, mode=mode) as url:
         for _ in range(_STARTS):
             with pytest.raises(SharedSessionsError, match="pool_mode = session"):

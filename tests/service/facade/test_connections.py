@@ -393,7 +393,7 @@ async def test_idle_connections_make_room(inner: Inner) -> None:
 
 
 async def test_the_connection_that_is_used_the_least_makes_room(inner: Inner) -> None:
-    """Where all have been used, that is the one whose last request is longest ago."""
+    """Of connections that have all been used, the one whose last request is longest ago."""
     async with (
         running_facade(inner.storage.address, inner.locks.address, connections_per_address=3) as facade,
         AsyncExitStack() as stack,

@@ -110,14 +110,20 @@ async def test_a_revoked_token_counts_as_a_bad_one(guarded: Guarded, http: httpx
     check_error(await guarded.ask(http, "bad", FLOODED), 429)
 
 
-async def test_good_credentials_pass_a_flood(guarded: Guarded, http: httpx.AsyncClient) -> None:
-    """Those that are known at once; those of another address too; new ones of the same when it is their turn."""
+async def _flooded(guarded: Guarded, http: httpx.AsyncClient) -> list[asyncio.Task[httpx.Response]]:
+    """Have `good-known` known, and return three bad ones of an address that is slowed: one is asked for, two wait."""
     guarded.goes_on.set()
     await until(lambda: _is_known(guarded, http))
     await _use_up(guarded, http, "bad", FLOODED)
     guarded.goes_on.clear()
     flood = [asyncio.create_task(guarded.ask(http, f"bad-{n}", FLOODED)) for n in range(3)]
     await until(lambda: guarded.under_way == 1)
+    return flood
+
+
+async def test_good_credentials_pass_a_flood(guarded: Guarded, http: httpx.AsyncClient) -> None:
+    """Those that are known at once; those of another address too; new ones of the same when it is their turn."""
+    flood = await _flooded(guarded, http)
     assert (await guarded.ask(http, "good-known", FLOODED)).status_code == 200
     assert (await guarded.ask(http, "good-other", OTHER)).status_code == 200
     new = asyncio.create_task(guarded.ask(http, "good-new", FLOODED))
@@ -130,12 +136,7 @@ async def test_who_was_known_waits_for_no_turn_after_a_change_of_access(
     guarded: Guarded, http: httpx.AsyncClient
 ) -> None:
     """All is asked for again then; a token that was good is at once, and one that has ended meanwhile in its turn."""
-    guarded.goes_on.set()
-    await until(lambda: _is_known(guarded, http))
-    await _use_up(guarded, http, "bad", FLOODED)
-    guarded.goes_on.clear()
-    flood = [asyncio.create_task(guarded.ask(http, f"bad-{n}", FLOODED)) for n in range(3)]
-    await until(lambda: guarded.under_way == 1)
+    flood = await _flooded(guarded, http)
     await guarded.watched.change_and_be_heard()
     assert (await guarded.ask(http, "good-known", FLOODED)).status_code == 200
     guarded.good = "others"

@@ -39,6 +39,7 @@ async def test_connections_lost_in_the_midst(service: RunningLocks, team: Team, 
     async def terminate() -> None:
         while not stop.is_set():
             await postgres.execute(_TERMINATE)
+            # Longer than all of them take to open on a machine under load: no statement gets through otherwise.
             await asyncio.sleep(0.5)
 
     terminator = asyncio.create_task(terminate())

@@ -1,4 +1,4 @@
-"""When tokens were last used: noted beside the requests, and listed."""
+"""The last use of tokens: noted beside the requests, and listed."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
