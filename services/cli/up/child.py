@@ -158,14 +158,25 @@ async def end(process: asyncio.subprocess.Process, stop_signal: signal.Signals, 
         return
     with suppress(ProcessLookupError):
         process.send_signal(stop_signal)
+    if await _ends_within(process, max(0.0, deadline - time.monotonic())):
+        return
+    with suppress(ProcessLookupError):
+        process.kill()
+    if not await _ends_within(process, _KILLED_SECONDS):
+        raise TimeoutError(f"the process {process.pid} does not end, though it was killed")
+
+
+async def _ends_within(process: asyncio.subprocess.Process, seconds: float) -> bool:
+    """Tell whether a process ends within so many seconds; also in a task that is being cancelled.
+
+    There `asyncio.timeout` of Python 3.11.2 ends with the cancellation instead of `TimeoutError`.
+    """
+    waiting = asyncio.create_task(process.wait())
     try:
-        async with asyncio.timeout(max(0.0, deadline - time.monotonic())):
-            await process.wait()
-    except TimeoutError:
-        with suppress(ProcessLookupError):
-            process.kill()
-        async with asyncio.timeout(_KILLED_SECONDS):
-            await process.wait()
+        await asyncio.wait((waiting,), timeout=seconds)
+    finally:
+        waiting.cancel()
+    return process.returncode is not None
 
 
 class Outcome(NamedTuple):
