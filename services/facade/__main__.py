@@ -18,6 +18,7 @@ from services.facade.certificate import Certificate
 from services.facade.peers import Peers
 from services.facade.server import is_inherited, listening_socket, serve
 from services.facade.settings import FacadeSettings
+from services.facade.shared_disk import shared_disk
 from services.facade.throttle import FailedLogins
 from services.facade.told_logins import told_to_all
 from services.facade.trusted_proxies import resolved
@@ -53,10 +54,11 @@ async def _run(settings: FacadeSettings) -> None:
         told_to_all(FailedLogins(settings.failed_logins), peers) as failed_logins,
         watched_access(peers) as changes,
         resolved(settings.trusted_proxies) as trusted,
+        shared_disk(settings.shared_storage_path, peers) as disk,
     ):
         if shared := is_inherited(settings.listen):
             await _wait_ready(peers, stop)
-        app = create_app(settings, peers, failed_logins, changes, stop, trusted=trusted)
+        app = create_app(settings, peers, failed_logins, changes, stop, trusted=trusted, shared_disk=disk)
         await serve(
             app,
             listener,

@@ -6,22 +6,20 @@ import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 from towpath.access.v1 import access_service_pb2
 
 from services.common.lifecycle import end
-from services.common.logs import get_logger
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
+from services.facade.watching import keep_asking
 
 # How long nothing that was revoked is let in, whatever fails; the rest of the second is for the request itself.
 _HOLD_SECONDS = 0.9
 # Twice this, and twice the way there and back, must be less than that.
 _WAIT_SECONDS = 0.2
-_PAUSE_SECONDS = 0.5
 _MOST_SOURCES = 16
-
-_log = get_logger(__name__)
 
 
 class AccessChanges:
@@ -58,24 +56,11 @@ class AccessChanges:
 async def watched_access(peers: Peers) -> AsyncIterator[AccessChanges]:
     """Learn of all changes until left."""
     changes = AccessChanges()
-    watching = asyncio.create_task(_watch(changes, peers))
+    watching = asyncio.create_task(keep_asking(partial(_ask, changes, peers), "changes of access are not known"))
     try:
         yield changes
     finally:
         await end(watching)
-
-
-async def _watch(changes: AccessChanges, peers: Peers) -> None:
-    told = False
-    while True:
-        try:
-            await _ask(changes, peers)
-            told = False
-        except Exception as error:  # whatever it was, nothing is answered from memory before it works again
-            if not told:
-                _log.warning("changes of access are not known", error=repr(error))
-            told = True
-            await asyncio.sleep(_PAUSE_SECONDS)
 
 
 async def _ask(changes: AccessChanges, peers: Peers) -> None:

@@ -4,10 +4,9 @@ They are JSON Web Tokens of the one algorithm HS256. A batch has hundreds of the
 one HMAC each: see docs/decisions/0021.
 """
 
-import base64
 import hmac
 import time
-from binascii import b2a_base64
+from binascii import a2b_base64, b2a_base64
 from collections.abc import Sequence
 from enum import StrEnum
 from itertools import chain, islice
@@ -25,10 +24,16 @@ TOKEN_HEADER = "X-Towpath-Token"  # noqa: S105 - the name of a header, not a sec
 
 _MOST_TOKENS = 8
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
+_STANDARD = bytes.maketrans(b"-_", b"+/")
 
 
 def _encoded(data: bytes) -> str:
     return b2a_base64(data, newline=False).translate(_URL_SAFE, b"=").decode()
+
+
+def _decoded(text: str) -> bytes:
+    """Return what was encoded so. Raises ValueError."""
+    return a2b_base64(text.encode().translate(_STANDARD) + b"=" * (-len(text) % 4))
 
 
 # All tokens begin with it; one that says anything else, such as another algorithm, is none.
@@ -43,11 +48,20 @@ class Operation(StrEnum):
     VERIFY = "verify"
 
 
+class Place(NamedTuple):
+    """Where a disk has an object, as storage has told; see StorageService.WatchRemovals."""
+
+    suffix: str
+    server_started: int
+    transaction_id: int
+
+
 class Permit(NamedTuple):
     """What a token allows: this operation of this user on this object, of this size in bytes, of this repository.
 
-    The last three are the access by which it was handed out: the user's id, 0 for an anonymous caller, the token that
-    the user had shown, 0 where it is not known, and the ref of the batch. Tokens of earlier versions tell none of them.
+    The next three are the access by which it was handed out: the user's id, 0 for an anonymous caller, the token that
+    the user had shown, 0 where it is not known, and the ref of the batch. Tokens of earlier versions tell none of them,
+    nor the place.
     """
 
     operation: Operation
@@ -59,6 +73,7 @@ class Permit(NamedTuple):
     user_id: int | None = None
     token_id: int = 0
     ref: str = ""
+    place: Place | None = None
 
 
 _CLAIMS = tuple(name for name in Permit._fields if name not in Permit._field_defaults)
@@ -80,9 +95,10 @@ class TokenIssuer:
         self._begun = begun.copy()
         self._begun.update(self._beginning.encode())
 
-    def issue(self, oid: str, size: int) -> str:
+    def issue(self, oid: str, size: int, place: Place | None = None) -> str:
         """Return the token for an object of `size` bytes."""
-        rest = _encoded(b',"oid":%b,"size":%d}' % (to_json(oid), size))
+        placed = b',"place":%b' % to_json(place) if place is not None else b""
+        rest = _encoded(b',"oid":%b,"size":%d%b}' % (to_json(oid), size, placed))
         return f"{self._beginning}{rest}.{_signature(self._begun, rest)}"
 
 
@@ -103,7 +119,7 @@ class ActionTokens:
         They are like `permit`, but each for an object of its own.
         """
         claims = permit._asdict()
-        del claims["oid"], claims["size"]
+        del claims["oid"], claims["size"], claims["place"]
         return TokenIssuer(self._begun[0], to_json({**claims, "exp": expires_at}))
 
     def check(
@@ -135,9 +151,11 @@ class ActionTokens:
         if header != _HEADER or not genuine:
             raise _RefusedError("the token of the action is not valid")
         try:
-            claims: dict[str, Any] = from_json(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+            claims: dict[str, Any] = from_json(_decoded(payload))
             later = (claims.get(name, default) for name, default in _LATER_CLAIMS.items())
             permit, expires_at = Permit(*(claims[name] for name in _CLAIMS), *later), int(claims["exp"])
+            if permit.place is not None:
+                permit = permit._replace(place=Place(*permit.place))
         except (ValueError, TypeError, KeyError) as error:
             raise _RefusedError("the token of the action is not valid") from error
         if expires_at <= time.time():

@@ -6,13 +6,12 @@ They are plain dicts of the form that `models.Action` describes: a batch has hun
 import re
 from typing import TypedDict
 
-from towpath.storage.v1 import storage_service_pb2 as pb
-
 from services.common.errors import InvalidArgument
-from services.facade.action_tokens import TOKEN_HEADER, ActionTokens, Operation, Permit, TokenIssuer
+from services.facade.action_tokens import TOKEN_HEADER, ActionTokens, Operation, Permit, Place, TokenIssuer
 from services.facade.answers import timestamp
 from services.facade.forwarded import Outside
 from services.facade.reasons import HttpReason
+from services.facade.stored_objects import ObjectStat
 
 # A client that resumes a long upload verifies it long after the upload's own action was given.
 _VERIFY_EXTRA_SECONDS = 24 * 3600
@@ -71,19 +70,22 @@ class ObjectActions:
         self._now = now
         self._until = timestamp(now + seconds)
 
-    def make(self, oid: str, size: int) -> Action:
-        """Return the action on an object of `size` bytes."""
+    def make(self, oid: str, size: int, place: Place | None = None) -> Action:
+        """Return the action on an object of `size` bytes, which may have a place on a disk."""
         return {
             "href": self._base + oid,
-            "header": {TOKEN_HEADER: self._issuer.issue(oid, size)},
+            "header": {TOKEN_HEADER: self._issuer.issue(oid, size, place)},
             "expires_in": self._seconds,
             "expires_at": self._until,
         }
 
-    def transfer(self, oid: str, size: int, signed: pb.SignObjectUrlsResponse.SignedUrl | None) -> Action:
+    def transfer(self, oid: str, size: int, found: ObjectStat) -> Action:
         """Return the action that moves the bytes: at the address of the store where there is one, else here."""
-        if signed is None or (ends := signed.expires_at.seconds) < self._now + _LEAST_SECONDS:
-            return self.make(oid, size)
+        signed = found.signed
+        if not found.HasField("signed") or (ends := signed.expires_at.seconds) < self._now + _LEAST_SECONDS:
+            place = found.place
+            told = Place(place.suffix, place.server_started, place.transaction_id) if place.suffix else None
+            return self.make(oid, size, told)
         expires_at = min(ends, self._now + self._seconds)
         return {
             "href": signed.url,

@@ -8,22 +8,22 @@ from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
-from services.common.errors import NotFound, Reason, ServiceError
-from services.common.logs import get_logger
+from services.common.errors import NotFound, ServiceError
 from services.facade.access import Access
 from services.facade.access_changes import AccessChanges
 from services.facade.action_tokens import ActionTokens
 from services.facade.closing import Closing
 from services.facade.drain import Drain
-from services.facade.errors import Area, ErrorRenderer, http_status
+from services.facade.errors import ErrorRenderer
 from services.facade.facade import Facade
 from services.facade.forwarded import Networks
 from services.facade.forwarding import Forwarding
 from services.facade.login_queue import LoginQueue
+from services.facade.object_routes import ObjectRoutes
 from services.facade.openapi import describe
 from services.facade.overload import Overload
 from services.facade.peers import Peers
-from services.facade.reasons import ClientGone, HttpReason
+from services.facade.reasons import ClientGone, HttpReason, method_not_allowed
 from services.facade.request_log import RequestLog
 from services.facade.routes import batch, health, locks, objects
 from services.facade.settings import FacadeSettings
@@ -31,11 +31,8 @@ from services.facade.shared_disk import SharedDisk
 from services.facade.shared_memory import SharedMemory
 from services.facade.throttle import FailedLogins
 
-_ROUTERS: tuple[APIRouter, ...] = (batch.router, objects.router, locks.router, health.router)
-# What nginx writes in its log for the same; nobody receives it.
-_CLIENT_CLOSED_REQUEST = 499
-
-_log = get_logger(__name__)
+# Those that FastAPI serves; `ObjectRoutes` serves that of objects.
+_ROUTERS: tuple[APIRouter, ...] = (batch.router, locks.router, health.router)
 
 
 def create_app(
@@ -46,16 +43,16 @@ def create_app(
     stop: asyncio.Event,
     *,
     trusted: Networks,
+    shared_disk: SharedDisk | None,
 ) -> ASGIApp:
-    """Return the application; it uses `peers`, which the caller closes, and is not ready once `stop` is set.
+    """Return the application, which is not ready once `stop` is set; the caller closes `peers` and `shared_disk`.
 
     `trusted` are the proxies that it believes.
     What others count of bad credentials, and changes of access, are for the caller to bring in.
     """
     errors = ErrorRenderer(realm=settings.realm, documentation_url=settings.documentation_url)
-    api = create_api(errors)
-    disk, memory = settings.shared_storage_path, settings.shared_memory_path
-    api.state.facade = Facade(
+    memory = settings.shared_memory_path
+    facade = Facade(
         settings=settings,
         peers=peers,
         access=Access(
@@ -65,12 +62,12 @@ def create_app(
             LoginQueue(settings.failed_logins_queue, settings.failed_logins_wait_seconds),
         ),
         tokens=ActionTokens(settings.signing_key, settings.signing_key_accepted),
-        shared_disk=None if disk is None else SharedDisk(disk, peers),
+        shared_disk=shared_disk,
         shared_memory=None if memory is None else SharedMemory(memory),
         stop=stop,
     )
     limited = Overload(
-        api,
+        ObjectRoutes(create_api(errors), facade, errors),
         limit=settings.requests_in_flight,
         share=settings.share_of_requests,
         verify_wait_seconds=settings.verify_wait_seconds,
@@ -100,37 +97,26 @@ def create_api(errors: ErrorRenderer) -> FastAPI:
     for router in _ROUTERS:
         # Not included: FastAPI would look for the route of each request twice.
         api.router.routes.extend(router.routes)
-    describe(api)
+    # FastAPI describes what `ObjectRoutes` serves.
+    describe(api, [*api.routes, *objects.router.routes])
 
-    async def refuse(request: Request, error: Exception) -> Response:
-        error = cast("ServiceError", error)
-        area = getattr(request.state, "area", Area.ELSEWHERE)
-        if http_status(error, area) >= 500:
-            _log.error("request failed", status=error.status.name, reason=error.reason, message=error.message)
-        return errors.render(error, request.scope)
+    async def answered(request: Request, error: Exception) -> Response:
+        return errors.answer(error, request.scope)
 
     async def no_route(request: Request, error: Exception) -> Response:
         return errors.render(_routing_error(request, cast("HTTPException", error)), request.scope)
 
-    async def unforeseen(request: Request, _error: Exception) -> Response:
-        return errors.render(ServiceError(Reason.INTERNAL, "internal error"), request.scope)
-
-    async def gone(_request: Request, _error: Exception) -> Response:
-        return Response(status_code=_CLIENT_CLOSED_REQUEST)
-
-    api.add_exception_handler(ServiceError, refuse)
+    api.add_exception_handler(ServiceError, answered)
     api.add_exception_handler(HTTPException, no_route)
-    api.add_exception_handler(ClientGone, gone)
-    api.add_exception_handler(Exception, unforeseen)
+    api.add_exception_handler(ClientGone, answered)
+    api.add_exception_handler(Exception, answered)
     return api
 
 
 def _routing_error(request: Request, error: HTTPException) -> ServiceError:
     """Return the error for what Starlette's router finds: no such path, or no such method on it."""
     if error.status_code == 405:
-        allowed = ", ".join(sorted(_methods_of(request.url.path)))
-        message = f"the method {request.method} is not allowed here; allowed: {allowed}"
-        return ServiceError(HttpReason.METHOD_NOT_ALLOWED, message, allow=allowed)
+        return method_not_allowed(request.method, _methods_of(request.url.path))
     return NotFound(HttpReason.ROUTE_NOT_FOUND, "nothing is served at this address")
 
 

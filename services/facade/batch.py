@@ -151,14 +151,13 @@ def answer_entry(
     held = status == pb.OBJECT_STATUS_PRESENT
     if held and found.size != size:
         return _refuse(entry, {"code": 422, "message": f"size: the object has {found.size} bytes"})
-    signed = found.signed if found.HasField("signed") else None
     answer: ObjectAnswer = {"oid": oid, "size": size, "authenticated": True}
     if verifies is None:
         if not held:
             return _refuse(entry, {"code": 404, "message": "the object does not exist"})
-        answer["actions"] = {"download": transfers.transfer(oid, size, signed)}
+        answer["actions"] = {"download": transfers.transfer(oid, size, found)}
     elif not held:
-        answer["actions"] = {"upload": transfers.transfer(oid, size, signed), "verify": verifies.make(oid, size)}
+        answer["actions"] = {"upload": transfers.transfer(oid, size, found), "verify": verifies.make(oid, size)}
     return answer
 
 

@@ -26,15 +26,15 @@ async def read(
     `rpc_seconds`. With `by_kernel` pieces of a file come unread; each is good until the next is asked for. Raises what
     StorageService.ReadObject says, EOFError and OSError; then what was yielded is not the whole part.
     """
-    paths = await shared_disk.locate(permit, part) if shared_disk else ()
-    if shared_disk and paths:
-        async with shared_disk.opened(paths, permit, part) as file:
+    is_counted = False
+    if shared_disk:
+        async with shared_disk.opened(permit, part) as (file, is_counted):
             if file is not None:
                 async with aclosing(file.pieces(by_kernel=by_kernel)) as pieces:
                     async for piece in pieces:
                         yield piece
                 return
-    async with aclosing(_relayed(peers, permit, part, rpc_seconds, is_counted=bool(paths))) as messages:
+    async with aclosing(_relayed(peers, permit, part, rpc_seconds, is_counted=is_counted)) as messages:
         async for data in messages:
             yield data
 

@@ -28,6 +28,9 @@ class Drain:
             await self._app(scope, receive, send)
             return
         body = _RequestBody(Headers(scope=scope), receive)
+        if body.is_read:
+            await self._app(scope, receive, send)
+            return
 
         async def drained_send(message: Message) -> None:
             if body.is_read:

@@ -11,10 +11,11 @@ from towpath.locks.v1 import lock_service_pb2
 
 from services.common import request_id
 from services.common.errors import Reason, ServiceError
+from services.common.logs import get_logger
 from services.facade import dialect, models
 from services.facade.answers import answer
 from services.facade.lock_bodies import lock_body
-from services.facade.reasons import HttpReason
+from services.facade.reasons import ClientGone, HttpReason
 
 
 class Area(StrEnum):
@@ -70,6 +71,8 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, grpc.StatusCode.DEADLINE_EXCEEDED): 504,
 }
 _OTHERWISE = 500
+# What nginx writes in its log for the same; nobody receives it.
+_CLIENT_CLOSED_REQUEST = 499
 
 # What is told of a failure inside, whatever its own words are.
 _TOLD = {
@@ -83,6 +86,8 @@ _TOLD = {
 _NO_STANDARD_AGENTS = ("git-lfs/", "Mozilla/")
 _STANDARD_AGENT = "Mercurial"
 _RETRY_SECONDS = {429: "10", 503: "5"}
+
+_log = get_logger(__name__)
 
 
 def http_status(error: ServiceError, area: Area) -> int:
@@ -98,13 +103,23 @@ class ErrorRenderer:
         self._challenge = f'Basic realm="{realm}"'
         self._documentation_url = documentation_url
 
+    def answer(self, error: Exception, scope: Scope) -> Response:
+        """Return the answer to a request that failed, and log a `ServiceError` of ours; others are for their finder."""
+        if isinstance(error, ClientGone):
+            return Response(status_code=_CLIENT_CLOSED_REQUEST)
+        if not isinstance(error, ServiceError):
+            return self.render(ServiceError(Reason.INTERNAL, "internal error"), scope)
+        if http_status(error, _area_of(scope)) >= _OTHERWISE:
+            _log.error("request failed", status=error.status.name, reason=error.reason, message=error.message)
+        return self.render(error, scope)
+
     def render(self, error: ServiceError, scope: Scope) -> Response:
         """Return the answer: the Error body, with the challenges on 401, Retry-After on 429 and 503, Allow on 405.
 
         The metadata `retry_after` (seconds), `allow` and `size` of the error go into headers. What is told of a failure
         inside says nothing of the inside; the message of a 5xx names the request id, as clients show nothing else.
         """
-        area = scope.get("state", {}).get("area", Area.ELSEWHERE)
+        area = _area_of(scope)
         status = http_status(error, area)
         message = _TOLD.get(status, error.message)
         if status >= _OTHERWISE:
@@ -127,6 +142,11 @@ class ErrorRenderer:
         if status == 416 and "size" in error.metadata:
             response.headers["Content-Range"] = f"bytes */{error.metadata['size']}"
         return response
+
+
+def _area_of(scope: Scope) -> Area:
+    area: Area = scope.get("state", {}).get("area", Area.ELSEWHERE)
+    return area
 
 
 def _challenges(headers: Headers, area: Area) -> Iterator[str]:

@@ -4,7 +4,7 @@ import asyncio
 import time
 from dataclasses import dataclass
 
-from fastapi import Request
+from starlette.requests import Request
 
 from services.facade.access import Access
 from services.facade.action_tokens import ActionTokens
@@ -40,5 +40,5 @@ class Facade:
 
 def facade_of(request: Request) -> Facade:
     """Return the facade that serves a request."""
-    facade: Facade = request.app.state.facade
+    facade: Facade = request.scope["state"]["facade"]
     return facade

@@ -22,8 +22,30 @@ def can_send_files(scope: Scope) -> bool:
     return FILE_MESSAGE in scope.get("extensions", {})
 
 
+class WholeResponse(Response):
+    """Sends an object, or a part of it, that is here; the connection ends where the client reads nothing of it."""
+
+    def __init__(
+        self, data: bytes | bytearray, *, status_code: int, headers: Mapping[str, str], idle_seconds: float
+    ) -> None:
+        super().__init__(status_code=status_code, headers=headers)
+        self._data = data
+        self._idle_seconds = idle_seconds
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the answer."""
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+                await send({"type": "http.response.body", "body": self._data, "more_body": True})
+                # The server waits before this until the client has read.
+                await send({"type": "http.response.body", "body": b"", "more_body": False})
+        except TimeoutError:
+            await _end_unread(scope, self._idle_seconds)
+
+
 class ObjectResponse(Response):
-    """Sends `first` and then `rest`, `count` bytes in all; where that fails, the connection ends before that."""
+    """Sends `first` and then `rest`; where that fails, the connection ends before the answer does."""
 
     def __init__(
         self,
@@ -32,26 +54,20 @@ class ObjectResponse(Response):
         *,
         status_code: int,
         headers: Mapping[str, str],
-        count: int,
         idle_seconds: float,
     ) -> None:
         super().__init__(status_code=status_code, headers=headers)
         self._first = first
         self._rest = rest
-        self._count = count
         self._idle_seconds = idle_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer; end early when the client closes the connection or reads nothing for `idle_seconds`."""
         try:
             async with aclosing(self._rest):
-                if isinstance(self._first, bytes) and len(self._first) == self._count:
-                    await self._send_whole(self._first, send)
-                else:
-                    await self._send_pieces(scope, receive, send)
+                await self._send_pieces(scope, receive, send)
         except TimeoutError:
-            _log.warning("the client reads nothing", seconds=self._idle_seconds)
-            await abort(scope)
+            await _end_unread(scope, self._idle_seconds)
         except ServiceError as error:
             _log.error("the object cannot be read on", status=error.status.name, message=error.message)
             await abort(scope)
@@ -59,20 +75,10 @@ class ObjectResponse(Response):
             _log.error("the object cannot be read on", message=str(error))
             await abort(scope)
 
-    async def _send_whole(self, data: bytes, send: Send) -> None:
-        # Nothing follows, but who sent it may still say that something is wrong.
-        async for _ in self._rest:
-            pass
-        async with asyncio.timeout(self._idle_seconds):
-            await send(self._start)
-            await send({"type": "http.response.body", "body": data, "more_body": True})
-            # The server waits before this until the client has read.
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
-
     async def _send_pieces(self, scope: Scope, receive: Receive, send: Send) -> None:
         gone = asyncio.create_task(_disconnect(receive))
         try:
-            await send(self._start)
+            await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
             await self._send(self._first, send)
             async for piece in self._rest:
                 if gone.done():
@@ -83,10 +89,6 @@ class ObjectResponse(Response):
         finally:
             gone.cancel()
 
-    @property
-    def _start(self) -> Message:
-        return {"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers}
-
     async def _send(self, piece: bytes | FilePart, send: Send, *, more: bool = True) -> None:
         message: Message
         if isinstance(piece, FilePart):
@@ -95,6 +97,11 @@ class ObjectResponse(Response):
             message = {"type": "http.response.body", "body": piece}
         async with asyncio.timeout(self._idle_seconds):
             await send({**message, "more_body": more})
+
+
+async def _end_unread(scope: Scope, seconds: float) -> None:
+    _log.warning("the client reads nothing", seconds=seconds)
+    await abort(scope)
 
 
 async def _disconnect(receive: Receive) -> None:

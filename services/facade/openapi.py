@@ -7,6 +7,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
 from pydantic_core import core_schema
+from starlette.routing import BaseRoute
 
 from services.facade import models
 from services.facade.action_tokens import TOKEN_HEADER
@@ -159,23 +160,23 @@ class _WithoutNull(GenerateJsonSchema):
         return self.generate_inner(schema["schema"])
 
 
-def describe(api: FastAPI) -> None:
-    """Make `api` serve the whole description."""
+def describe(api: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Make `api` serve the description of all these routes."""
 
     def build() -> dict[str, Any]:
         if not api.openapi_schema:
-            api.openapi_schema = _build(api)
+            api.openapi_schema = _build(routes)
         return api.openapi_schema
 
     api.openapi = build  # type: ignore[method-assign] # FastAPI documents this as the way
 
 
-def _build(api: FastAPI) -> dict[str, Any]:
+def _build(routes: Sequence[BaseRoute]) -> dict[str, Any]:
     schema = get_openapi(
         title="Towpath",
         version="1",
         description="Large objects beside a repository, and exclusive locks on its paths.",
-        routes=api.routes,
+        routes=routes,
     )
     for path, operations in schema["paths"].items():
         parameters = [each for each in _IN_PATHS if f"{{{each['name']}}}" in path]

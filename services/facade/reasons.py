@@ -1,5 +1,6 @@
 """Why the facade itself refuses a request, beside the reasons that all services share."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from services.common.errors import ServiceError
@@ -22,6 +23,13 @@ class HttpReason(StrEnum):
     ROUTE_NOT_FOUND = "ROUTE_NOT_FOUND"
     TOKEN_REFUSED = "TOKEN_REFUSED"  # noqa: S105 - the name of a reason, not a secret
     UNSUPPORTED_MEDIA_TYPE = "UNSUPPORTED_MEDIA_TYPE"
+
+
+def method_not_allowed(method: str, allowed: Iterable[str]) -> ServiceError:
+    """Return the error for a method that an address does not have, with the metadata `allow`."""
+    allow = ", ".join(sorted(allowed))
+    message = f"the method {method} is not allowed here; allowed: {allow}"
+    return ServiceError(HttpReason.METHOD_NOT_ALLOWED, message, allow=allow)
 
 
 class ClientGone(Exception):

@@ -9,9 +9,10 @@ from towpath.access.v1.access_service_pb2_grpc import AccessServiceServicer
 
 from services.common.errors import NotFound, PermissionDenied, Reason, ServiceError, Unauthenticated
 from services.common.rpc.call_fields import note
+from services.database.notifications import Notifications
 from services.database.transactions import Database
+from services.locks import access_changes
 from services.locks.access import Decision, Outcome, decide
-from services.locks.access_changes import AccessChanges
 from services.locks.authentication import authenticate
 from services.locks.failed_logins import add_up
 from services.locks.grant_table import FoundRepository, find_access
@@ -27,7 +28,7 @@ _MOST_KEPT_SECONDS = 300.0
 class AccessServicer(AccessServiceServicer):
     """Answers the calls of AccessService."""
 
-    def __init__(self, database: Database, changes: AccessChanges, uses: TokenUses) -> None:
+    def __init__(self, database: Database, changes: Notifications, uses: TokenUses) -> None:
         self._database = database
         self._changes = changes
         self._uses = uses
@@ -72,7 +73,7 @@ class AccessServicer(AccessServiceServicer):
 
     async def WatchAccess(self, request: pb.WatchAccessRequest, _context: object) -> pb.WatchAccessResponse:
         """Tell of changes when they come."""
-        source, changes = await self._changes.watch(request.known, wait_seconds_of(request))
+        source, changes = await access_changes.watch(self._changes, request.known, wait_seconds_of(request))
         return pb.WatchAccessResponse(source=source, changes=changes)
 
     async def CountFailedLogins(

@@ -11,9 +11,10 @@ from services.common.metrics import served_metrics
 from services.common.refresh import keep_refreshed
 from services.common.rpc.server import Server
 from services.database.engine import create_engine
+from services.database.notifications import Notifications
 from services.database.readiness import serve as serve_when_ready
 from services.database.transactions import Database
-from services.locks.access_changes import AccessChanges
+from services.locks import access_changes
 from services.locks.access_service import AccessServicer
 from services.locks.admin.handlers import Resources
 from services.locks.admin.servicer import AdminServicer
@@ -50,7 +51,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
     )
     engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
     database = Database(engine)
-    changes = AccessChanges(settings.database)
+    changes = Notifications(settings.database, access_changes.SOURCE)
     uses = TokenUses(database)
     storage = StoragePeer(
         settings.storage_address, secret=settings.service_secret, admin_secret=settings.storage_admin_secret, tls=tls

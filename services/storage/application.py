@@ -12,6 +12,7 @@ from services.common.metrics import served_metrics
 from services.common.refresh import keep_refreshed
 from services.common.rpc.server import Server, methods_of
 from services.database.engine import create_engine
+from services.database.notifications import Notifications
 from services.database.readiness import serve as serve_when_ready
 from services.database.transactions import Database
 from services.storage.backend import Backend
@@ -21,6 +22,8 @@ from services.storage.location import open_backend
 from services.storage.lookups import Lookups
 from services.storage.neighbours import Neighbours
 from services.storage.registrar import Registrar
+from services.storage.removals import SOURCE as REMOVALS
+from services.storage.removals import Removals
 from services.storage.room import Room
 from services.storage.schema import SCHEMA
 from services.storage.service import ADMIN_METHODS, SERVICE_NAME, add_storage_service
@@ -58,6 +61,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         services=[SERVICE_NAME, STORE_SERVICE_NAME],
         admin_methods=[*methods_of([STORE_SERVICE_NAME]), *ADMIN_METHODS],
         admin_secrets=[settings.storage_admin_secret, settings.storage_admin_secret_accepted],
+        waiting=(f"/{SERVICE_NAME}/WatchRemovals",),
     )
     database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.storage_pool_size))
     traffic = TrafficMeter(database, settings.storage_bandwidth_limit)
@@ -65,6 +69,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     room = Room(lambda: places.primary.backend, settings.storage_reserve_bytes, Neighbours(database))
     writer = Writer(database.engine)
     registrar, lookups = Registrar(database, writer.id), Lookups(database)
+    notifications = Notifications(settings.database, REMOVALS)
     store = Store(
         database=database,
         places=places,
@@ -73,6 +78,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         writer=writer,
         registrar=registrar,
         lookups=lookups,
+        removals=Removals(notifications),
         idle_seconds=settings.storage_idle_seconds,
         shared_memory=settings.shared_memory_path,
     )
@@ -92,7 +98,15 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     add_storage_service(store, whole_objects, server.grpc)
     add_StoreServiceServicer_to_server(StoreService(store, settings.storage_url, settings.folders), server.grpc)
     reached, stop_serving = asyncio.Event(), asyncio.Event()
-    runs = (traffic.run, room.run, store.writer.run, places.run, Sweeper(store).run, Copier(store).run)
+    runs = (
+        traffic.run,
+        room.run,
+        store.writer.run,
+        places.run,
+        Sweeper(store).run,
+        Copier(store).run,
+        notifications.keep_listening,
+    )
     # Not before, as each would tell of a pooler by which the service ends.
     background = [asyncio.create_task(after(reached, run)) for run in runs]
     stopper = asyncio.create_task(_stop_in_order(stop, background, stop_serving))

@@ -13,6 +13,8 @@ from services.storage.stat import ObjectKey
 REASON_CHARACTERS = 1000
 PAGE_DEFAULT = 100
 PAGE_MAX = 1000
+_MOST_WAIT_SECONDS = 5
+_MOST_REPOSITORIES = 1000
 
 
 def repository_id(value: int) -> int:
@@ -47,6 +49,20 @@ def object_keys(
             oid(each.oid)
             not_negative("size", each.size)
     return found
+
+
+def wait_seconds(value: float) -> float:
+    """Return for how long a request waits for a change. Raises `InvalidArgument`."""
+    if not 0 <= value <= _MOST_WAIT_SECONDS:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"wait_seconds: expected 0 to {_MOST_WAIT_SECONDS}")
+    return value
+
+
+def read_bytes(request: pb.CountReadsRequest) -> dict[int, int]:
+    """Return how many bytes were read of repositories. Raises `InvalidArgument`."""
+    if len(request.bytes) > _MOST_REPOSITORIES:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"bytes: expected at most {_MOST_REPOSITORIES} repositories")
+    return {repository_id(id_): not_negative("bytes", count) for id_, count in request.bytes.items()}
 
 
 def part(request: pb.LocateObjectRequest) -> Part:

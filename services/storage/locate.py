@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 from services.common.errors import FailedPrecondition, NotFound, OutOfRange, ResourceExhausted
 from services.common.rpc.call_fields import note
+from services.storage.contents import Placed
 from services.storage.read import held_object, range_length
 from services.storage.store import Store
 
@@ -29,6 +30,14 @@ class LocatedObject(NamedTuple):
 
 
 _NOWHERE = LocatedObject(0, (), 0)
+
+
+def suffix_on_disk(store: Store, placed: Sequence[Placed]) -> str:
+    """Return what follows the oid and a dot in the name of an object's file on a disk; nothing where there is none."""
+    for place, name in store.places.of(placed):
+        if place.backend.path_below(name) is not None:
+            return name.partition(".")[2]
+    return ""
 
 
 async def locate_object(store: Store, part: Part) -> LocatedObject:

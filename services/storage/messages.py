@@ -40,9 +40,14 @@ def object_message(record: Record) -> pb.Object:
     return message
 
 
-def add_stat(response: pb.BatchStatObjectsResponse, stat: ObjectStat, signed: SignedUrl | None) -> None:
-    """Add the answer for one object, with its address at the store if it has one."""
-    message = response.objects.add(status=_STATUSES[stat.status], size=stat.size)
+def add_stat(
+    response: pb.BatchStatObjectsResponse,
+    stat: ObjectStat,
+    signed: SignedUrl | None,
+    place: pb.BatchStatObjectsResponse.Place | None,
+) -> None:
+    """Add the answer for one object, with its address at the store and its place on a disk if it has them."""
+    message = response.objects.add(status=_STATUSES[stat.status], size=stat.size, place=place)
     if stat.removal_reason:
         message.removal_reason = stat.removal_reason
     if signed is not None:

@@ -10,13 +10,15 @@ import grpc
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer, add_StorageServiceServicer_to_server
 
+from services.common.errors import Unavailable
 from services.common.rpc.call_fields import note
 from services.common.rpc.options import SHARED_BYTES
 from services.storage import fields, metrics
 from services.storage.direct.confirm import confirm_object
 from services.storage.direct.sign import sign_found, sign_objects
+from services.storage.intent import Intent
 from services.storage.listing import list_objects
-from services.storage.locate import locate_object, locate_objects
+from services.storage.locate import locate_object, locate_objects, suffix_on_disk
 from services.storage.messages import add_stat, intent_of, object_message, signed_message
 from services.storage.read import open_object
 from services.storage.removal import delete_object, delete_repository, restore_object
@@ -51,6 +53,7 @@ class StorageService(StorageServiceServicer):
         repository_id = fields.repository_id(request.repository_id)
         intent = intent_of(request.intent)
         seconds = fields.not_negative("expires_in", request.expires_in)
+        moment = self._store.removals.moment() if intent is Intent.READ else None
         stats = await stat_objects(self._store, repository_id, keys, intent)
         signed = (
             await sign_found(self._store, repository_id, keys, stats, intent, seconds=seconds)
@@ -59,7 +62,9 @@ class StorageService(StorageServiceServicer):
         )
         response = pb.BatchStatObjectsResponse(is_signed=self._store.places.primary.direct.cover(intent))
         for stat, address in zip(stats, signed, strict=False):
-            add_stat(response, stat, address)
+            suffix = suffix_on_disk(self._store, stat.placed) if moment is not None else ""
+            place = pb.BatchStatObjectsResponse.Place(suffix=suffix, **moment._asdict()) if moment and suffix else None
+            add_stat(response, stat, address, place)
         return response
 
     async def SignObjectUrls(self, request: pb.SignObjectUrlsRequest, _context: _Context) -> pb.SignObjectUrlsResponse:
@@ -111,6 +116,28 @@ class StorageService(StorageServiceServicer):
         return pb.LocateObjectsResponse(
             objects=[pb.LocateObjectResponse(size=each.size, paths=each.paths) for each in located]
         )
+
+    async def WatchRemovals(self, request: pb.WatchRemovalsRequest, _context: _Context) -> pb.WatchRemovalsResponse:
+        """Tell of removals when they come."""
+        since = await self._store.removals.watch(request.known_since, fields.wait_seconds(request.wait_seconds))
+        return pb.WatchRemovalsResponse(
+            server_started=since.server_started,
+            known_since=since.transaction_id,
+            is_bandwidth_limited=self._store.traffic.is_limited,
+        )
+
+    async def CountReads(self, request: pb.CountReadsRequest, _context: _Context) -> pb.CountReadsResponse:
+        """Count bytes as read, and tell whose are used up."""
+        read = fields.read_bytes(request)
+        note(bytes_out=sum(read.values()))
+        for repository_id, count in read.items():
+            self._store.traffic.count(repository_id, bytes_out=count)
+        try:
+            used_up = await self._store.traffic.used_up(read)
+        except Unavailable:
+            # They are counted; nothing may be known of any.
+            used_up = [*read]
+        return pb.CountReadsResponse(used_up_repository_ids=used_up)
 
     async def WriteObject(
         self, request_iterator: AsyncIterator[WriteRequest], _context: _Context

@@ -7,6 +7,7 @@ from pathlib import Path
 from services.database.transactions import Database
 from services.storage.lookups import Lookups
 from services.storage.registrar import Registrar
+from services.storage.removals import Removals
 from services.storage.room import Room
 from services.storage.stores.places import Places
 from services.storage.traffic import TrafficMeter
@@ -24,6 +25,7 @@ class Store:
     writer: Writer
     registrar: Registrar
     lookups: Lookups
+    removals: Removals
     idle_seconds: float
     shared_memory: Path | None
     """A folder in memory that callers on this host share."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import datetime
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass
 
 from sqlalchemy import ARRAY, BigInteger, any_, cast, select
@@ -45,6 +45,7 @@ class TrafficMeter:
         self._database = database
         self._limit = limit
         self._unflushed: dict[_Key, Moved] = {}
+        self._flushing = asyncio.Lock()
 
     def count(self, repository_id: int, *, bytes_in: int = 0, bytes_out: int = 0) -> None:
         """Count bytes that a repository has moved just now."""
@@ -53,6 +54,22 @@ class TrafficMeter:
         moved = self._unflushed.setdefault((repository_id, today()), Moved())
         moved.bytes_in += bytes_in
         moved.bytes_out += bytes_out
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether repositories may move only so many bytes a day."""
+        return self._limit > 0
+
+    async def used_up(self, repository_ids: Collection[int]) -> list[int]:
+        """Return which of these repositories have moved what they may today.
+
+        What this process has counted is in Postgres then, for others to see. Raises `Unavailable`.
+        """
+        if not self._limit:
+            return []
+        await self.flush()
+        moved = await self.moved_today(repository_ids)
+        return [id_ for id_, each in moved.items() if each.bytes_in + each.bytes_out >= self._limit]
 
     async def require(self, repository_id: int) -> None:
         """Raise `ResourceExhausted` (BANDWIDTH_EXCEEDED) where the repository has moved what it may today."""
@@ -91,6 +108,11 @@ class TrafficMeter:
 
     async def flush(self) -> None:
         """Add what is counted to Postgres. Raises `Unavailable`; the counts stay then."""
+        # Two at once would add the same.
+        async with self._flushing:
+            await self._flush()
+
+    async def _flush(self) -> None:
         flushing = {key: Moved(moved.bytes_in, moved.bytes_out) for key, moved in self._unflushed.items()}
         if not flushing:
             return

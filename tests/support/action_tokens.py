@@ -5,4 +5,4 @@ from services.facade.action_tokens import ActionTokens, Permit
 
 def issue(tokens: ActionTokens, permit: Permit, expires_at: int) -> str:
     """Return a token that is good for this until `expires_at` (Unix time)."""
-    return tokens.issuer(permit, expires_at).issue(permit.oid, permit.size)
+    return tokens.issuer(permit, expires_at).issue(permit.oid, permit.size, permit.place)

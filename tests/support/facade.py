@@ -13,6 +13,7 @@ from services.facade.certificate import Certificate
 from services.facade.peers import Peers
 from services.facade.server import listening_socket, serve
 from services.facade.settings import FacadeSettings
+from services.facade.shared_disk import shared_disk
 from services.facade.throttle import FailedLogins
 from services.facade.told_logins import told_to_all
 from services.facade.trusted_proxies import resolved
@@ -60,8 +61,9 @@ async def running_facade(
         told_to_all(FailedLogins(checked.failed_logins), peers) as failed_logins,
         watched_access(peers) as changes,
         resolved(checked.trusted_proxies) as trusted,
+        shared_disk(checked.shared_storage_path, peers) as disk,
     ):
-        app = create_app(checked, peers, failed_logins, changes, stop, trusted=trusted)
+        app = create_app(checked, peers, failed_logins, changes, stop, trusted=trusted, shared_disk=disk)
         certificate = Certificate.of(checked.https_certificate, checked.https_key)
         served = asyncio.create_task(
             serve(

@@ -134,6 +134,8 @@ async def test_many_at_once_come_from_the_disk(shared: Shared) -> None:
     actions = [await shared.action(data) for data in datas]
     relayed = _relayed()
     await shared.place.inner.storage.delete(shared.place.repository_id, oid_of(datas[5]), reason="leaked")
+    # Within a second it is known everywhere.
+    await asyncio.sleep(1)
     async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         answers = await asyncio.gather(*(http.get(action.href, headers=action.header) for action in actions))
     assert [answer.status_code for answer in answers] == [200] * 5 + [410] + [200] * 18

@@ -5,6 +5,7 @@ from collections.abc import Awaitable
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
@@ -79,3 +80,44 @@ async def test_bandwidth_limit(database_url: SecretStr, tmp_path: Path) -> None:
             timeout=STEP_SECONDS,
         )
         await storage.write(2, b"other")
+
+
+async def test_reads_of_others_are_counted(sql: Sql, database_url: SecretStr, tmp_path: Path) -> None:
+    """By repository; where nothing is limited, nobody's bytes are used up."""
+    async with running_storage(database_url, tmp_path) as storage:
+        for counts in ({1: 100, 2: 5}, {1: 1, 3: 0}):
+            reply = await storage.stub.CountReads(pb.CountReadsRequest(bytes=counts), timeout=STEP_SECONDS)
+            assert not reply.used_up_repository_ids
+    rows = "SELECT string_agg(repository_id || ':' || bytes_out, ' ' ORDER BY repository_id) FROM storage.traffic"
+    assert await sql(rows) == "1:101 2:5 3:0"
+
+
+async def test_who_reads_is_told_whose_bytes_are_used_up(database_url: SecretStr, tmp_path: Path) -> None:
+    """Whoever has moved them, as soon as another service has counted them."""
+    settings: dict[str, Any] = {"storage_url": (tmp_path / "bytes").as_uri(), "storage_bandwidth_limit": 100}
+    folders = tmp_path / "a", tmp_path / "b"
+    for folder in folders:
+        folder.mkdir()
+    async with (
+        running_storage(database_url, folders[0], **settings) as here,
+        running_storage(database_url, folders[1], **settings) as there,
+    ):
+        for storage, counts, used_up in (
+            (here, {1: 50, 2: 99}, []),
+            (there, {1: 50, 2: 0}, [1]),
+            (here, {1: 0, 2: 1}, [1, 2]),
+            (there, {3: 1}, []),
+        ):
+            reply = await storage.stub.CountReads(pb.CountReadsRequest(bytes=counts), timeout=STEP_SECONDS)
+            assert sorted(reply.used_up_repository_ids) == used_up
+
+
+@pytest.mark.parametrize("counts", [{0: 1}, {1: -1}, dict.fromkeys(range(1, 1002), 1)])
+async def test_counts_out_of_bounds_are_refused(
+    sql: Sql, database_url: SecretStr, tmp_path: Path, counts: dict[int, int]
+) -> None:
+    """And nothing of them is counted."""
+    async with running_storage(database_url, tmp_path) as storage:
+        error = await failure(storage.stub.CountReads(pb.CountReadsRequest(bytes=counts), timeout=STEP_SECONDS))
+        assert error.reason == "INVALID_FIELD"
+    assert await sql("SELECT count(*) FROM storage.traffic") == "0"

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from services.common.errors import PermissionDenied
-from services.facade.action_tokens import ActionTokens, Operation, Permit
+from services.facade.action_tokens import ActionTokens, Operation, Permit, Place
 from services.facade.reasons import HttpReason
 from tests.support.action_tokens import issue
 
@@ -119,16 +119,18 @@ def test_another_key_signs_nothing() -> None:
     st.text("0123456789abcdef", min_size=64, max_size=64),
     st.integers(0, 2**63 - 1),
     st.text(max_size=20),
+    st.none() | st.builds(Place, st.text(max_size=20), st.integers(0, 2**63 - 1), st.integers(0, 2**63 - 1)),
 )
 def test_they_are_json_web_tokens(
-    operation: Operation, name: str, repository_id: int, oid: str, size: int, user: str
+    operation: Operation, name: str, repository_id: int, oid: str, size: int, user: str, place: Place | None
 ) -> None:
     """A library for them reads ours, and ours reads what it makes: to the last bit of the signature."""
-    permit = Permit(operation, name, repository_id, oid, size, user)
+    permit = Permit(operation, name, repository_id, oid, size, user, place=place)
     token, expires_at = issue(TOKENS, permit, _later()), _later()
     claims = jwt.decode(token, KEY, algorithms=["HS256"])
     assert claims.pop("exp") in (expires_at - 1, expires_at)
-    assert claims == permit._asdict()
+    told = {"place": list(place)} if place else {}
+    assert claims == {name: value for name, value in permit._asdict().items() if name != "place"} | told
     theirs = jwt.encode({**permit._asdict(), "exp": expires_at}, KEY, algorithm="HS256")
     assert _check(f"Bearer {theirs}", operation=operation, name=name, oid=oid) == permit
 

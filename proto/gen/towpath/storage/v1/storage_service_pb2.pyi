@@ -194,6 +194,7 @@ class BatchStatObjectsResponse(_message.Message):
         SIZE_FIELD_NUMBER: _builtins.int
         REMOVAL_REASON_FIELD_NUMBER: _builtins.int
         SIGNED_FIELD_NUMBER: _builtins.int
+        PLACE_FIELD_NUMBER: _builtins.int
         status: Global___ObjectStatus.ValueType
         """Whether the repository holds it."""
         size: _builtins.int
@@ -204,6 +205,10 @@ class BatchStatObjectsResponse(_message.Message):
         def signed(self) -> Global___SignObjectUrlsResponse.SignedUrl:
             """Where a client reads or writes it at the store itself; not set where its bytes go through this service."""
 
+        @_builtins.property
+        def place(self) -> Global___BatchStatObjectsResponse.Place:
+            """Where a disk has it, for INTENT_READ; not set where none has, or removals are not heard of at present."""
+
         def __init__(
             self,
             *,
@@ -211,10 +216,41 @@ class BatchStatObjectsResponse(_message.Message):
             size: _builtins.int = ...,
             removal_reason: _builtins.str = ...,
             signed: Global___SignObjectUrlsResponse.SignedUrl | None = ...,
+            place: Global___BatchStatObjectsResponse.Place | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["signed", b"signed"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place", "signed", b"signed"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["removal_reason", b"removal_reason", "signed", b"signed", "size", b"size", "status", b"status"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["place", b"place", "removal_reason", b"removal_reason", "signed", b"signed", "size", b"size", "status", b"status"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class Place(_message.Message):
+        """Place is a file on a disk that callers may share, while WatchRemovals says that it may be read."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        SUFFIX_FIELD_NUMBER: _builtins.int
+        SERVER_STARTED_FIELD_NUMBER: _builtins.int
+        TRANSACTION_ID_FIELD_NUMBER: _builtins.int
+        suffix: _builtins.str
+        """The file is `objects/AB/CD/OID.SUFFIX` below the folder of its store, as in LocateObjectResponse: these 16
+        hexadecimal digits.
+        """
+        server_started: _builtins.int
+        """When the database server was started that this was read from, in microseconds since 1970."""
+        transaction_id: _builtins.int
+        """The database's transactions with smaller ids had ended when this was read."""
+        def __init__(
+            self,
+            *,
+            suffix: _builtins.str = ...,
+            server_started: _builtins.int = ...,
+            transaction_id: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["server_started", b"server_started", "suffix", b"suffix", "transaction_id", b"transaction_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -634,6 +670,130 @@ class LocateObjectsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LocateObjectsResponse: _TypeAlias = LocateObjectsResponse  # noqa: Y015
+
+@_typing.final
+class WatchRemovalsRequest(_message.Message):
+    """WatchRemovalsRequest says what is known already."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KNOWN_SINCE_FIELD_NUMBER: _builtins.int
+    WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    known_since: _builtins.int
+    """The largest `known_since` of the answers before; 0 for the first call."""
+    wait_seconds: _builtins.float
+    """How long to wait for a removal, from 0 to 5 seconds."""
+    def __init__(
+        self,
+        *,
+        known_since: _builtins.int = ...,
+        wait_seconds: _builtins.float = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["known_since", b"known_since", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchRemovalsRequest: _TypeAlias = WatchRemovalsRequest  # noqa: Y015
+
+@_typing.final
+class WatchRemovalsResponse(_message.Message):
+    """WatchRemovalsResponse tells which places may be read."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SERVER_STARTED_FIELD_NUMBER: _builtins.int
+    KNOWN_SINCE_FIELD_NUMBER: _builtins.int
+    IS_BANDWIDTH_LIMITED_FIELD_NUMBER: _builtins.int
+    server_started: _builtins.int
+    """Those that were told by the database server that was started then, in microseconds since 1970."""
+    known_since: _builtins.int
+    """Those of this transaction, or of a later one."""
+    is_bandwidth_limited: _builtins.bool
+    """Whether repositories may move only so many bytes a day: then each answer of CountReads has to be awaited."""
+    def __init__(
+        self,
+        *,
+        server_started: _builtins.int = ...,
+        known_since: _builtins.int = ...,
+        is_bandwidth_limited: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_bandwidth_limited", b"is_bandwidth_limited", "known_since", b"known_since", "server_started", b"server_started"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchRemovalsResponse: _TypeAlias = WatchRemovalsResponse  # noqa: Y015
+
+@_typing.final
+class CountReadsRequest(_message.Message):
+    """CountReadsRequest carries what was read since the last call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class BytesEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.int
+        value: _builtins.int
+        def __init__(
+            self,
+            *,
+            key: _builtins.int = ...,
+            value: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    BYTES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def bytes(self) -> _containers.ScalarMap[_builtins.int, _builtins.int]:
+        """How many bytes, by repository; 0 to ask only. At most 1,000 repositories."""
+
+    def __init__(
+        self,
+        *,
+        bytes: _abc.Mapping[_builtins.int, _builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes", b"bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountReadsRequest: _TypeAlias = CountReadsRequest  # noqa: Y015
+
+@_typing.final
+class CountReadsResponse(_message.Message):
+    """CountReadsResponse tells whose bytes are used up."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USED_UP_REPOSITORY_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def used_up_repository_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """Those of the repositories asked about that have moved what they may today, or of which that is not known."""
+
+    def __init__(
+        self,
+        *,
+        used_up_repository_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["used_up_repository_ids", b"used_up_repository_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CountReadsResponse: _TypeAlias = CountReadsResponse  # noqa: Y015
 
 @_typing.final
 class WriteObjectRequest(_message.Message):

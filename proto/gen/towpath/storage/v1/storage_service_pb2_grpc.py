@@ -71,6 +71,16 @@ class StorageServiceStub:
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsRequest.SerializeToString,
                 response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsResponse.FromString,
                 _registered_method=True)
+        self.WatchRemovals = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/WatchRemovals',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WatchRemovalsRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WatchRemovalsResponse.FromString,
+                _registered_method=True)
+        self.CountReads = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/CountReads',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CountReadsRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CountReadsResponse.FromString,
+                _registered_method=True)
         self.WriteObject = channel.stream_unary(
                 '/towpath.storage.v1.StorageService/WriteObject',
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WriteObjectRequest.SerializeToString,
@@ -202,6 +212,31 @@ class StorageServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchRemovals(self, request, context):
+        """WatchRemovals tells whether places that BatchStatObjects has told of may still be read without asking. It answers as
+        soon as there is a removal that the caller does not know of, and else after the time that the caller gives it.
+
+        A place may be read where its `server_started` is that of the answer, and its `transaction_id` is at least
+        `known_since`: then nothing whose commit was acknowledged before this call was made has removed the object, or made
+        its bytes doubtful, after the place was told. Any other place may be wrong, and is for LocateObject.
+
+        Errors: UNAVAILABLE (UNAVAILABLE: removals are not heard of at present), INVALID_ARGUMENT (INVALID_FIELD: the time
+        to wait is out of bounds).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CountReads(self, request, context):
+        """CountReads counts bytes as read of files at places of which BatchStatObjects has told: LocateObject has not counted
+        them. It tells which of the repositories have used up today's bytes, whoever moved them. A repeat counts again.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: too many repositories, or fewer than no bytes).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def WriteObject(self, request_iterator, context):
         """WriteObject takes a header and then the bytes; the object is visible, and durable, when and only
         when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
@@ -321,6 +356,16 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     servicer.LocateObjects,
                     request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsRequest.FromString,
                     response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsResponse.SerializeToString,
+            ),
+            'WatchRemovals': grpc.unary_unary_rpc_method_handler(
+                    servicer.WatchRemovals,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WatchRemovalsRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WatchRemovalsResponse.SerializeToString,
+            ),
+            'CountReads': grpc.unary_unary_rpc_method_handler(
+                    servicer.CountReads,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CountReadsRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CountReadsResponse.SerializeToString,
             ),
             'WriteObject': grpc.stream_unary_rpc_method_handler(
                     servicer.WriteObject,
@@ -537,6 +582,60 @@ class StorageService:
             '/towpath.storage.v1.StorageService/LocateObjects',
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsRequest.SerializeToString,
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchRemovals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/WatchRemovals',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.WatchRemovalsRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.WatchRemovalsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CountReads(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/CountReads',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.CountReadsRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.CountReadsResponse.FromString,
             options,
             channel_credentials,
             insecure,

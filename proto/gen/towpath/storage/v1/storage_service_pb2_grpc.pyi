@@ -90,6 +90,23 @@ class StorageServiceStub:
     cost. An entry for which LocateObject would fail, or has no place to tell, is empty and does not count; ask
     LocateObject why.
     """
+    WatchRemovals: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.WatchRemovalsRequest, _storage_service_pb2.WatchRemovalsResponse]
+    """WatchRemovals tells whether places that BatchStatObjects has told of may still be read without asking. It answers as
+    soon as there is a removal that the caller does not know of, and else after the time that the caller gives it.
+
+    A place may be read where its `server_started` is that of the answer, and its `transaction_id` is at least
+    `known_since`: then nothing whose commit was acknowledged before this call was made has removed the object, or made
+    its bytes doubtful, after the place was told. Any other place may be wrong, and is for LocateObject.
+
+    Errors: UNAVAILABLE (UNAVAILABLE: removals are not heard of at present), INVALID_ARGUMENT (INVALID_FIELD: the time
+    to wait is out of bounds).
+    """
+    CountReads: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.CountReadsRequest, _storage_service_pb2.CountReadsResponse]
+    """CountReads counts bytes as read of files at places of which BatchStatObjects has told: LocateObject has not counted
+    them. It tells which of the repositories have used up today's bytes, whoever moved them. A repeat counts again.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: too many repositories, or fewer than no bytes).
+    """
     WriteObject: _grpc.StreamUnaryMultiCallable[_storage_service_pb2.WriteObjectRequest, _storage_service_pb2.WriteObjectResponse]
     """WriteObject takes a header and then the bytes; the object is visible, and durable, when and only
     when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
@@ -202,6 +219,23 @@ class StorageServiceAsyncStub(StorageServiceStub):
     """LocateObjects does for each of several what LocateObject does, in the order asked, for less than as many calls
     cost. An entry for which LocateObject would fail, or has no place to tell, is empty and does not count; ask
     LocateObject why.
+    """
+    WatchRemovals: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.WatchRemovalsRequest, _storage_service_pb2.WatchRemovalsResponse]  # type: ignore[assignment]
+    """WatchRemovals tells whether places that BatchStatObjects has told of may still be read without asking. It answers as
+    soon as there is a removal that the caller does not know of, and else after the time that the caller gives it.
+
+    A place may be read where its `server_started` is that of the answer, and its `transaction_id` is at least
+    `known_since`: then nothing whose commit was acknowledged before this call was made has removed the object, or made
+    its bytes doubtful, after the place was told. Any other place may be wrong, and is for LocateObject.
+
+    Errors: UNAVAILABLE (UNAVAILABLE: removals are not heard of at present), INVALID_ARGUMENT (INVALID_FIELD: the time
+    to wait is out of bounds).
+    """
+    CountReads: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.CountReadsRequest, _storage_service_pb2.CountReadsResponse]  # type: ignore[assignment]
+    """CountReads counts bytes as read of files at places of which BatchStatObjects has told: LocateObject has not counted
+    them. It tells which of the repositories have used up today's bytes, whoever moved them. A repeat counts again.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: too many repositories, or fewer than no bytes).
     """
     WriteObject: _aio.StreamUnaryMultiCallable[_storage_service_pb2.WriteObjectRequest, _storage_service_pb2.WriteObjectResponse]  # type: ignore[assignment]
     """WriteObject takes a header and then the bytes; the object is visible, and durable, when and only
@@ -348,6 +382,35 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         """LocateObjects does for each of several what LocateObject does, in the order asked, for less than as many calls
         cost. An entry for which LocateObject would fail, or has no place to tell, is empty and does not count; ask
         LocateObject why.
+        """
+
+    @_abc_1.abstractmethod
+    def WatchRemovals(
+        self,
+        request: _storage_service_pb2.WatchRemovalsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.WatchRemovalsResponse, _abc.Awaitable[_storage_service_pb2.WatchRemovalsResponse]]:
+        """WatchRemovals tells whether places that BatchStatObjects has told of may still be read without asking. It answers as
+        soon as there is a removal that the caller does not know of, and else after the time that the caller gives it.
+
+        A place may be read where its `server_started` is that of the answer, and its `transaction_id` is at least
+        `known_since`: then nothing whose commit was acknowledged before this call was made has removed the object, or made
+        its bytes doubtful, after the place was told. Any other place may be wrong, and is for LocateObject.
+
+        Errors: UNAVAILABLE (UNAVAILABLE: removals are not heard of at present), INVALID_ARGUMENT (INVALID_FIELD: the time
+        to wait is out of bounds).
+        """
+
+    @_abc_1.abstractmethod
+    def CountReads(
+        self,
+        request: _storage_service_pb2.CountReadsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.CountReadsResponse, _abc.Awaitable[_storage_service_pb2.CountReadsResponse]]:
+        """CountReads counts bytes as read of files at places of which BatchStatObjects has told: LocateObject has not counted
+        them. It tells which of the repositories have used up today's bytes, whoever moved them. A repeat counts again.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: too many repositories, or fewer than no bytes).
         """
 
     @_abc_1.abstractmethod

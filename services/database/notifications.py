@@ -1,0 +1,172 @@
+"""Changes of which triggers notify, heard as they are committed, whoever makes them (docs/decisions/0018)."""
+
+import asyncio
+import uuid
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from pydantic import SecretStr
+
+from services.common.errors import Reason, Unavailable
+from services.common.logs import get_logger
+from services.database.engine import driver_connection
+from services.database.sessions import SharedSessionsError
+
+_ANSWER_SECONDS = 5.0
+_PAUSE_SECONDS = 0.5
+
+_log = get_logger(__name__)
+
+
+class Source(NamedTuple):
+    """The triggers of one name, on tables of a service's schema, which notify a channel."""
+
+    schema: str
+    channel: str
+    trigger: str
+    tables: Sequence[str]
+    subject: str
+    """What changes, for messages: `changes of access`."""
+    columns: Sequence[str] = ()
+    """Expressions in SQL whose values each look tells."""
+
+    @property
+    def look(self) -> str:
+        """The statement of a look: the triggers that are there and fire always, and the values of the columns."""
+        tables = ", ".join(f"to_regclass('{table}')" for table in self.tables)
+        triggers = f"""(SELECT array_agg(oid ORDER BY oid) FROM pg_trigger
+            WHERE tgname = '{self.trigger}' AND tgenabled = 'A' AND tgrelid IN ({tables}))"""  # noqa: S608 - our own names
+        return f"SELECT {', '.join((triggers, *self.columns))}"
+
+
+class Look(NamedTuple):
+    """What a statement found on the connection that listens."""
+
+    values: Sequence[Any]
+    """Those of the columns of the source."""
+    changes: int
+    """How many changes had been heard when it began."""
+
+
+class Notifications:
+    """Listens to a source."""
+
+    def __init__(self, database_url: SecretStr, source: Source) -> None:
+        self._database_url = database_url
+        self._source = source
+        self._listening: Listening | None = None
+
+    @property
+    def listening(self) -> "Listening":
+        """What is heard at present. Raises `Unavailable` where nothing is."""
+        if self._listening is None:
+            raise _not_heard(self._source)
+        return self._listening
+
+    async def keep_listening(self) -> None:
+        """Listen, for ever, on a connection of its own, which is made anew when it is lost.
+
+        Raises `SharedSessionsError` where a pooler gives sessions to others.
+        """
+        told = False
+        while True:
+            try:
+                async with driver_connection(self._database_url, schema=self._source.schema) as connection:
+                    listening = await Listening.begin(connection, self._source)
+                    told = False
+                    await self._answer_by(listening)
+            except SharedSessionsError:
+                raise
+            except Exception as error:  # whatever it was, nobody is told that all is known before it works again
+                if not told:
+                    _log.warning(f"{self._source.subject} are not heard", error=repr(error))
+                told = True
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _answer_by(self, listening: "Listening") -> None:
+        self._listening = listening
+        try:
+            await listening.answer()
+        finally:
+            self._listening = None
+            listening.end()
+
+
+class Listening:
+    """What is heard on one connection; another one may miss what comes in between, and so has another id."""
+
+    def __init__(self, connection: Any, source: Source) -> None:  # noqa: ANN401 - asyncpg has no types
+        self.id = uuid.uuid4().hex
+        self.changes = 0
+        """How many changes were heard."""
+        self._changed = asyncio.Event()
+        self._connection = connection
+        self._source = source
+        self._triggers: Sequence[int] = ()
+        self._asked: list[asyncio.Future[Look]] = []
+        self._wanted = asyncio.Event()
+        self._ended = False
+
+    @classmethod
+    async def begin(cls, connection: Any, source: Source) -> "Listening":  # noqa: ANN401 - asyncpg has no types
+        """Listen. Raises RuntimeError where a table has no trigger: it is not migrated yet."""
+        listening = cls(connection, source)
+        await connection.add_listener(source.channel, listening._hear)
+        # Those who wait are to find out that it is cut.
+        connection.add_termination_listener(listening._hear)
+        listening._triggers = await connection.fetchval(source.look) or ()
+        if len(listening._triggers) != len(source.tables):
+            raise RuntimeError("the tables do not tell of changes: run `towpath migrate`")
+        return listening
+
+    def _hear(self, *_notification: object) -> None:
+        self.changes += 1
+        self._changed.set()
+        self._changed = asyncio.Event()
+
+    async def wait(self, seconds: float) -> None:
+        """Return at the next change, or after so many seconds."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._changed.wait()
+
+    async def catch_up(self) -> Look:
+        """Return, with a look that began after this call, when all is heard that was acknowledged before it.
+
+        Raises `Unavailable` where that cannot be known.
+        """
+        if self._ended:
+            raise _not_heard(self._source)
+        asked: asyncio.Future[Look] = asyncio.get_running_loop().create_future()
+        self._asked.append(asked)
+        self._wanted.set()
+        return await asked
+
+    async def answer(self) -> None:
+        """Let those who catch up know when they have, for as long as the connection lasts; raise what ends it."""
+        while True:
+            await self._wanted.wait()
+            self._wanted.clear()
+            answered, changes = len(self._asked), self.changes
+            # Postgres sends what was notified before it answers a statement on the same connection.
+            triggers, *values = await self._connection.fetchrow(self._source.look, timeout=_ANSWER_SECONDS)
+            if triggers != self._triggers:
+                raise RuntimeError("the tables are not those that told of changes")
+            for asked in self._asked[:answered]:
+                if not asked.done():
+                    asked.set_result(Look(values, changes))
+            del self._asked[:answered]
+
+    def end(self) -> None:
+        """Tell those who wait that nothing is heard any more."""
+        self._ended = True
+        self._changed.set()
+        for asked in self._asked:
+            if not asked.done():
+                asked.set_exception(_not_heard(self._source))
+        self._asked.clear()
+
+
+def _not_heard(source: Source) -> Unavailable:
+    return Unavailable(Reason.UNAVAILABLE, f"{source.subject} are not heard of")

@@ -1,0 +1,52 @@
+"""Whether places that batches have told of may be read without asking storage (docs/decisions/0030)."""
+
+import math
+import time
+
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.facade.action_tokens import Place
+from services.facade.peers import Peers
+
+# How long nothing that was removed is sent, whatever fails; the rest of the second is for the request itself.
+_HOLD_SECONDS = 0.9
+# Twice this, and twice the way there and back, must be less than that.
+_WAIT_SECONDS = 0.2
+
+
+class Removals:
+    """The removals of objects, as far as this facade was told of them."""
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._server_started = 0
+        self._known_since = 0
+        self._held_until = -math.inf
+        self.is_bandwidth_limited = True
+        """Whether repositories may move only so many bytes a day."""
+
+    def allow(self, place: Place) -> bool:
+        """Tell whether nothing has removed an object, or made its bytes doubtful, since its place was told.
+
+        Removals of the last 0.9 seconds may not be known.
+        """
+        return (
+            place.transaction_id >= self._known_since
+            and place.server_started == self._server_started
+            and time.monotonic() < self._held_until
+        )
+
+    async def ask(self) -> None:
+        """Ask one of the storage services for what there is to know, which may wait for a removal for 0.2 seconds.
+
+        What it answers later than an answer holds is worth nothing. Raises what StorageService.WatchRemovals says.
+        """
+        request = pb.WatchRemovalsRequest(known_since=self._known_since, wait_seconds=_WAIT_SECONDS)
+        asked_at = time.monotonic()
+        reply = await self._peers.storage.call(self._peers.storage_stub.WatchRemovals, request, deadline=_HOLD_SECONDS)
+        # Another storage service may have listened for longer; what either says is true, but only of its own server.
+        is_same = reply.server_started == self._server_started
+        self._known_since = max(reply.known_since, self._known_since if is_same else 0)
+        self._server_started = reply.server_started
+        self.is_bandwidth_limited = reply.is_bandwidth_limited
+        self._held_until = asked_at + _HOLD_SECONDS
