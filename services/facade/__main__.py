@@ -16,6 +16,7 @@ from services.facade.access_changes import watched_access
 from services.facade.app import create_app
 from services.facade.certificate import Certificate
 from services.facade.peers import Peers
+from services.facade.removals import watched_removals
 from services.facade.server import is_inherited, listening_socket, serve
 from services.facade.settings import FacadeSettings
 from services.facade.shared_disk import shared_disk
@@ -54,11 +55,12 @@ async def _run(settings: FacadeSettings) -> None:
         told_to_all(FailedLogins(settings.failed_logins), peers) as failed_logins,
         watched_access(peers) as changes,
         resolved(settings.trusted_proxies) as trusted,
-        shared_disk(settings.shared_storage_path, peers) as disk,
+        watched_removals(peers) as removals,
+        shared_disk(settings.shared_storage_path, peers, removals) as disk,
     ):
         if shared := is_inherited(settings.listen):
             await _wait_ready(peers, stop)
-        app = create_app(settings, peers, failed_logins, changes, stop, trusted=trusted, shared_disk=disk)
+        app = create_app(settings, peers, failed_logins, changes, removals, stop, trusted=trusted, shared_disk=disk)
         await serve(
             app,
             listener,

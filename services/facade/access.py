@@ -11,11 +11,12 @@ from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from itertools import chain, islice
+from typing import Any
 
 from towpath.access.v1 import access_service_pb2
 
 from services.common.errors import NotFound, PermissionDenied, Reason, Unauthenticated
-from services.facade import credentials
+from services.facade import credentials, metrics
 from services.facade.access_changes import AccessChanges
 from services.facade.action_tokens import Operation, Permit
 from services.facade.login_queue import LoginQueue, logins_limited
@@ -73,8 +74,8 @@ class Access:
         self._queue = queue
         # Digests of tokens that were good when they were last asked for, the latest last.
         self._good: OrderedDict[bytes, None] = OrderedDict()
-        self._callers: Remembered[bytes, Caller] = Remembered("caller", changes)
-        self._permissions: Remembered[tuple[int, str, Permission, str, int], int] = Remembered("permission", changes)
+        self._callers: Remembered[bytes, Caller] = _remembered("caller", changes)
+        self._permissions: Remembered[tuple[int, str, Permission, str, int], int] = _remembered("permission", changes)
 
     async def authenticate(
         self, headers: Sequence[str], address: str, aside: Callable[[], AbstractAsyncContextManager[None]]
@@ -175,6 +176,11 @@ class Access:
         if len(ref) > _LONGEST_KEPT_REF:
             return reply.repository_id, 0
         return reply.repository_id, reply.keep_seconds if token_id else _KEPT_SECONDS
+
+
+def _remembered(question: str, changes: AccessChanges) -> Remembered[Any, Any]:
+    counted = metrics.ACCESS_ANSWERS.labels
+    return Remembered(changes, recalled=counted(question, "memory"), asked=counted(question, "locks"))
 
 
 def _ended() -> PermissionDenied:

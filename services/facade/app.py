@@ -9,6 +9,7 @@ from starlette.exceptions import HTTPException
 from starlette.types import ASGIApp
 
 from services.common.errors import NotFound, ServiceError
+from services.facade import metrics
 from services.facade.access import Access
 from services.facade.access_changes import AccessChanges
 from services.facade.action_tokens import ActionTokens
@@ -24,6 +25,8 @@ from services.facade.openapi import describe
 from services.facade.overload import Overload
 from services.facade.peers import Peers
 from services.facade.reasons import ClientGone, HttpReason, method_not_allowed
+from services.facade.remembered import Remembered
+from services.facade.removals import Removals
 from services.facade.request_log import RequestLog
 from services.facade.routes import batch, health, locks, objects
 from services.facade.settings import FacadeSettings
@@ -40,6 +43,7 @@ def create_app(
     peers: Peers,
     failed_logins: FailedLogins,
     changes: AccessChanges,
+    removals: Removals,
     stop: asyncio.Event,
     *,
     trusted: Networks,
@@ -48,7 +52,7 @@ def create_app(
     """Return the application, which is not ready once `stop` is set; the caller closes `peers` and `shared_disk`.
 
     `trusted` are the proxies that it believes.
-    What others count of bad credentials, and changes of access, are for the caller to bring in.
+    What others count of bad credentials, changes of access, and removals are for the caller to bring in.
     """
     errors = ErrorRenderer(realm=settings.realm, documentation_url=settings.documentation_url)
     memory = settings.shared_memory_path
@@ -62,6 +66,7 @@ def create_app(
             LoginQueue(settings.failed_logins_queue, settings.failed_logins_wait_seconds),
         ),
         tokens=ActionTokens(settings.signing_key, settings.signing_key_accepted),
+        committed=Remembered(removals, recalled=metrics.VERIFIED_FROM_MEMORY, asked=metrics.VERIFIED_BY_STORAGE),
         shared_disk=shared_disk,
         shared_memory=None if memory is None else SharedMemory(memory),
         stop=stop,

@@ -11,9 +11,13 @@ from services.facade.action_tokens import ActionTokens
 from services.facade.actions import ActionMaker, origin
 from services.facade.forwarding import outside_of
 from services.facade.peers import Peers
+from services.facade.remembered import Remembered
 from services.facade.settings import FacadeSettings
 from services.facade.shared_disk import SharedDisk
 from services.facade.shared_memory import SharedMemory
+
+Held = tuple[int, str, int]
+"""An object that a repository holds: the repository's id, the oid, and the size in bytes."""
 
 
 @dataclass(frozen=True)
@@ -24,6 +28,8 @@ class Facade:
     peers: Peers
     access: Access
     tokens: ActionTokens
+    committed: Remembered[Held, bool]
+    """What this facade has seen committed in the last minute: True for each."""
     shared_disk: SharedDisk | None
     shared_memory: SharedMemory | None
     stop: asyncio.Event

@@ -20,3 +20,7 @@ BYTES_OUT = _BYTES.labels("out")
 ACCESS_ANSWERS = Counter(
     "towpath_access_answers_total", "Questions of who somebody is and what that one may do.", ["question", "source"]
 )
+
+_VERIFIED = Counter("towpath_verified_objects_total", "Uploads that clients have verified.", ["source"])
+VERIFIED_FROM_MEMORY = _VERIFIED.labels("memory")
+VERIFIED_BY_STORAGE = _VERIFIED.labels("storage")

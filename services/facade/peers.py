@@ -25,7 +25,7 @@ ACCESS_SERVICE = "towpath.access.v1.AccessService"
 
 # Those whose second call does no more than the first; streams are repeated by `upload` and `download`.
 _REPEATABLE = {
-    STORAGE_SERVICE: ["BatchStatObjects", "ConfirmObject", "LocateObject", "LocateObjects", "WatchRemovals"],
+    STORAGE_SERVICE: ["BatchStatObjects", "ConfirmObject", "LocateObject", "WatchRemovals"],
     LOCK_SERVICE: ["CreateLock", "ListLocks", "VerifyLocks", "DeleteLock"],
     ACCESS_SERVICE: ["Authenticate", "CheckAccess", "WatchAccess"],
 }

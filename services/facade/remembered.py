@@ -1,12 +1,11 @@
-"""Answers about people's access that need not be asked for again."""
+"""Answers that need not be asked for again, as long as it is known that nothing has changed."""
 
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Generic, TypeVar
+from typing import Generic, Protocol, TypeVar
 
-from services.facade import metrics
-from services.facade.access_changes import AccessChanges
+from prometheus_client import Counter
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
@@ -14,18 +13,29 @@ Answer = TypeVar("Answer")
 _MOST_ANSWERS = 10_000
 
 
-class Remembered(Generic[Question, Answer]):
-    """The last 10,000 answers of one kind, as long as changes are known and there is none; `kind` names it in metrics.
+class Changes(Protocol):
+    """What may make answers wrong."""
 
-    A question is small and holds no secret.
+    generation: int
+    """Another number after each change: what was asked for before it may be wrong."""
+
+    @property
+    def are_known(self) -> bool:
+        """Whether all changes are known but those of the last moments."""
+
+
+class Remembered(Generic[Question, Answer]):
+    """The last 10,000 answers of one kind, as long as changes are known and there is none.
+
+    A question is small and holds no secret. Answers are counted as `recalled`, and by `answer` as `asked` for.
     """
 
-    def __init__(self, kind: str, changes: AccessChanges) -> None:
+    def __init__(self, changes: Changes, *, recalled: Counter, asked: Counter) -> None:
         self._changes = changes
         self._generation = changes.generation
         self._answers: OrderedDict[Question, tuple[Answer, float]] = OrderedDict()
-        self._recalled = metrics.ACCESS_ANSWERS.labels(kind, "memory")
-        self._asked = metrics.ACCESS_ANSWERS.labels(kind, "locks")
+        self._recalled = recalled
+        self._asked = asked
 
     async def answer(self, question: Question, ask: Callable[[], Awaitable[tuple[Answer, float]]]) -> Answer:
         """Return the answer, from memory where that can be trusted, and else from `ask`.
@@ -36,6 +46,10 @@ class Remembered(Generic[Question, Answer]):
         if (known := self.recall(question)) is not None:
             return known
         self._asked.inc()
+        return await self.learn(question, ask)
+
+    async def learn(self, question: Question, ask: Callable[[], Awaitable[tuple[Answer, float]]]) -> Answer:
+        """Return the answer from `ask`, whatever is remembered, and remember it as `answer` does."""
         generation, asked_at = self._changes.generation, time.monotonic()
         answer, seconds = await ask()
         # An answer may be older than a change that was learnt of meanwhile.

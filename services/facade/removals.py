@@ -1,12 +1,17 @@
 """Whether places that batches have told of may be read without asking storage (docs/decisions/0030)."""
 
+import asyncio
 import math
 import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
+from services.common.lifecycle import end
 from services.facade.action_tokens import Place
 from services.facade.peers import Peers
+from services.facade.watching import keep_asking
 
 # How long nothing that was removed is sent, whatever fails; the rest of the second is for the request itself.
 _HOLD_SECONDS = 0.9
@@ -14,16 +19,34 @@ _HOLD_SECONDS = 0.9
 _WAIT_SECONDS = 0.2
 
 
+@asynccontextmanager
+async def watched_removals(peers: Peers) -> "AsyncIterator[Removals]":
+    """Learn of all removals until left."""
+    removals = Removals(peers)
+    watching = asyncio.create_task(keep_asking(removals.ask, "removals of objects are not known"))
+    try:
+        yield removals
+    finally:
+        await end(watching)
+
+
 class Removals:
     """The removals of objects, as far as this facade was told of them."""
 
     def __init__(self, peers: Peers) -> None:
+        self.generation = 0
+        """Another number after each removal: what was asked for before it may be wrong."""
         self._peers = peers
         self._server_started = 0
         self._known_since = 0
         self._held_until = -math.inf
         self.is_bandwidth_limited = True
         """Whether repositories may move only so many bytes a day."""
+
+    @property
+    def are_known(self) -> bool:
+        """Whether all removals are known but those of the last 0.9 seconds."""
+        return time.monotonic() < self._held_until
 
     def allow(self, place: Place) -> bool:
         """Tell whether nothing has removed an object, or made its bytes doubtful, since its place was told.
@@ -33,7 +56,7 @@ class Removals:
         return (
             place.transaction_id >= self._known_since
             and place.server_started == self._server_started
-            and time.monotonic() < self._held_until
+            and self.are_known
         )
 
     async def ask(self) -> None:
@@ -46,7 +69,8 @@ class Removals:
         reply = await self._peers.storage.call(self._peers.storage_stub.WatchRemovals, request, deadline=_HOLD_SECONDS)
         # Another storage service may have listened for longer; what either says is true, but only of its own server.
         is_same = reply.server_started == self._server_started
-        self._known_since = max(reply.known_since, self._known_since if is_same else 0)
-        self._server_started = reply.server_started
+        if not is_same or reply.known_since > self._known_since:
+            self.generation += 1
+            self._server_started, self._known_since = reply.server_started, reply.known_since
         self.is_bandwidth_limited = reply.is_bandwidth_limited
         self._held_until = asked_at + _HOLD_SECONDS

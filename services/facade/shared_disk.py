@@ -133,21 +133,18 @@ def _open_below(folder: Path, path: str) -> int:
 
 
 @asynccontextmanager
-async def shared_disk(folder: Path | None, peers: Peers) -> "AsyncIterator[SharedDisk | None]":
+async def shared_disk(folder: Path | None, peers: Peers, removals: Removals) -> "AsyncIterator[SharedDisk | None]":
     """Have the disk whose folder this process shares with storage, if there is one, until left."""
     if folder is None:
         yield None
         return
-    removals, reads = Removals(peers), Reads(peers)
-    asking = [
-        asyncio.create_task(keep_asking(removals.ask, "removals of objects are not known")),
-        asyncio.create_task(keep_asking(reads.report, "reads are not counted", every_seconds=REPORT_SECONDS)),
-    ]
+    reads = Reads(peers)
+    reporting = asyncio.create_task(keep_asking(reads.report, "reads are not counted", every_seconds=REPORT_SECONDS))
     disk = SharedDisk(folder, peers, removals, reads)
     try:
         yield disk
     finally:
-        await end(*asking)
+        await end(reporting)
         await reads.report_last()
         disk.close()
 

@@ -13,7 +13,6 @@ from services.common.grouped import Grouped
 from services.common.rpc.client import Peer
 from services.facade.reasons import invalid_reply
 from services.facade.seen_objects import Named, SeenObjects
-from services.facade.together import ask_together
 
 ObjectStat = pb.BatchStatObjectsResponse.ObjectStat
 
@@ -49,7 +48,6 @@ class StoredObjects:
         self._stub = StorageServiceStub(storage.channel)
         self._seen: SeenObjects[ObjectStat] = SeenObjects()
         self._stats = Grouped(self._stat_all, at_once=_AT_ONCE, held_seconds=_HELD_SECONDS)
-        self._places = Grouped(self._locate_all, at_once=_AT_ONCE)
 
     async def stat(
         self, repository_id: int, objects: Sequence[Named], intent: pb.Intent.ValueType, *, seconds: int = 0
@@ -75,12 +73,11 @@ class StoredObjects:
 
     async def locate(self, asked: pb.LocateObjectRequest) -> pb.LocateObjectResponse:
         """Return where on a disk an object lies. Raises what StorageService.LocateObject says."""
-        return await self._places.ask(asked)
+        return await self._storage.call(self._stub.LocateObject, asked)
 
     async def close(self) -> None:
         """Give up what is under way."""
         await self._stats.close()
-        await self._places.close()
 
     async def _stat_unseen(self, asked: _Asked, objects: Sequence[Named]) -> Sequence[ObjectStat]:
         asked_at = time.monotonic()
@@ -120,18 +117,6 @@ class StoredObjects:
         if len(found) != len(objects) or not all(each.status for each in found):
             raise invalid_reply("BatchStatObjects", "the reply lacks an object")
         return found
-
-    async def _locate_all(
-        self, group: Sequence[pb.LocateObjectRequest]
-    ) -> Sequence[pb.LocateObjectResponse | ServiceError]:
-        return await ask_together(group, self._locate_several, self._locate_one, lambda located: bool(located.paths))
-
-    async def _locate_several(self, asked: Sequence[pb.LocateObjectRequest]) -> Sequence[pb.LocateObjectResponse]:
-        reply = await self._storage.call(self._stub.LocateObjects, pb.LocateObjectsRequest(objects=asked))
-        return reply.objects
-
-    async def _locate_one(self, asked: pb.LocateObjectRequest) -> pb.LocateObjectResponse:
-        return await self._storage.call(self._stub.LocateObject, asked)
 
 
 def _may_be_repeated(said: tuple[Named, ObjectStat]) -> bool:

@@ -18,7 +18,7 @@ from services.storage.direct.confirm import confirm_object
 from services.storage.direct.sign import sign_found, sign_objects
 from services.storage.intent import Intent
 from services.storage.listing import list_objects
-from services.storage.locate import locate_object, locate_objects, suffix_on_disk
+from services.storage.locate import locate_object, suffix_on_disk
 from services.storage.messages import add_stat, intent_of, object_message, signed_message
 from services.storage.read import open_object
 from services.storage.removal import delete_object, delete_repository, restore_object
@@ -109,13 +109,6 @@ class StorageService(StorageServiceServicer):
         """Tell where on a disk an object lies."""
         located = await locate_object(self._store, fields.part(request))
         return pb.LocateObjectResponse(size=located.size, paths=located.paths)
-
-    async def LocateObjects(self, request: pb.LocateObjectsRequest, _context: _Context) -> pb.LocateObjectsResponse:
-        """Tell where on a disk objects lie."""
-        located = await locate_objects(self._store, [fields.part(each) for each in request.objects])
-        return pb.LocateObjectsResponse(
-            objects=[pb.LocateObjectResponse(size=each.size, paths=each.paths) for each in located]
-        )
 
     async def WatchRemovals(self, request: pb.WatchRemovalsRequest, _context: _Context) -> pb.WatchRemovalsResponse:
         """Tell of removals when they come."""

@@ -11,6 +11,7 @@ from services.facade.access_changes import watched_access
 from services.facade.app import create_app
 from services.facade.certificate import Certificate
 from services.facade.peers import Peers
+from services.facade.removals import watched_removals
 from services.facade.server import listening_socket, serve
 from services.facade.settings import FacadeSettings
 from services.facade.shared_disk import shared_disk
@@ -61,9 +62,10 @@ async def running_facade(
         told_to_all(FailedLogins(checked.failed_logins), peers) as failed_logins,
         watched_access(peers) as changes,
         resolved(checked.trusted_proxies) as trusted,
-        shared_disk(checked.shared_storage_path, peers) as disk,
+        watched_removals(peers) as removals,
+        shared_disk(checked.shared_storage_path, peers, removals) as disk,
     ):
-        app = create_app(checked, peers, failed_logins, changes, stop, trusted=trusted, shared_disk=disk)
+        app = create_app(checked, peers, failed_logins, changes, removals, stop, trusted=trusted, shared_disk=disk)
         certificate = Certificate.of(checked.https_certificate, checked.https_key)
         served = asyncio.create_task(
             serve(

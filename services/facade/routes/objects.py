@@ -18,6 +18,8 @@ router = APIRouter(default_response_class=Response, tags=["objects"])
 
 # What it needs takes 150.
 _VERIFY_BYTES = 4 * 1024
+# Clients verify an upload right after it.
+_COMMITTED_SECONDS = 60.0
 _PATH = "/{repository:base}/objects/{oid:oid}"
 
 
@@ -90,16 +92,21 @@ async def put(request: Request) -> Response:
     """Store the body as the object."""
     permit = await permitted(request, Operation.UPLOAD)
     facade = facade_of(request)
-    await upload(
-        facade.peers,
-        facade.shared_memory,
-        permit,
-        request.headers,
-        request.receive,
-        idle_seconds=facade.settings.body_idle_seconds,
-        least_rate=facade.settings.upload_min_bytes_per_second,
-        rpc_seconds=facade.settings.rpc_seconds,
-    )
+
+    async def write() -> tuple[bool, float]:
+        await upload(
+            facade.peers,
+            facade.shared_memory,
+            permit,
+            request.headers,
+            request.receive,
+            idle_seconds=facade.settings.body_idle_seconds,
+            least_rate=facade.settings.upload_min_bytes_per_second,
+            rpc_seconds=facade.settings.rpc_seconds,
+        )
+        return True, _COMMITTED_SECONDS
+
+    await facade.committed.learn((permit.repository_id, permit.oid, permit.size), write)
     return Response()
 
 
@@ -117,7 +124,15 @@ async def verify(request: Request) -> Response:
     if (asked.oid, asked.size) != (permit.oid, permit.size):
         raise NotFound(Reason.OBJECT_NOT_FOUND, "oid: this is the address of another object")
     facade = facade_of(request)
-    is_direct = await held.confirm(facade.peers, permit.repository_id, permit.oid, permit.size)
+    # What went past this facade may have come to the store itself, which is asked once.
+    is_direct = False
+
+    async def confirm() -> tuple[bool, float]:
+        nonlocal is_direct
+        is_direct = await held.confirm(facade.peers, permit.repository_id, permit.oid, permit.size)
+        return True, 0
+
+    await facade.committed.answer((permit.repository_id, permit.oid, permit.size), confirm)
     # The widespread client verifies three times within a millisecond (client 1.5), each time over a connection that is
     # open. Those all die with a facade that is killed; a new one waits for the next facade. TLS makes them dear.
     is_last = is_direct and facade.settings.https_certificate is None

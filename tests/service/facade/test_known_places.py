@@ -35,7 +35,7 @@ SMALL, LARGE = 60_000, 3_000_000
 def _asked() -> float:
     """Return how often storage was asked where an object lies, or to send it."""
     calls = 0.0
-    for method in ("LocateObject", "LocateObjects", "ReadObject"):
+    for method in ("LocateObject", "ReadObject"):
         for status in ("OK", "NOT_FOUND", "FAILED_PRECONDITION", "RESOURCE_EXHAUSTED"):
             labels = {"method": f"/towpath.storage.v1.StorageService/{method}", "status": status}
             calls += REGISTRY.get_sample_value("towpath_grpc_requests_total", labels) or 0

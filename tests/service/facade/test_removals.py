@@ -1,4 +1,4 @@
-"""Which places of objects a facade reads without asking, by what storage tells of removals; and what it reports."""
+"""What a facade answers without asking, by what storage tells of removals: downloads at known places, and verify."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ from services.facade.action_tokens import ActionTokens, Operation, Permit, Place
 from tests.service.facade.inner_failures import DATA, OID, Scripted, running_scripted
 from tests.support.action_tokens import issue
 from tests.support.facade import SIGNING_KEY, RunningFacade, running_facade
-from tests.support.http import Action
+from tests.support.http import MEDIA_TYPE, Action
 from tests.support.waiting import STEP_SECONDS, until
 
 SUFFIX = "0123456789abcdef"
@@ -31,16 +31,15 @@ async def _scripted(folder: Path) -> AsyncIterator[tuple[Scripted, RunningFacade
         path.parent.mkdir(parents=True)
         path.write_bytes(DATA)
         inner.reply("LocateObject", pb.LocateObjectResponse(size=len(DATA), paths=[str(path.relative_to(folder))]))
-        inner.reply("LocateObjects", pb.LocateObjectsResponse(objects=[pb.LocateObjectResponse()]))
         inner.reply("CountReads", pb.CountReadsResponse())
         async with running_facade(address, address, rpc_seconds=2.5, shared_storage_path=folder) as facade:
             yield inner, facade, _action(facade)
 
 
-def _action(facade: RunningFacade, place: Place | None = None) -> Action:
-    permit = Permit(
-        Operation.DOWNLOAD, "demo/assets", 1, OID, len(DATA), "alice", place=place or Place(SUFFIX, 100, 50)
-    )
+def _action(
+    facade: RunningFacade, place: Place | None = None, *, operation: Operation = Operation.DOWNLOAD, size: int = 100
+) -> Action:
+    permit = Permit(operation, "demo/assets", 1, OID, size, "alice", place=place or Place(SUFFIX, 100, 50))
     token = issue(ActionTokens(SecretStr(SIGNING_KEY)), permit, int(time.time()) + 60)
     return Action(f"{facade.origin}/demo/assets/objects/{OID}", {"Authorization": f"Bearer {token}"})
 
@@ -140,3 +139,86 @@ async def test_reports_that_fail_are_made_again(tmp_path: Path) -> None:
         await until(lambda: bool(counted))
         # Beside those three, the one that settled it.
         assert counted[0] == {1: 4 * len(DATA)}
+
+
+class _Uploads:
+    """A client that uploads DATA and verifies it, and storage, which counts what it is asked."""
+
+    def __init__(self, inner: Scripted, facade: RunningFacade) -> None:
+        self.asked = 0
+        self.status = pb.OBJECT_STATUS_PRESENT
+        self._facade = facade
+        self.inner = inner
+        held = pb.WriteWholeObjectResponse(object=pb.Object(oid=OID, size=len(DATA)))
+        inner.reply("WriteWholeObject", held)
+        inner.answers["BatchStatObjects"] = self._stat
+        self.tell(50)
+
+    async def _stat(self, _request: object) -> pb.BatchStatObjectsResponse:
+        self.asked += 1
+        stat = pb.BatchStatObjectsResponse.ObjectStat(status=self.status, size=len(DATA))
+        return pb.BatchStatObjectsResponse(objects=[stat])
+
+    def tell(self, known_since: int) -> None:
+        """Tell of removals from now on."""
+        self.inner.reply("WatchRemovals", pb.WatchRemovalsResponse(server_started=100, known_since=known_since))
+
+    async def put(self) -> None:
+        """Upload."""
+        action = _action(self._facade, operation=Operation.UPLOAD)
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+            assert (await http.put(action.href, headers=action.header, content=DATA)).status_code == 200
+
+    async def verify(self, size: int = len(DATA)) -> int:
+        """Verify, and return the status."""
+        action = _action(self._facade, operation=Operation.VERIFY, size=size)
+        headers = {**action.header, "Content-Type": MEDIA_TYPE}
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+            answer = await http.post(action.href, headers=headers, json={"oid": OID, "size": size})
+        return answer.status_code
+
+    async def settle(self) -> None:
+        """Upload until the facade remembers it."""
+
+        async def is_remembered() -> bool:
+            await self.put()
+            before = self.asked
+            assert await self.verify() == 200
+            return self.asked == before
+
+        await until(is_remembered)
+        self.asked = 0
+
+
+@pytest.fixture
+async def uploads(tmp_path: Path) -> AsyncIterator[_Uploads]:
+    """Uploads through a facade that has begun to learn of removals."""
+    async with _scripted(tmp_path) as (inner, facade, _):
+        uploads = _Uploads(inner, facade)
+        await uploads.settle()
+        yield uploads
+
+
+async def test_what_was_just_committed_is_verified_from_memory(uploads: _Uploads) -> None:
+    """That object, in that size; of another one storage is asked."""
+    assert [await uploads.verify() for _ in range(3)] == [200] * 3
+    assert uploads.asked == 0
+    assert await uploads.verify(99) == 404
+    assert uploads.asked == 1
+
+
+async def test_a_removal_ends_what_is_remembered_of_uploads(uploads: _Uploads) -> None:
+    """Within a second."""
+    uploads.status = pb.OBJECT_STATUS_REMOVED
+    uploads.tell(51)
+    await asyncio.sleep(1)
+    assert await uploads.verify() == 410
+
+
+async def test_uploads_are_not_remembered_where_removals_are_not_known(uploads: _Uploads) -> None:
+    """Storage is asked once the last answer is too old."""
+    uploads.inner.fail("WatchRemovals", AWAY)
+    await asyncio.sleep(1)
+    await uploads.put()
+    assert [await uploads.verify() for _ in range(3)] == [200] * 3
+    assert uploads.asked == 3

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.errors import NotFound, Reason, ServiceError, Unavailable
+from services.common.errors import Reason, ServiceError, Unavailable
 from services.common.rpc.client import Peer
 from services.facade import seen_objects
 from services.facade.stored_objects import ObjectStat, StoredObjects
@@ -17,7 +17,6 @@ from tests.service.facade.inner_failures import Scripted, running_scripted
 from tests.support.waiting import STEP_SECONDS
 
 _OIDS = [f"{number:064x}" for number in range(20)]
-_LOST = _OIDS[7]
 
 
 class Inner:
@@ -27,28 +26,7 @@ class Inner:
         self.scripted = scripted
         self.objects = objects
         self.calls: list[Any] = []
-        scripted.answers.update(
-            LocateObject=self._locate_one, LocateObjects=self._locate_all, BatchStatObjects=self._stat
-        )
-
-    async def locate(self, *oids: str) -> list[pb.LocateObjectResponse | BaseException]:
-        """Ask for all of them at once."""
-        asked = [pb.LocateObjectRequest(repository_id=1, oid=oid) for oid in oids]
-        return await asyncio.gather(*map(self.objects.locate, asked), return_exceptions=True)
-
-    async def _locate_one(self, request: pb.LocateObjectRequest) -> pb.LocateObjectResponse:
-        self.calls.append(request)
-        if request.oid == _LOST:
-            raise NotFound(Reason.OBJECT_NOT_FOUND, "it is lost")
-        return pb.LocateObjectResponse(size=int(request.oid, 16), paths=[request.oid])
-
-    async def _locate_all(self, request: pb.LocateObjectsRequest) -> pb.LocateObjectsResponse:
-        self.calls.append(request)
-        answers = [
-            pb.LocateObjectResponse() if each.oid == _LOST else pb.LocateObjectResponse(size=1, paths=[each.oid])
-            for each in request.objects
-        ]
-        return pb.LocateObjectsResponse(objects=answers)
+        scripted.answers["BatchStatObjects"] = self._stat
 
     async def _stat(self, request: pb.BatchStatObjectsRequest) -> pb.BatchStatObjectsResponse:
         self.calls.append(request)
@@ -71,53 +49,13 @@ async def _asking(folder: Path) -> AsyncIterator[Inner]:
         await peer.close()
 
 
-def _paths(found: list[pb.LocateObjectResponse | BaseException]) -> list[list[str]]:
-    return [list(each.paths) for each in found if isinstance(each, pb.LocateObjectResponse)]
-
-
-async def test_places_asked_for_at_once_share_a_call(tmp_path: Path) -> None:
-    """Each is told its own; who asks alone asks alone."""
-    async with _asking(tmp_path) as inner:
-        others = [oid for oid in _OIDS if oid != _LOST]
-        assert _paths(await inner.locate(*others, others[0])) == [[oid] for oid in [*others, others[0]]]
-        assert [type(call) for call in inner.calls] == [pb.LocateObjectsRequest]
-        assert _paths(await inner.locate(others[0])) == [[others[0]]]
-        assert isinstance(inner.calls[-1], pb.LocateObjectRequest)
-
-
-async def test_one_that_cannot_be_located_is_told_why(tmp_path: Path) -> None:
-    """It alone; the others are not asked for again."""
-    async with _asking(tmp_path) as inner:
-        found = await inner.locate(*_OIDS)
-        errors = {oid: each for oid, each in zip(_OIDS, found, strict=True) if isinstance(each, BaseException)}
-        assert {oid: type(error) for oid, error in errors.items()} == {_LOST: NotFound}
-        assert [type(call) for call in inner.calls] == [pb.LocateObjectsRequest, pb.LocateObjectRequest]
-
-
-async def test_an_older_storage_is_asked_one_by_one(tmp_path: Path) -> None:
-    """It does not know the call for several."""
-    async with _asking(tmp_path) as inner:
-        del inner.scripted.answers["LocateObjects"]
-        assert len(_paths(await inner.locate(*_OIDS))) == len(_OIDS) - 1
-        assert {type(call) for call in inner.calls} == {pb.LocateObjectRequest}
-
-
-async def test_a_reply_that_lacks_an_object_is_not_believed(tmp_path: Path) -> None:
-    """Nobody gets the place of another object: each is asked for alone."""
-    async with _asking(tmp_path) as inner:
-        inner.scripted.reply("LocateObjects", pb.LocateObjectsResponse(objects=[pb.LocateObjectResponse(paths=["x"])]))
-        oids = _OIDS[:5]
-        assert _paths(await inner.locate(*oids)) == [[oid] for oid in oids]
-
-
 async def test_what_fails_for_all_is_asked_once(tmp_path: Path) -> None:
     """To ask for each alone would take as long again."""
     async with _asking(tmp_path) as inner:
-        for call in ("LocateObjects", "BatchStatObjects"):
-            inner.scripted.fail(call, Unavailable(Reason.UNAVAILABLE, "the database does not answer"))
+        inner.scripted.fail("BatchStatObjects", Unavailable(Reason.UNAVAILABLE, "the database does not answer"))
         wanted = [inner.objects.stat_one(1, oid, 1) for oid in _OIDS]
-        for found in (await inner.locate(*_OIDS), await asyncio.gather(*wanted, return_exceptions=True)):
-            assert {type(each) for each in found} == {Unavailable}
+        found = await asyncio.gather(*wanted, return_exceptions=True)
+        assert {type(each) for each in found} == {Unavailable}
         assert inner.calls == []
 
 

@@ -100,40 +100,11 @@ async def test_it_fails_as_reading_does(storage: RunningStorage) -> None:
     await _wait_counted(storage, 0)
 
 
-async def test_several_are_located_in_their_order(storage: RunningStorage) -> None:
-    """Repeats included. What LocateObject would refuse is empty, hurts no other, and does not count."""
-    others = [bytes([number]) * 50 for number in range(3)]
-    for data in (DATA, *others):
-        await storage.write(1, data)
-    await storage.delete(1, oid_of(others[0]), reason="licence withdrawn")
-    oids = [OID, "0" * 64, oid_of(others[2]), oid_of(others[0]), OID, oid_of(others[1])]
-    asked = [*(_request(oid, length=10) for oid in oids), _request(offset=201)]
-    located = await storage.stub.LocateObjects(pb.LocateObjectsRequest(objects=asked), timeout=STEP_SECONDS)
-    held = {OID, oid_of(others[1]), oid_of(others[2])}
-    paths = [[storage.path(oid)] if oid in held else [] for oid in oids]
-    assert [[storage.root / path for path in each.paths] for each in located.objects] == [*paths, []]
-    assert [each.size for each in located.objects] == [200, 0, 50, 0, 200, 50, 0]
-    await _wait_counted(storage, 40)
-
-
-async def test_several_of_which_one_is_malformed(storage: RunningStorage) -> None:
-    """None is located: the caller is at fault."""
-    await storage.write(1, DATA)
-    asked = pb.LocateObjectsRequest(objects=[_request(), _request(OID.upper())])
-    assert (await failure(storage.stub.LocateObjects(asked, timeout=STEP_SECONDS))).reason == "INVALID_OID"
-    assert (await storage.stub.LocateObjects(pb.LocateObjectsRequest(), timeout=STEP_SECONDS)).objects == []
-    await _wait_counted(storage, 0)
-
-
 async def test_the_limit_of_bandwidth_holds(database_url: SecretStr, tmp_path: Path) -> None:
     """What has counted before goes on to its end."""
     async with running_storage(database_url, tmp_path, storage_bandwidth_limit=300) as storage:
         await storage.write(1, DATA)
         await _locate(storage, _request())
         assert (await failure(_locate(storage, _request()))).reason == "BANDWIDTH_EXCEEDED"
-        several = await storage.stub.LocateObjects(
-            pb.LocateObjectsRequest(objects=[_request()] * 2), timeout=STEP_SECONDS
-        )
-        assert list(several.objects) == [pb.LocateObjectResponse()] * 2
         asked = pb.ReadObjectRequest(repository_id=1, oid=OID, is_counted=True)
         assert [message async for message in storage.stub.ReadObject(asked, timeout=STEP_SECONDS)]

@@ -1,14 +1,18 @@
-"""When an answer about somebody's access may be remembered (docs/decisions/0018)."""
+"""When an answer may be remembered (docs/decisions/0018)."""
 
 import time
 from collections.abc import Callable
 
 import pytest
+from prometheus_client import CollectorRegistry, Counter
 
 from services.common.errors import NotFound, Reason
 from services.facade import access_changes, remembered
 from services.facade.access_changes import AccessChanges
 from services.facade.remembered import Remembered
+
+REGISTRY = CollectorRegistry()
+RECALLED, ASKED = (Counter(name, "Of these tests.", registry=REGISTRY) for name in ("recalled", "asked"))
 
 
 class Locks:
@@ -31,6 +35,10 @@ def _told(changes: AccessChanges, source: str = "one", count: int = 0, *, ago: f
     changes.learn(source, count, asked_at=time.monotonic() - ago)
 
 
+def _remembered(changes: AccessChanges) -> Remembered[str, int]:
+    return Remembered(changes, recalled=RECALLED, asked=ASKED)
+
+
 @pytest.fixture
 def changes() -> AccessChanges:
     """What a facade knows that was told a moment ago."""
@@ -42,7 +50,7 @@ def changes() -> AccessChanges:
 @pytest.fixture
 def memory(changes: AccessChanges) -> Remembered[str, int]:
     """A memory that holds as long as these changes are known."""
-    return Remembered("permission", changes)
+    return _remembered(changes)
 
 
 async def test_an_answer_is_asked_for_once(memory: Remembered[str, int]) -> None:
@@ -98,7 +106,7 @@ async def test_what_is_not_known_to_hold_is_asked(
 
 async def test_nothing_is_kept_before_anything_is_told() -> None:
     """A lock service of an earlier version tells nothing."""
-    memory: Remembered[str, int] = Remembered("permission", AccessChanges())
+    memory = _remembered(AccessChanges())
     locks = Locks()
     assert [await memory.answer("a", locks) for _ in range(3)] == [1, 2, 3]
 
@@ -133,3 +141,22 @@ async def test_memory_has_bounds(
     for source in "pqrs":
         _told(changes, source)
     assert list(changes.known) == ["r", "s"]
+
+
+async def test_what_is_learnt_is_asked_for_each_time(memory: Remembered[str, int], changes: AccessChanges) -> None:
+    """And remembered, unless something changed meanwhile."""
+    locks = Locks()
+    assert [await memory.learn("a", locks) for _ in range(2)] == [1, 2]
+    assert memory.recall("a") == 2
+    locks.meanwhile = lambda: _told(changes, "one", 7)
+    assert await memory.learn("a", locks) == 3
+    assert memory.recall("a") is None
+
+
+async def test_answers_are_counted(memory: Remembered[str, int]) -> None:
+    """By where they came from."""
+    before = [REGISTRY.get_sample_value(f"{name}_total") or 0 for name in ("recalled", "asked")]
+    for question in "aab":
+        await memory.answer(question, Locks())
+    after = [REGISTRY.get_sample_value(f"{name}_total") or 0 for name in ("recalled", "asked")]
+    assert [now - then for now, then in zip(after, before, strict=True)] == [1, 2]

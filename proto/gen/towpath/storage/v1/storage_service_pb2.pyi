@@ -624,54 +624,6 @@ class LocateObjectResponse(_message.Message):
 Global___LocateObjectResponse: _TypeAlias = LocateObjectResponse  # noqa: Y015
 
 @_typing.final
-class LocateObjectsRequest(_message.Message):
-    """LocateObjectsRequest asks where the bytes of several objects lie."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    OBJECTS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___LocateObjectRequest]:
-        """Each object, with what will be read of it."""
-
-    def __init__(
-        self,
-        *,
-        objects: _abc.Iterable[Global___LocateObjectRequest] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["objects", b"objects"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___LocateObjectsRequest: _TypeAlias = LocateObjectsRequest  # noqa: Y015
-
-@_typing.final
-class LocateObjectsResponse(_message.Message):
-    """LocateObjectsResponse answers in the order asked, repeats included."""
-
-    DESCRIPTOR: _descriptor.Descriptor
-
-    OBJECTS_FIELD_NUMBER: _builtins.int
-    @_builtins.property
-    def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___LocateObjectResponse]:
-        """One for each object asked about; one without paths tells nothing."""
-
-    def __init__(
-        self,
-        *,
-        objects: _abc.Iterable[Global___LocateObjectResponse] | None = ...,
-    ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
-    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["objects", b"objects"]  # noqa: Y015
-    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
-
-Global___LocateObjectsResponse: _TypeAlias = LocateObjectsResponse  # noqa: Y015
-
-@_typing.final
 class WatchRemovalsRequest(_message.Message):
     """WatchRemovalsRequest says what is known already."""
 

@@ -66,11 +66,6 @@ class StorageServiceStub:
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectRequest.SerializeToString,
                 response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectResponse.FromString,
                 _registered_method=True)
-        self.LocateObjects = channel.unary_unary(
-                '/towpath.storage.v1.StorageService/LocateObjects',
-                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsRequest.SerializeToString,
-                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsResponse.FromString,
-                _registered_method=True)
         self.WatchRemovals = channel.unary_unary(
                 '/towpath.storage.v1.StorageService/WatchRemovals',
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.WatchRemovalsRequest.SerializeToString,
@@ -198,15 +193,6 @@ class StorageServiceServicer:
         The bytes that the caller asks for count as read with this call, where there is a place to read them. A
         repeat counts again. Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the
         reason), OUT_OF_RANGE (OFFSET_OUT_OF_RANGE, as of ReadObject), RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
-        """
-        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
-        context.set_details('Method not implemented!')
-        raise NotImplementedError('Method not implemented!')
-
-    def LocateObjects(self, request, context):
-        """LocateObjects does for each of several what LocateObject does, in the order asked, for less than as many calls
-        cost. An entry for which LocateObject would fail, or has no place to tell, is empty and does not count; ask
-        LocateObject why.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -351,11 +337,6 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     servicer.LocateObject,
                     request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectRequest.FromString,
                     response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectResponse.SerializeToString,
-            ),
-            'LocateObjects': grpc.unary_unary_rpc_method_handler(
-                    servicer.LocateObjects,
-                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsRequest.FromString,
-                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsResponse.SerializeToString,
             ),
             'WatchRemovals': grpc.unary_unary_rpc_method_handler(
                     servicer.WatchRemovals,
@@ -555,33 +536,6 @@ class StorageService:
             '/towpath.storage.v1.StorageService/LocateObject',
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectRequest.SerializeToString,
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectResponse.FromString,
-            options,
-            channel_credentials,
-            insecure,
-            call_credentials,
-            compression,
-            wait_for_ready,
-            timeout,
-            metadata,
-            _registered_method=True)
-
-    @staticmethod
-    def LocateObjects(request,
-            target,
-            options=(),
-            channel_credentials=None,
-            call_credentials=None,
-            insecure=False,
-            compression=None,
-            wait_for_ready=None,
-            timeout=None,
-            metadata=None):
-        return grpc.experimental.unary_unary(
-            request,
-            target,
-            '/towpath.storage.v1.StorageService/LocateObjects',
-            towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsRequest.SerializeToString,
-            towpath_dot_storage_dot_v1_dot_storage__service__pb2.LocateObjectsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -85,11 +85,6 @@ class StorageServiceStub:
     repeat counts again. Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the
     reason), OUT_OF_RANGE (OFFSET_OUT_OF_RANGE, as of ReadObject), RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
     """
-    LocateObjects: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.LocateObjectsRequest, _storage_service_pb2.LocateObjectsResponse]
-    """LocateObjects does for each of several what LocateObject does, in the order asked, for less than as many calls
-    cost. An entry for which LocateObject would fail, or has no place to tell, is empty and does not count; ask
-    LocateObject why.
-    """
     WatchRemovals: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.WatchRemovalsRequest, _storage_service_pb2.WatchRemovalsResponse]
     """WatchRemovals tells whether places that BatchStatObjects has told of may still be read without asking. It answers as
     soon as there is a removal that the caller does not know of, and else after the time that the caller gives it.
@@ -214,11 +209,6 @@ class StorageServiceAsyncStub(StorageServiceStub):
     The bytes that the caller asks for count as read with this call, where there is a place to read them. A
     repeat counts again. Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the
     reason), OUT_OF_RANGE (OFFSET_OUT_OF_RANGE, as of ReadObject), RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
-    """
-    LocateObjects: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.LocateObjectsRequest, _storage_service_pb2.LocateObjectsResponse]  # type: ignore[assignment]
-    """LocateObjects does for each of several what LocateObject does, in the order asked, for less than as many calls
-    cost. An entry for which LocateObject would fail, or has no place to tell, is empty and does not count; ask
-    LocateObject why.
     """
     WatchRemovals: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.WatchRemovalsRequest, _storage_service_pb2.WatchRemovalsResponse]  # type: ignore[assignment]
     """WatchRemovals tells whether places that BatchStatObjects has told of may still be read without asking. It answers as
@@ -371,17 +361,6 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         The bytes that the caller asks for count as read with this call, where there is a place to read them. A
         repeat counts again. Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the
         reason), OUT_OF_RANGE (OFFSET_OUT_OF_RANGE, as of ReadObject), RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
-        """
-
-    @_abc_1.abstractmethod
-    def LocateObjects(
-        self,
-        request: _storage_service_pb2.LocateObjectsRequest,
-        context: _ServicerContext,
-    ) -> _typing.Union[_storage_service_pb2.LocateObjectsResponse, _abc.Awaitable[_storage_service_pb2.LocateObjectsResponse]]:
-        """LocateObjects does for each of several what LocateObject does, in the order asked, for less than as many calls
-        cost. An entry for which LocateObject would fail, or has no place to tell, is empty and does not count; ask
-        LocateObject why.
         """
 
     @_abc_1.abstractmethod
