@@ -96,9 +96,11 @@ class TokenIssuer:
         self._begun.update(self._beginning.encode())
 
     def issue(self, oid: str, size: int, place: Place | None = None) -> str:
-        """Return the token for an object of `size` bytes."""
-        placed = b',"place":%b' % to_json(place) if place is not None else b""
-        rest = _encoded(b',"oid":%b,"size":%d%b}' % (to_json(oid), size, placed))
+        """Return the token for an object of `size` bytes, whose oid and suffix are hexadecimal digits."""
+        placed = ""
+        if place is not None:
+            placed = f',"place":["{place.suffix}",{place.server_started},{place.transaction_id}]'
+        rest = _encoded(f',"oid":"{oid}","size":{size}{placed}}}'.encode())
         return f"{self._beginning}{rest}.{_signature(self._begun, rest)}"
 
 

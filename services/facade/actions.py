@@ -1,10 +1,11 @@
 """The actions that a batch hands out (protocol: "Action object"): where, with which token, and until when.
 
-They are plain dicts of the form that `models.Action` describes: a batch has hundreds.
+They are JSON of the form that `models.Action` describes, written as such: a batch has hundreds.
 """
 
 import re
-from typing import TypedDict
+
+from pydantic_core import to_json
 
 from services.common.errors import InvalidArgument
 from services.facade.action_tokens import TOKEN_HEADER, ActionTokens, Operation, Permit, Place, TokenIssuer
@@ -19,15 +20,6 @@ _VERIFY_EXTRA_SECONDS = 24 * 3600
 _LEAST_SECONDS = 60
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
-
-
-class Action(TypedDict):
-    """See `models.Action`."""
-
-    href: str
-    header: dict[str, str]
-    expires_in: int
-    expires_at: str
 
 
 def origin(public_url: str | None, seen: Outside) -> str:
@@ -65,31 +57,28 @@ class ObjectActions:
     def __init__(self, issuer: TokenIssuer, base: str, seconds: int, now: int) -> None:
         """Make them at addresses that are `base` and the oid, for so many `seconds` from `now` (Unix time) on."""
         self._issuer = issuer
-        self._base = base
         self._seconds = seconds
         self._now = now
-        self._until = timestamp(now + seconds)
+        self._begin = '{"href":' + to_json(base).decode().removesuffix('"')
+        self._then = f'","header":{{"{TOKEN_HEADER}":"'
+        self._end = f'"}},"expires_in":{seconds},"expires_at":"{timestamp(now + seconds)}"}}'
 
-    def make(self, oid: str, size: int, place: Place | None = None) -> Action:
+    def make(self, oid: str, size: int, place: Place | None = None) -> str:
         """Return the action on an object of `size` bytes, which may have a place on a disk."""
-        return {
-            "href": self._base + oid,
-            "header": {TOKEN_HEADER: self._issuer.issue(oid, size, place)},
-            "expires_in": self._seconds,
-            "expires_at": self._until,
-        }
+        return f"{self._begin}{oid}{self._then}{self._issuer.issue(oid, size, place)}{self._end}"
 
-    def transfer(self, oid: str, size: int, found: ObjectStat) -> Action:
+    def transfer(self, oid: str, size: int, found: ObjectStat) -> str:
         """Return the action that moves the bytes: at the address of the store where there is one, else here."""
-        signed = found.signed
-        if not found.HasField("signed") or (ends := signed.expires_at.seconds) < self._now + _LEAST_SECONDS:
-            place = found.place
-            told = Place(place.suffix, place.server_started, place.transaction_id) if place.suffix else None
+        signed = found.signed if found.HasField("signed") else None
+        if signed is None or (ends := signed.expires_at.seconds) < self._now + _LEAST_SECONDS:
+            place = found.place if found.HasField("place") else None
+            told = place and Place(place.suffix, place.server_started, place.transaction_id)
             return self.make(oid, size, told)
         expires_at = min(ends, self._now + self._seconds)
-        return {
+        action = {
             "href": signed.url,
             "header": dict(signed.headers),
             "expires_in": expires_at - self._now,
             "expires_at": timestamp(expires_at),
         }
+        return to_json(action).decode()

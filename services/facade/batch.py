@@ -1,20 +1,21 @@
 """The batch (protocol: "Batch", rules 1 to 4): which actions, or which error, each entry gets.
 
-Answers are plain dicts of the form that `models` describes: a batch has hundreds.
+Answers are JSON of the form that `models` describes, written as such: a batch has hundreds.
 """
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
+from pydantic_core import to_json
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason, ResourceExhausted
 from services.common.oid import is_oid
 from services.facade.access import Access, Caller, Permission
 from services.facade.action_tokens import Operation, Permit
-from services.facade.actions import Action, ActionMaker, ObjectActions
+from services.facade.actions import ActionMaker, ObjectActions
 from services.facade.models import MOST_TRANSFERS, BatchRequest, ObjectEntry
 from services.facade.peers import Peers
 from services.facade.stored_objects import ObjectStat
@@ -52,16 +53,6 @@ class ObjectError(TypedDict):
     message: str
 
 
-class ObjectAnswer(TypedDict):
-    """See `models.ObjectAnswer`."""
-
-    oid: str
-    size: int
-    authenticated: NotRequired[bool]
-    actions: NotRequired[dict[str, Action]]
-    error: NotRequired[ObjectError]
-
-
 async def negotiate(
     request: BatchRequest,
     repository: str,
@@ -71,8 +62,8 @@ async def negotiate(
     peers: Peers,
     limits: Limits,
     maker: ActionMaker,
-) -> dict[str, object]:
-    """Return the body that `models.BatchAnswer` describes; what is wrong with one object is told in its entry.
+) -> bytes:
+    """Return the JSON that `models.BatchAnswer` describes; what is wrong with one object is told in its entry.
 
     Raises `ServiceError` for what is wrong with the request: see `check_request`, `Access.check`, `StoredObjects.stat`,
     and `InvalidArgument` where no object of an upload is valid.
@@ -84,7 +75,7 @@ async def negotiate(
     asked = [(entry.oid, entry.size) for entry, fault in zip(request.objects, faults, strict=True) if fault is None]
     intent = _INTENTS[request.operation]
     found = iter(await peers.objects.stat(repository_id, asked, intent, seconds=maker.seconds) if asked else ())
-
+    stats = [next(found) if fault is None else None for fault in faults]
     operation = Operation(request.operation)
     permit = Permit(
         operation, repository, repository_id, "", 0, caller.name, caller.user_id, caller.token_id, request.ref_name
@@ -92,16 +83,25 @@ async def negotiate(
     transfers = maker.of(permit)
     verifies = maker.of(permit._replace(operation=Operation.VERIFY)) if operation is Operation.UPLOAD else None
 
-    def answer() -> list[ObjectAnswer]:
-        return [
-            answer_entry(entry, next(found), transfers, verifies) if fault is None else _refuse(entry, fault)
-            for entry, fault in zip(request.objects, faults, strict=True)
-        ]
+    errors = [
+        fault if stat is None else refusal(entry, stat, operation)
+        for entry, fault, stat in zip(request.objects, faults, stats, strict=True)
+    ]
+    if operation is Operation.UPLOAD:
+        _check_any_valid(errors)
 
-    answers = await asyncio.to_thread(answer) if len(asked) > _ANSWERED_AT_ONCE else answer()
-    if request.operation == "upload":
-        _check_any_valid(answers)
-    return {"transfer": TRANSFER, "objects": answers, "hash_algo": HASH_ALGORITHM}
+    def answer() -> bytes:
+        return body_of(
+            refuse(entry, error) if stat is None or error is not None else grant(entry, stat, transfers, verifies)
+            for entry, error, stat in zip(request.objects, errors, stats, strict=True)
+        )
+
+    return await asyncio.to_thread(answer) if len(asked) > _ANSWERED_AT_ONCE else answer()
+
+
+def body_of(entries: Iterable[str]) -> bytes:
+    """Return the JSON of an answer with these entries, each JSON too."""
+    return f'{{"transfer":"{TRANSFER}","objects":[{",".join(entries)}],"hash_algo":"{HASH_ALGORITHM}"}}'.encode()
 
 
 def check_lengths(value: object, limits: Limits) -> None:
@@ -140,25 +140,29 @@ def check_entry(entry: ObjectEntry, request: BatchRequest, limits: Limits) -> Ob
     return None
 
 
-def answer_entry(
-    entry: ObjectEntry, found: ObjectStat, transfers: ObjectActions, verifies: ObjectActions | None
-) -> ObjectAnswer:
-    """Return the answer for an entry that is valid, by what is held of it; downloads have no `verifies`."""
-    status = found.status
+def refusal(entry: ObjectEntry, found: ObjectStat, operation: Operation) -> ObjectError | None:
+    """Return why a valid entry has no actions, by what is held of it; None where nothing is wrong."""
+    if found.status == pb.OBJECT_STATUS_REMOVED:
+        return {"code": 410, "message": removed_message(found.removal_reason)}
+    if found.status == pb.OBJECT_STATUS_PRESENT:
+        if found.size != entry.size:
+            return {"code": 422, "message": f"size: the object has {found.size} bytes"}
+    elif operation is Operation.DOWNLOAD:
+        return {"code": 404, "message": "the object does not exist"}
+    return None
+
+
+def grant(entry: ObjectEntry, found: ObjectStat, transfers: ObjectActions, verifies: ObjectActions | None) -> str:
+    """Return the answer for an entry that is not refused; downloads have no `verifies`."""
     oid, size = entry.oid, entry.size
-    if status == pb.OBJECT_STATUS_REMOVED:
-        return _refuse(entry, {"code": 410, "message": removed_message(found.removal_reason)})
-    held = status == pb.OBJECT_STATUS_PRESENT
-    if held and found.size != size:
-        return _refuse(entry, {"code": 422, "message": f"size: the object has {found.size} bytes"})
-    answer: ObjectAnswer = {"oid": oid, "size": size, "authenticated": True}
     if verifies is None:
-        if not held:
-            return _refuse(entry, {"code": 404, "message": "the object does not exist"})
-        answer["actions"] = {"download": transfers.transfer(oid, size, found)}
-    elif not held:
-        answer["actions"] = {"upload": transfers.transfer(oid, size, found), "verify": verifies.make(oid, size)}
-    return answer
+        actions = f',"actions":{{"download":{transfers.transfer(oid, size, found)}}}'
+    elif found.status != pb.OBJECT_STATUS_PRESENT:
+        upload = transfers.transfer(oid, size, found)
+        actions = f',"actions":{{"upload":{upload},"verify":{verifies.make(oid, size)}}}'
+    else:
+        actions = ""
+    return f'{{"oid":"{oid}","size":{size},"authenticated":true{actions}}}'
 
 
 def removed_message(reason: str) -> str:
@@ -166,17 +170,17 @@ def removed_message(reason: str) -> str:
     return f"the object was removed: {reason}" if reason else "the object was removed"
 
 
-def _refuse(entry: ObjectEntry, error: ObjectError) -> ObjectAnswer:
+def refuse(entry: ObjectEntry, error: ObjectError | None) -> str:
     """Return the answer with an error; it echoes what the entry has of the right type."""
-    return {
+    refused = {
         "oid": entry.oid if isinstance(entry.oid, str) else "",
         "size": entry.size if type(entry.size) is int else 0,
         "error": error,
     }
+    return to_json(refused).decode()
 
 
-def _check_any_valid(answers: Sequence[ObjectAnswer]) -> None:
-    errors = [answer.get("error") for answer in answers]
+def _check_any_valid(errors: Sequence[ObjectError | None]) -> None:
     if errors and all(error is not None and error["code"] == 422 for error in errors):
         first = errors[0]["message"] if errors[0] else ""
         raise InvalidArgument(Reason.INVALID_FIELD, f"objects: none is valid; the first: {first}")

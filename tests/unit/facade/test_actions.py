@@ -1,5 +1,6 @@
 """The actions that a batch hands out."""
 
+import json
 from datetime import UTC, datetime
 
 import jwt
@@ -19,7 +20,7 @@ OID = "a" * 64
 def test_an_action_states_the_expiry_of_its_token(operation: Operation) -> None:
     """expires_in, expires_at and the token agree (trap 24); verify lives on when a long upload has used up its own."""
     maker = ActionMaker(ActionTokens(SecretStr("k" * 32)), origin="https://h/p", seconds=600, now=NOW)
-    action = maker.of(Permit(operation, "demo/assets", 7, "", 0, "alice")).make(OID, 12)
+    action = json.loads(maker.of(Permit(operation, "demo/assets", 7, "", 0, "alice")).make(OID, 12))
     expiry = jwt.decode(
         action["header"]["X-Towpath-Token"],
         options={"verify_signature": False, "verify_exp": False},

@@ -1,5 +1,6 @@
 """Which actions, or which error, each entry of a batch gets."""
 
+import json
 from typing import Any
 
 import pytest
@@ -12,7 +13,7 @@ from services.common.errors import InvalidArgument, ResourceExhausted
 from services.facade import models
 from services.facade.action_tokens import ActionTokens, Operation, Permit
 from services.facade.actions import ActionMaker
-from services.facade.batch import Limits, ObjectAnswer, answer_entry, check_entry, check_lengths, check_request
+from services.facade.batch import Limits, check_entry, check_lengths, check_request, grant, refusal, refuse
 from services.facade.body import shaped
 from services.facade.models import BatchRequest, ObjectEntry
 from services.facade.stored_objects import ObjectStat
@@ -36,11 +37,14 @@ def _fault(entry: dict[str, Any], **fields: Any) -> int | None:  # noqa: ANN401 
     return error["code"] if error else None
 
 
-def _answer(operation: Operation, stat: ObjectStat, size: int = 12) -> ObjectAnswer:
+def _answer(operation: Operation, stat: ObjectStat, size: int = 12) -> dict[str, Any]:
     permit = Permit(operation, "demo/assets", 7, "", 0, "alice")
     transfers = MAKER.of(permit)
     verifies = MAKER.of(permit._replace(operation=Operation.VERIFY)) if operation is Operation.UPLOAD else None
-    return answer_entry(ObjectEntry(oid=OID, size=size), stat, transfers, verifies)
+    entry = ObjectEntry(oid=OID, size=size)
+    error = refusal(entry, stat, operation)
+    answer: dict[str, Any] = json.loads(refuse(entry, error) if error else grant(entry, stat, transfers, verifies))
+    return answer
 
 
 @pytest.mark.parametrize("transfers", [None, [], ["basic"], ["ssh", "basic", "lfs-standalone-file"], ["x", "basic"]])
