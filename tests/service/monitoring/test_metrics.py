@@ -70,7 +70,10 @@ async def test_objects_move_the_series_by_what_was_done(services: Services) -> N
     assert storage.all_of("towpath_object_bytes_total") == {("in",): 140_000, ("out",): 70_000}
     assert storage.all_of("towpath_uploads_total") == {("stored",): 1, ("rejected",): 1}
     assert storage.all_of("towpath_uploads_rejected_total") == {("HASH_MISMATCH",): 1}
-    assert storage.all_of("towpath_grpc_requests_total") == {
+    calls = storage.all_of("towpath_grpc_requests_total")
+    # The facade asks for removals all the time.
+    calls.pop((f"{STORAGE}/WatchRemovals", "OK"), None)
+    assert calls == {
         (f"{STORAGE}/BatchStatObjects", "OK"): 3,
         (f"{STORAGE}/WriteWholeObject", "OK"): 1,
         (f"{STORAGE}/WriteWholeObject", "INVALID_ARGUMENT"): 1,
