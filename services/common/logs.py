@@ -3,9 +3,11 @@
 import json
 import logging
 import sys
+from datetime import UTC, datetime
 from enum import StrEnum
 
 import structlog
+from pydantic_core import to_json
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from services.common import request_id
@@ -16,9 +18,8 @@ _tracebacks = structlog.processors.ExceptionRenderer(structlog.tracebacks.Except
 # Libraries whose INFO is no news for an operator. What those of HTTP say holds signed addresses.
 _TALKATIVE = ("alembic", "boto3", "botocore", "httpcore", "httpx", "urllib3", "uvicorn")
 
-
-# What JSON has no word for is told as Python writes it.
-_json = json.JSONEncoder(default=repr)
+# A method that is not named after its level.
+_LEVELS = {"exception": "error"}
 
 
 class LogFormat(StrEnum):
@@ -28,14 +29,16 @@ class LogFormat(StrEnum):
     TEXT = "text"
 
 
-def _add_request_id(_logger: object, _method: str, event: EventDict) -> EventDict:
-    if current := request_id.current():
-        event.setdefault("request_id", current)
-    return event
+def _as_json(_logger: object, _method: str, event: EventDict) -> bytes:
+    """Return the line; what JSON has no word for is told as Python writes it, and what is no Unicode is escaped."""
+    try:
+        return to_json(event, fallback=repr)
+    except ValueError:
+        return json.dumps(event, default=repr).encode()
 
 
-def _as_json(_logger: object, _method: str, event: EventDict) -> str:
-    return _json.encode(event)
+def _as_json_text(logger: object, method: str, event: EventDict) -> str:
+    return _as_json(logger, method, event).decode()
 
 
 def configure(service: str, *, level: str, log_format: LogFormat) -> None:
@@ -45,35 +48,34 @@ def configure(service: str, *, level: str, log_format: LogFormat) -> None:
     `event`, and `request_id` while a request is served. To be called once, by the process's main function.
     """
 
-    def add_service(_logger: object, _method: str, event: EventDict) -> EventDict:
+    def complete(_logger: object, method: str, event: EventDict) -> EventDict:
         event.setdefault("service", service)
+        if current := request_id.current():
+            event.setdefault("request_id", current)
+        event["level"] = _LEVELS.get(method, method)
+        event["timestamp"] = datetime.now(UTC).isoformat().replace("+00:00", "Z")
         return event
 
-    shared: list[Processor] = [
-        add_service,
-        _add_request_id,
-        structlog.processors.add_log_level,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
-    ]
-    renderer: list[Processor] = (
-        [_tracebacks, _as_json]
-        if log_format is LogFormat.JSON
-        else [
-            structlog.dev.ConsoleRenderer(colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback)
-        ]
+    console = structlog.dev.ConsoleRenderer(
+        colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback
     )
+    is_json = log_format is LogFormat.JSON
+    own: list[Processor] = [_tracebacks, _as_json] if is_json else [console]
+    of_libraries: list[Processor] = [_tracebacks, _as_json_text] if is_json else [console]
     # Our own lines do not pass through the library's `logging`: there is one for each request, of each service.
     structlog.configure(
-        processors=[*shared, *renderer],
-        logger_factory=structlog.WriteLoggerFactory(sys.stdout),
+        processors=[complete, *own],
+        logger_factory=structlog.BytesLoggerFactory(sys.stdout.buffer)
+        if is_json
+        else structlog.WriteLoggerFactory(sys.stdout),
         wrapper_class=structlog.make_filtering_bound_logger(level),
         cache_logger_on_first_use=True,
     )
     handler = logging.StreamHandler(sys.stdout)
     handler.setFormatter(
         structlog.stdlib.ProcessorFormatter(
-            foreign_pre_chain=[*shared, structlog.stdlib.ExtraAdder()],
-            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *renderer],
+            foreign_pre_chain=[complete, structlog.stdlib.ExtraAdder()],
+            processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, *of_libraries],
         )
     )
     root = logging.getLogger()

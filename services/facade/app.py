@@ -13,12 +13,11 @@ from services.facade import metrics
 from services.facade.access import Access
 from services.facade.access_changes import AccessChanges
 from services.facade.action_tokens import ActionTokens
-from services.facade.closing import Closing
 from services.facade.drain import Drain
+from services.facade.edge import Edge
 from services.facade.errors import ErrorRenderer
 from services.facade.facade import Facade
 from services.facade.forwarded import Networks
-from services.facade.forwarding import Forwarding
 from services.facade.login_queue import LoginQueue
 from services.facade.object_routes import ObjectRoutes
 from services.facade.openapi import describe
@@ -27,7 +26,6 @@ from services.facade.peers import Peers
 from services.facade.reasons import ClientGone, HttpReason, method_not_allowed
 from services.facade.remembered import Remembered
 from services.facade.removals import Removals
-from services.facade.request_log import RequestLog
 from services.facade.routes import batch, health, locks, objects
 from services.facade.settings import FacadeSettings
 from services.facade.shared_disk import SharedDisk
@@ -79,8 +77,7 @@ def create_app(
         trusted=trusted,
         errors=errors,
     )
-    drained = Closing(Drain(limited), stop, errors)
-    return RequestLog(Forwarding(drained, trusted=trusted))
+    return Edge(Drain(limited), trusted=trusted, stop=stop, errors=errors)
 
 
 def create_api(errors: ErrorRenderer) -> FastAPI:
@@ -90,7 +87,7 @@ def create_api(errors: ErrorRenderer) -> FastAPI:
         redoc_url=None,
         openapi_url="/openapi.json",
         redirect_slashes=False,
-        # Its own would tell queries and the texts of exceptions; `RequestLog` has the span of a request.
+        # Its own would tell queries and the texts of exceptions; `Edge` has the span of a request.
         telemetry={
             "tracing": False,
             "metrics": False,

@@ -4,7 +4,6 @@ import asyncio
 import json
 import uuid
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -14,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from services.common.logs import get_logger
 from services.facade import metrics
-from services.facade.connections import Connections
+from services.facade.accepting import Accepting
 from services.facade.dialect import NEUTRAL
 from services.facade.file_sender import FILE_MESSAGE, FileSender
 from services.facade.head_buffer import HeadBuffer
@@ -34,14 +33,6 @@ async def abort(scope: Scope) -> None:
         await asyncio.sleep(0)
 
 
-@dataclass(frozen=True)
-class Accepting:
-    """The limits of connections: so many of them, and so many seconds until a request's head is whole."""
-
-    connections: Connections
-    head_seconds: float
-
-
 class Connection(HttpToolsProtocol):
     """A connection with a bound on a request's head, an Error body for what is no HTTP, and a way to end it.
 
@@ -57,6 +48,7 @@ class Connection(HttpToolsProtocol):
     # Nothing that comes is looked at any more.
     _ends = False
     _head_timer: asyncio.TimerHandle | None = None
+    _unread_timer: asyncio.TimerHandle | None = None
 
     def __init__(self, *arguments: Any, accepting: Accepting, **named: Any) -> None:  # noqa: ANN401 - uvicorn's own
         super().__init__(*arguments, **named)
@@ -78,6 +70,7 @@ class Connection(HttpToolsProtocol):
         """End whatever is left of it."""
         self._accepting.connections.discard(self)
         self._stop_head_timer()
+        self._stop_unread_timer()
         super().connection_lost(exc)
 
     @property
@@ -143,7 +136,28 @@ class Connection(HttpToolsProtocol):
         """End a request; an answer to HEAD has nothing but its head."""
         self._holding.flush()
         self._accepting.connections.request_ended(self)
+        self._await_reading()
         super().on_response_complete()
+
+    def _await_reading(self) -> None:
+        """See that the client reads what it has not read of the answers that have ended."""
+        self._stop_unread_timer()
+        if unread := self.transport.get_write_buffer_size():
+            self._unread_timer = self.loop.call_later(self._accepting.idle_seconds, self._look_at_unread, unread)
+
+    def _stop_unread_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+    def _look_at_unread(self, before: int) -> None:
+        # What has begun to be answered waits for the client by itself, and writes meanwhile.
+        waits = self.is_idle or not self.cycle.response_started
+        if waits and self.transport.get_write_buffer_size() == before:
+            _log.warning("the client reads nothing", seconds=self._accepting.idle_seconds)
+            self.evict()
+        else:
+            self._await_reading()
 
     def on_message_begin(self) -> None:
         """Begin a request."""

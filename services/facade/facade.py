@@ -9,7 +9,7 @@ from starlette.requests import Request
 from services.facade.access import Access
 from services.facade.action_tokens import ActionTokens
 from services.facade.actions import ActionMaker, origin
-from services.facade.forwarding import outside_of
+from services.facade.forwarded import outside_of
 from services.facade.peers import Peers
 from services.facade.remembered import Remembered
 from services.facade.settings import FacadeSettings

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 
 from starlette.datastructures import Headers
+from starlette.types import Scope
 
 from services.common import request_id
 from services.facade.addresses import holder_of
@@ -62,6 +63,12 @@ def outside(peer: str, scheme: str, headers: Headers, trusted: Networks) -> Outs
         prefix if _PREFIX.fullmatch(prefix) else "",
         given_id if request_id.is_acceptable(given_id) else "",
     )
+
+
+def outside_of(scope: Scope) -> Outside:
+    """Return what `Edge` found out about a request."""
+    seen: Outside = scope["state"]["outside"]
+    return seen
 
 
 def client_network(address: str, trusted: Networks) -> str | None:

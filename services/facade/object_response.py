@@ -23,25 +23,16 @@ def can_send_files(scope: Scope) -> bool:
 
 
 class WholeResponse(Response):
-    """Sends an object, or a part of it, that is here; the connection ends where the client reads nothing of it."""
+    """Sends an object, or a part of it, that is here."""
 
-    def __init__(
-        self, data: bytes | bytearray, *, status_code: int, headers: Mapping[str, str], idle_seconds: float
-    ) -> None:
+    def __init__(self, data: bytes | bytearray, *, status_code: int, headers: Mapping[str, str]) -> None:
         super().__init__(status_code=status_code, headers=headers)
         self._data = data
-        self._idle_seconds = idle_seconds
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the answer."""
-        try:
-            async with asyncio.timeout(self._idle_seconds):
-                await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
-                await send({"type": "http.response.body", "body": self._data, "more_body": True})
-                # The server waits before this until the client has read.
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
-        except TimeoutError:
-            await _end_unread(scope, self._idle_seconds)
+        await send({"type": "http.response.start", "status": self.status_code, "headers": self.raw_headers})
+        await send({"type": "http.response.body", "body": self._data})
 
 
 class ObjectResponse(Response):
@@ -67,7 +58,8 @@ class ObjectResponse(Response):
             async with aclosing(self._rest):
                 await self._send_pieces(scope, receive, send)
         except TimeoutError:
-            await _end_unread(scope, self._idle_seconds)
+            _log.warning("the client reads nothing", seconds=self._idle_seconds)
+            await abort(scope)
         except ServiceError as error:
             _log.error("the object cannot be read on", status=error.status.name, message=error.message)
             await abort(scope)
@@ -97,11 +89,6 @@ class ObjectResponse(Response):
             message = {"type": "http.response.body", "body": piece}
         async with asyncio.timeout(self._idle_seconds):
             await send({**message, "more_body": more})
-
-
-async def _end_unread(scope: Scope, seconds: float) -> None:
-    _log.warning("the client reads nothing", seconds=seconds)
-    await abort(scope)
 
 
 async def _disconnect(receive: Receive) -> None:

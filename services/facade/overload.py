@@ -11,8 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.common.errors import Reason, ResourceExhausted
 from services.facade.errors import ErrorRenderer
-from services.facade.forwarded import Networks, client_network
-from services.facade.forwarding import outside_of
+from services.facade.forwarded import Networks, client_network, outside_of
 
 # What watches over the facade must be answered then above all.
 _UNLIMITED = ("/healthz", "/readyz")

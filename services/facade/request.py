@@ -18,7 +18,7 @@ from services.facade.access import Caller, Permission
 from services.facade.action_tokens import TOKEN_HEADER, Operation, Permit
 from services.facade.dialect import Dialect, negotiate
 from services.facade.facade import facade_of
-from services.facade.forwarding import outside_of
+from services.facade.forwarded import outside_of
 from services.facade.models import Body
 from services.facade.overload import place_of
 from services.facade.reasons import HttpReason

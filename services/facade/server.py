@@ -11,9 +11,10 @@ import uvicorn
 from starlette.types import ASGIApp
 
 from services.common.logs import get_logger
+from services.facade.accepting import Accepting
 from services.facade.acceptor import Acceptor
 from services.facade.certificate import Certificate
-from services.facade.connection import Accepting, Connection
+from services.facade.connection import Connection
 
 # Longer than the widespread client keeps a silent connection (client 3.2), so that the client closes it first.
 _KEEP_ALIVE_SECONDS = 60

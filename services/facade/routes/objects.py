@@ -39,10 +39,9 @@ async def download(request: Request) -> Response:
     wanted = part or ranges.Slice(0, permit.size)
     status = 206 if part else 200
     told = ranges.headers(wanted, permit.size, etag, partial=part is not None)
-    idle_seconds = facade.settings.body_idle_seconds
     disk = facade.shared_disk
     if disk is not None and (data := disk.read_cached(permit, wanted)) is not None:
-        return WholeResponse(data, status_code=status, headers=told, idle_seconds=idle_seconds)
+        return WholeResponse(data, status_code=status, headers=told)
     sent = read(
         facade.peers,
         disk,
@@ -56,8 +55,8 @@ async def download(request: Request) -> Response:
         # Nothing follows, but who sent it may still say that something is wrong.
         async for _ in sent:
             pass
-        return WholeResponse(first, status_code=status, headers=told, idle_seconds=idle_seconds)
-    return ObjectResponse(first, sent, status_code=status, headers=told, idle_seconds=idle_seconds)
+        return WholeResponse(first, status_code=status, headers=told)
+    return ObjectResponse(first, sent, status_code=status, headers=told, idle_seconds=facade.settings.body_idle_seconds)
 
 
 @router.head(_PATH, operation_id="head", summary="Ask for an object's headers", responses=bytes_answers(head=True))

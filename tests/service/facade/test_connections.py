@@ -8,7 +8,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from services.facade.connection import Accepting
+from services.facade.accepting import Accepting
 from services.facade.connections import Connections
 from services.facade.server import listening_socket, serve
 from tests.service.facade import raw
@@ -331,7 +331,7 @@ async def test_half_an_answer_is_never_sent() -> None:
     listener = listening_socket("127.0.0.1:0")
     address = listener.getsockname()
     serving = asyncio.create_task(
-        serve(answer, listener, stop, accepting=Accepting(Connections(10, 10), 60), drain_seconds=1)
+        serve(answer, listener, stop, accepting=Accepting(Connections(10, 10), 60, 60), drain_seconds=1)
     )
     reader, writer = await asyncio.open_connection(*address)
     try:

@@ -19,7 +19,7 @@ ours, library = logs.get_logger("ours"), logging.getLogger("library")
 ours.debug("not told")
 ours.log(logging.DEBUG, "not told")
 library.debug("not told")
-ours.log(logging.INFO, "done", what={1, }, count=2)
+ours.log(logging.INFO, "done", what=slice(1), name="\\udcff\u00e9", count=2)
 library.info("done: %s", 2, extra={"count": 2})
 logging.getLogger("httpx").info("not told")
 try:
@@ -33,7 +33,9 @@ except ValueError:
 
 def _written(log_format: str) -> list[str]:
     command = [sys.executable, "-c", _PROGRAM, log_format]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=STEP_SECONDS).stdout.splitlines()
+    return subprocess.run(
+        command, capture_output=True, encoding="utf-8", errors="surrogateescape", check=True, timeout=STEP_SECONDS
+    ).stdout.splitlines()
 
 
 def test_a_line_of_ours_and_of_a_library() -> None:
@@ -44,7 +46,8 @@ def test_a_line_of_ours_and_of_a_library() -> None:
         assert (line["service"], line["request_id"]) == ("barge", "told-1")
         assert line["timestamp"].endswith("Z")
     ours, library, *failures = lines
-    assert (ours["level"], ours["what"], ours["count"]) == ("info", "{1}", 2)
+    assert (ours["level"], ours["what"], ours["count"]) == ("info", "slice(None, 1, None)", 2)
+    assert ours["name"] == "\udcff\u00e9"
     assert (library["level"], library["count"]) == ("info", 2)
     for failure in failures:
         assert failure["level"] == "error"
