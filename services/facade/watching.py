@@ -6,20 +6,24 @@ from collections.abc import Awaitable, Callable
 from services.common.logs import get_logger
 
 _PAUSE_SECONDS = 0.5
+_TROUBLE = 2
 
 _log = get_logger(__name__)
 
 
 async def keep_asking(ask: Callable[[], Awaitable[None]], trouble: str, *, every_seconds: float = 0.0) -> None:
-    """Ask again and again, `every_seconds` after each answer; where that fails, log `trouble` once until it works."""
-    told = False
+    """Ask again and again, `every_seconds` after each answer; where that fails, log `trouble` once until it works.
+
+    One failure by itself is no trouble: as everything starts, who is asked may not know yet.
+    """
+    failures = 0
     while True:
         try:
             await ask()
-            told = False
+            failures = 0
         except Exception as error:  # whatever it was, nothing is taken for known before it works again
-            if not told:
+            failures += 1
+            if failures == _TROUBLE:
                 _log.warning(trouble, error=repr(error))
-            told = True
             await asyncio.sleep(_PAUSE_SECONDS)
         await asyncio.sleep(every_seconds)

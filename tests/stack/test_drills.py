@@ -148,7 +148,7 @@ def test_copies_come_and_go(doubled: ComposeStack, at_work: AtWork) -> None:
 def _wait_until_called(container: str) -> None:
     deadline = time.monotonic() + NOTICED_SECONDS
     # What a facade answers, and what a service answers to a facade; questions of health are not in the log.
-    while not re.search(r'"event": "(request|call)"', docker("logs", container, errors=True)):
+    while not re.search(r'"event":"(request|call)"', docker("logs", container, errors=True)):
         assert time.monotonic() < deadline, f"nobody calls {container}"
         time.sleep(0.5)
 

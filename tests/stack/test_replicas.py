@@ -43,4 +43,4 @@ async def test_both_take_their_part(doubled: ComposeStack, tokens: dict[str, str
 
 
 def _calls(container: str) -> list[str]:
-    return [line for line in docker("logs", container).splitlines() if '"event": "call"' in line]
+    return [line for line in docker("logs", container).splitlines() if '"event":"call"' in line]
