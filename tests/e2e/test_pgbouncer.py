@@ -79,7 +79,7 @@ async def test_all_works_in_session_mode(
             assert answer.status_code == 200
         lock = (await alice.lock("a.psd")).json()["lock"]
         assert await alice.all_locks() == [lock]
-        await until(lambda: listens(postgres, listening), "the lock service listens")
+        await until(lambda: listens(postgres, listening), "the services listen")
 
         await pgbouncer.stop()
         await pgbouncer.start()
@@ -88,7 +88,7 @@ async def test_all_works_in_session_mode(
         assert (await alice.lock("a.psd")).status_code == 409
         assert (await alice.unlock(lock["id"])).status_code == 200
         assert (await alice.upload(content("after", 50_000))).status_code == 200
-        await until(lambda: listens(postgres, listening), "the lock service listens again")
+        await until(lambda: listens(postgres, listening), "the services listen again")
 
         stack.towpath("token", "revoke", "alice", "demo")
         await until(lambda: is_refused(alice), "the token is revoked")
@@ -106,8 +106,8 @@ async def test_all_works_in_session_mode(
 
 
 async def listens(postgres: TestPostgres, question: str) -> bool:
-    """Tell whether somebody does."""
-    return await postgres.execute(question) == "1"
+    """Tell whether both services do."""
+    return await postgres.execute(question) == "2"
 
 
 async def is_refused(user: Client) -> bool:
