@@ -213,6 +213,8 @@ class SharedDisk:
         place, oid = permit.place, permit.oid
         if place is None or not self._removals.allow(place) or not _SUFFIX.fullmatch(place.suffix):
             return None
+        if time.monotonic() < self._paused_until:
+            return None
         if self._removals.is_bandwidth_limited and not self._reads.is_allowed(permit.repository_id):
             return None
         return f"objects/{oid[:2]}/{oid[2:4]}/{oid}.{place.suffix}"
