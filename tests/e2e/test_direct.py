@@ -74,7 +74,7 @@ def test_push_and_clone(computers: list[Workspace], direct_stack: Stack, seaweed
     assert {path.name: path.read_bytes() for path in copy.path.glob("*.dat")} == FILES
     copy.fsck()
     log = direct_stack.log()
-    seen = {operation: log.count(f'"operation": "{operation}"') for operation in ("verify", "upload", "download")}
+    seen = {operation: log.count(f'"operation":"{operation}"') for operation in ("verify", "upload", "download")}
     assert seen == {"verify": len(FILES) - 1, "upload": 0, "download": 0}
     assert "X-Amz-Signature" not in log
 

@@ -18,7 +18,7 @@ SIZES = [200 * MIB, *[64 * MIB] * 2, *[16 * MIB] * 6, *[4 * MIB] * 12, *[n * KIB
 
 def _server_errors(log: str) -> list[str]:
     """Return the log's lines of requests to the demo repository that were answered with a 5xx."""
-    lines = [line for line in log.splitlines() if '"path": "/demo/assets' in line]
+    lines = [line for line in log.splitlines() if '"path":"/demo/assets' in line]
     return [line for line in lines if json.loads(line).get("status", 0) >= 500]
 
 
