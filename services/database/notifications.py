@@ -27,7 +27,7 @@ class Source(NamedTuple):
     trigger: str
     tables: Sequence[str]
     subject: str
-    """What changes, for messages: `changes of access`."""
+    """The name of the changes in messages, such as `changes of access`."""
     columns: Sequence[str] = ()
     """Expressions in SQL whose values each look tells."""
 
@@ -41,12 +41,12 @@ class Source(NamedTuple):
 
 
 class Look(NamedTuple):
-    """What a statement found on the connection that listens."""
+    """The answer to a statement on the connection that listens."""
 
     values: Sequence[Any]
-    """Those of the columns of the source."""
+    """The values of the columns of the source."""
     changes: int
-    """How many changes had been heard when it began."""
+    """The number of changes that had been heard when the statement was sent."""
 
 
 class Notifications:
@@ -59,7 +59,7 @@ class Notifications:
 
     @property
     def listening(self) -> "Listening":
-        """What is heard at present. Raises `Unavailable` where nothing is."""
+        """The connection that listens at present. Raises `Unavailable` where there is none."""
         if self._listening is None:
             raise _not_heard(self._source)
         return self._listening
@@ -94,12 +94,12 @@ class Notifications:
 
 
 class Listening:
-    """What is heard on one connection; another one may miss what comes in between, and so has another id."""
+    """One connection that listens. The next one may miss a change between the two, and so has another id."""
 
     def __init__(self, connection: Any, source: Source) -> None:  # noqa: ANN401 - asyncpg has no types
         self.id = uuid.uuid4().hex
         self.changes = 0
-        """How many changes were heard."""
+        """The number of changes that were heard."""
         self._changed = asyncio.Event()
         self._connection = connection
         self._source = source

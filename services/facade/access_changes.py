@@ -13,12 +13,8 @@ from towpath.access.v1 import access_service_pb2
 from services.common.lifecycle import end
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
-from services.facade.watching import keep_asking
+from services.facade.watching import HOLD_SECONDS, WAIT_SECONDS, keep_asking
 
-# How long nothing that was revoked is let in, whatever fails; the rest of the second is for the request itself.
-_HOLD_SECONDS = 0.9
-# Twice this, and twice the way there and back, must be less than that.
-_WAIT_SECONDS = 0.2
 _MOST_SOURCES = 16
 
 
@@ -49,7 +45,7 @@ class AccessChanges:
         self._known.move_to_end(source)
         if len(self._known) > _MOST_SOURCES:
             self._known.popitem(last=False)
-        self._held_until = asked_at + _HOLD_SECONDS
+        self._held_until = asked_at + HOLD_SECONDS
 
 
 @asynccontextmanager
@@ -65,9 +61,9 @@ async def watched_access(peers: Peers) -> AsyncIterator[AccessChanges]:
 
 async def _ask(changes: AccessChanges, peers: Peers) -> None:
     """Ask one of the lock services what there is to know. What it answers later than this holds is worth nothing."""
-    request = access_service_pb2.WatchAccessRequest(known=changes.known, wait_seconds=_WAIT_SECONDS)
+    request = access_service_pb2.WatchAccessRequest(known=changes.known, wait_seconds=WAIT_SECONDS)
     asked_at = time.monotonic()
-    reply = await peers.locks.call(peers.access_stub.WatchAccess, request, deadline=_HOLD_SECONDS)
+    reply = await peers.locks.call(peers.access_stub.WatchAccess, request, deadline=HOLD_SECONDS)
     if not reply.source:
         raise invalid_reply("WatchAccess", "the reply lacks the source")
     changes.learn(reply.source, reply.changes, asked_at=asked_at)

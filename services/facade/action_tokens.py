@@ -49,7 +49,7 @@ class Operation(StrEnum):
 
 
 class Place(NamedTuple):
-    """Where a disk has an object, as storage has told; see StorageService.WatchRemovals."""
+    """The place of an object on a disk, as storage has told it; see StorageService.WatchRemovals."""
 
     suffix: str
     server_started: int

@@ -1,4 +1,4 @@
-"""What surrounds every request: its id, who sent it, its log line and metrics, and its end where the facade stops."""
+"""The outermost layer of a request: its id, its client, its log line and metrics, and its end at a stop."""
 
 import asyncio
 import time

@@ -104,7 +104,10 @@ class ErrorRenderer:
         self._documentation_url = documentation_url
 
     def answer(self, error: Exception, scope: Scope) -> Response:
-        """Return the answer to a request that failed, and log a `ServiceError` of ours; others are for their finder."""
+        """Return the answer to a request that failed; log a `ServiceError` that is no fault of the client.
+
+        Any other error is for the caller to log, or to raise again.
+        """
         if isinstance(error, ClientGone):
             return Response(status_code=_CLIENT_CLOSED_REQUEST)
         if not isinstance(error, ServiceError):

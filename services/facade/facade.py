@@ -29,7 +29,7 @@ class Facade:
     access: Access
     tokens: ActionTokens
     committed: Remembered[Held, bool]
-    """What this facade has seen committed in the last minute: True for each."""
+    """The objects that this facade has seen committed in the last minute, each with True."""
     shared_disk: SharedDisk | None
     shared_memory: SharedMemory | None
     stop: asyncio.Event

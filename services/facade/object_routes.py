@@ -28,7 +28,7 @@ class ObjectRoutes:
         self._errors = errors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request; raises what no answer was meant for, when it has been answered."""
+        """Serve a request. An error that is no `ServiceError` is raised again once 500 was sent."""
         scope["state"]["facade"] = self._facade
         if (found := _PATH.fullmatch(scope["path"])) is None:
             await self._others(scope, receive, send)
@@ -40,7 +40,7 @@ class ObjectRoutes:
             response = await route.endpoint(Request(scope, receive))
         except (ServiceError, ClientGone) as error:
             response = self._errors.answer(error, scope)
-        except Exception as error:
+        except Exception as error:  # the client is told of it, and `Edge` logs it
             await self._errors.answer(error, scope)(scope, receive, send)
             raise
         await response(scope, receive, send)

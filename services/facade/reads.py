@@ -10,10 +10,9 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.errors import ServiceError
 from services.common.logs import get_logger
 from services.facade.peers import Peers
+from services.facade.watching import HOLD_SECONDS
 
 REPORT_SECONDS = 0.4
-# How long nothing is sent of a repository whose bytes are used up, whatever fails.
-_HOLD_SECONDS = 0.9
 _MOST_REPOSITORIES = 1000
 _LAST_ATTEMPTS = 3
 
@@ -37,7 +36,7 @@ class Reads:
 
     def allow(self, repository_id: int, *, asked_at: float) -> None:
         """Take in that the bytes of a repository were not used up when storage was asked (`time.monotonic`)."""
-        self._allowed_until[repository_id] = asked_at + _HOLD_SECONDS
+        self._allowed_until[repository_id] = asked_at + HOLD_SECONDS
         self._allowed_until.move_to_end(repository_id)
         if len(self._allowed_until) > _MOST_REPOSITORIES:
             self._allowed_until.popitem(last=False)

@@ -14,7 +14,7 @@ _MOST_ANSWERS = 10_000
 
 
 class Changes(Protocol):
-    """What may make answers wrong."""
+    """Changes that may make answers wrong."""
 
     generation: int
     """Another number after each change: what was asked for before it may be wrong."""

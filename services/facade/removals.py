@@ -1,4 +1,4 @@
-"""Whether places that batches have told of may be read without asking storage (docs/decisions/0030)."""
+"""Removals of objects, after which places that batches have told of are not read unasked (docs/decisions/0030)."""
 
 import asyncio
 import math
@@ -11,12 +11,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.lifecycle import end
 from services.facade.action_tokens import Place
 from services.facade.peers import Peers
-from services.facade.watching import keep_asking
-
-# How long nothing that was removed is sent, whatever fails; the rest of the second is for the request itself.
-_HOLD_SECONDS = 0.9
-# Twice this, and twice the way there and back, must be less than that.
-_WAIT_SECONDS = 0.2
+from services.facade.watching import HOLD_SECONDS, WAIT_SECONDS, keep_asking
 
 
 @asynccontextmanager
@@ -64,13 +59,13 @@ class Removals:
 
         What it answers later than an answer holds is worth nothing. Raises what StorageService.WatchRemovals says.
         """
-        request = pb.WatchRemovalsRequest(known_since=self._known_since, wait_seconds=_WAIT_SECONDS)
+        request = pb.WatchRemovalsRequest(known_since=self._known_since, wait_seconds=WAIT_SECONDS)
         asked_at = time.monotonic()
-        reply = await self._peers.storage.call(self._peers.storage_stub.WatchRemovals, request, deadline=_HOLD_SECONDS)
+        reply = await self._peers.storage.call(self._peers.storage_stub.WatchRemovals, request, deadline=HOLD_SECONDS)
         # Another storage service may have listened for longer; what either says is true, but only of its own server.
         is_same = reply.server_started == self._server_started
         if not is_same or reply.known_since > self._known_since:
             self.generation += 1
             self._server_started, self._known_since = reply.server_started, reply.known_since
         self.is_bandwidth_limited = reply.is_bandwidth_limited
-        self._held_until = asked_at + _HOLD_SECONDS
+        self._held_until = asked_at + HOLD_SECONDS

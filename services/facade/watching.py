@@ -5,6 +5,11 @@ from collections.abc import Awaitable, Callable
 
 from services.common.logs import get_logger
 
+HOLD_SECONDS = 0.9
+"""The time for which an answer holds, from when it was asked for. The rest of a second is for the request itself."""
+WAIT_SECONDS = 0.2
+"""The time that a service may wait for a change: twice this, and twice the way there and back, stay below the other."""
+
 _PAUSE_SECONDS = 0.5
 _TROUBLE = 2
 

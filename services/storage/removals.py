@@ -1,4 +1,4 @@
-"""What takes objects away, or makes their bytes doubtful, heard of as it is committed (docs/decisions/0030)."""
+"""Removals of objects, and doubts of their bytes, heard of as they are committed (docs/decisions/0030)."""
 
 from typing import NamedTuple
 
@@ -30,12 +30,12 @@ class Moment(NamedTuple):
 
 
 class _Heard:
-    """What one connection has heard of removals."""
+    """The removals that one connection has heard of."""
 
     def __init__(self, listening: Listening) -> None:
         self.listening = listening
         self.latest: Moment | None = None
-        """All transactions before had ended by now."""
+        """A moment before which all transactions have ended."""
         self.known_since = 0
         """The first transaction of which all removals are known; those before may have removed anything."""
         self._counted = -1
@@ -45,8 +45,8 @@ class _Heard:
         """Whether a removal was heard that `known_since` does not tell of."""
         return self.listening.changes != self._counted
 
-    def take(self, look: Look) -> None:
-        """Take in what a look has found."""
+    def take(self, look: Look) -> Moment:
+        """Take in the answer to a look; return from which moment on all removals are known."""
         server_started, oldest, following = look.values
         if self.is_changed:
             # The first look counts as one, as nothing was heard before. A removal that was heard while it was under
@@ -54,6 +54,7 @@ class _Heard:
             self.known_since = max(self.known_since, following)
             self._counted = max(self._counted, look.changes)
         self.latest = Moment(server_started, oldest)
+        return Moment(server_started, self.known_since)
 
 
 class Removals:
@@ -82,10 +83,7 @@ class Removals:
         heard = self._current()
         if not heard.is_changed and heard.known_since <= known_since:
             await heard.listening.wait(wait_seconds)
-        heard.take(await heard.listening.catch_up())
-        if heard.latest is None:
-            raise AssertionError("a look tells of a moment")
-        return Moment(heard.latest.server_started, heard.known_since)
+        return heard.take(await heard.listening.catch_up())
 
     def _current(self) -> _Heard:
         listening = self._notifications.listening

@@ -128,7 +128,7 @@ class StorageService(StorageServiceServicer):
         try:
             used_up = await self._store.traffic.used_up(read)
         except Unavailable:
-            # They are counted; nothing may be known of any.
+            # They are counted, so the call succeeds; whose bytes are left is not known.
             used_up = [*read]
         return pb.CountReadsResponse(used_up_repository_ids=used_up)
 

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+import grpc
 import pytest
 from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
@@ -46,7 +47,7 @@ class Watcher:
         async def answers() -> bool:
             try:
                 await self.ask()
-            except Exception:
+            except grpc.aio.AioRpcError:
                 return False
             return True
 
