@@ -100,6 +100,7 @@ class Administration:
         """Remove an object."""
         request = pb.RemoveObjectRequest(repository=repository, oid=oid, reason=reason)
         self._stub.RemoveObject(request, STEP_SECONDS, self._metadata)
+        time.sleep(EVERYWHERE_SECONDS)
 
     def restore_object(self, repository: str, oid: str) -> None:
         """Let an object that was removed be uploaded again."""
