@@ -30,15 +30,26 @@ class LogFormat(StrEnum):
 
 
 def _as_json(_logger: object, _method: str, event: EventDict) -> bytes:
-    """Return the line; what JSON has no word for is told as Python writes it, and what is no Unicode is escaped."""
+    """Return the line, in ASCII: what strangers send moves no terminal's cursor, and ends no line where it is read.
+
+    What JSON has no word for is told as Python writes it.
+    """
     try:
-        return to_json(event, fallback=repr)
+        return to_json(event, fallback=repr, ensure_ascii=True)
     except ValueError:
         return json.dumps(event, default=repr).encode()
 
 
 def _as_json_text(logger: object, method: str, event: EventDict) -> str:
     return _as_json(logger, method, event).decode()
+
+
+def _printable(_logger: object, _method: str, event: EventDict) -> EventDict:
+    """Escape what would move a terminal's cursor."""
+    for name, value in event.items():
+        if isinstance(value, str) and not value.isprintable():
+            event[name] = value.encode("unicode_escape").decode()
+    return event
 
 
 def configure(service: str, *, level: str, log_format: LogFormat) -> None:
@@ -60,8 +71,8 @@ def configure(service: str, *, level: str, log_format: LogFormat) -> None:
         colors=sys.stdout.isatty(), exception_formatter=structlog.dev.plain_traceback
     )
     is_json = log_format is LogFormat.JSON
-    own: list[Processor] = [_tracebacks, _as_json] if is_json else [console]
-    of_libraries: list[Processor] = [_tracebacks, _as_json_text] if is_json else [console]
+    own: list[Processor] = [_tracebacks, _as_json] if is_json else [_printable, console]
+    of_libraries: list[Processor] = [_tracebacks, _as_json_text] if is_json else [_printable, console]
     # Our own lines do not pass through the library's `logging`: there is one for each request, of each service.
     structlog.configure(
         processors=[complete, *own],

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.waiting import STEP_SECONDS
 
+ODD = "a\x85\u2028\x9b\x1b[2J\u00e9"
 _PROGRAM = """
 import logging, sys
 from services.common import logs, request_id
@@ -19,7 +20,7 @@ ours, library = logs.get_logger("ours"), logging.getLogger("library")
 ours.debug("not told")
 ours.log(logging.DEBUG, "not told")
 library.debug("not told")
-ours.log(logging.INFO, "done", what=slice(1), name="\\udcff\u00e9", count=2)
+ours.log(logging.INFO, "done", what=slice(1), name="\\udcff\u00e9", path="a\\x85\\u2028\\x9b\\x1b[2J\u00e9", count=2)
 library.info("done: %s", 2, extra={"count": 2})
 logging.getLogger("httpx").info("not told")
 try:
@@ -48,11 +49,20 @@ def test_a_line_of_ours_and_of_a_library() -> None:
     ours, library, *failures = lines
     assert (ours["level"], ours["what"], ours["count"]) == ("info", "slice(None, 1, None)", 2)
     assert ours["name"] == "\udcff\u00e9"
+    assert ours["path"] == ODD
     assert (library["level"], library["count"]) == ("info", 2)
     for failure in failures:
         assert failure["level"] == "error"
         assert (failure["exception"][0]["exc_type"], failure["exception"][0]["exc_value"]) == ("ValueError", "broken")
         assert "hidden" not in json.dumps(failure)
+
+
+@pytest.mark.parametrize("log_format", ["json", "text"])
+def test_no_line_moves_a_cursor(log_format: str) -> None:
+    """Nor ends before its time, whatever a stranger has sent."""
+    lines = _written(log_format)
+    assert len([line for line in lines if "path" in line]) == 1
+    assert all(line.isprintable() for line in lines)
 
 
 @pytest.mark.parametrize("told", ["request_id=told-1", "service=barge", "ValueError: broken", "count=2"])
