@@ -4,6 +4,7 @@ The index and the bytes are read side by side, by oid. What differs is looked at
 has not been replaced or removed meanwhile, is a finding.
 """
 
+import asyncio
 from contextlib import aclosing
 
 from services.backup.errors import BackupError
@@ -27,6 +28,8 @@ from services.database.versions import RESTORING, version_of
 from services.storage.models import SCHEMA_NAME as STORAGE
 from services.storage.names import oid_of
 from services.storage.pace import Pace
+
+_MOMENT_SECONDS = 1.0
 
 
 async def check(source: Source, *, hashed: bool, rate: int | None, heal: bool = False) -> Findings:
@@ -56,6 +59,7 @@ class _Check:
         self._findings = findings
         self._pace = pace
         self._shown = shown
+        self._orphans: list[str] = []
 
     async def run(self) -> None:
         stored = self._store.backend.stored()
@@ -67,15 +71,20 @@ class _Check:
                     if there[0] == entry.name:
                         found = there[1]
                     else:
-                        await self._look_at_orphan(there[0])
+                        await self._look_at_unnamed(there[0])
                     there = await anext(stored, None)
                 if is_first:
                     self._findings.objects += 1
                     self._findings.bytes += entry.size
                 await self._look_at(entry, found, is_doubted=is_doubted)
         while there is not None:
-            await self._look_at_orphan(there[0])
+            await self._look_at_unnamed(there[0])
             there = await anext(stored, None)
+        if self._orphans:
+            # Small objects are in place a moment before the index names them.
+            await asyncio.sleep(_MOMENT_SECONDS)
+        for name in self._orphans:
+            await self._tell_orphan(name)
 
     async def _look_at(self, entry: Entry, found: int | None, *, is_doubted: bool) -> None:
         if found != entry.size or (self._findings.hashed and await self._damage(self._store, entry) is not None):
@@ -136,15 +145,18 @@ class _Check:
         name = held.names.get(self._store.id, "")
         self._findings.add(kind, Finding(held.oid, held.size, problem, name, repositories, self._told_store))
 
-    async def _look_at_orphan(self, name: str) -> None:
+    async def _look_at_unnamed(self, name: str) -> None:
+        """Look at bytes that are not those of the object: others, an upload's, or an orphan's."""
         needed, discarded = await is_named(self._source, self._store, name)
-        if needed:
-            return
         if discarded:
             self._findings.unclaimed += 1
-            return
+        elif not needed:
+            self._orphans.append(name)
+
+    async def _tell_orphan(self, name: str) -> None:
+        needed, discarded = await is_named(self._source, self._store, name)
         size = (await self._store.backend.sizes([name])).get(name)
-        if size is not None:
+        if size is not None and not needed and not discarded:
             finding = Finding(oid_of(name), size, "no repository holds it", name, store=self._told_store)
             self._findings.add("orphaned", finding)
 

@@ -157,29 +157,45 @@ _BY_STATUS: dict[grpc.StatusCode, type[ServiceError]] = {
     subclass.status: subclass for subclass in ServiceError.__subclasses__()
 }
 
+_BY_NUMBER: dict[int, grpc.StatusCode] = {code.value[0]: code for code in grpc.StatusCode}
 
-def trailing_metadata(error: ServiceError) -> tuple[tuple[str, bytes]]:
-    """Return the metadata that carries the whole error beside gRPC's own code and message."""
+
+def status_of(error: ServiceError) -> status_pb2.Status:
+    """Return the whole error as a message."""
     status = status_pb2.Status(code=error.status.value[0], message=error.message)
     status.details.add().Pack(error_details_pb2.ErrorInfo(reason=error.reason, domain=_DOMAIN, metadata=error.metadata))
     if error.detail is not None:
         status.details.add().Pack(error.detail)
-    return ((_DETAILS_KEY, status.SerializeToString()),)
+    return status
 
 
-def from_rpc_error(error: grpc.aio.AioRpcError, detail: Message | None = None) -> ServiceError:
-    """Build the error again that a service raised, or the one that gRPC itself found.
+def from_status(status: status_pb2.Status, detail: Message | None = None) -> ServiceError:
+    """Build the error again that `status_of` has told of, or anybody else.
 
     A `detail` of the status with the type of the message given as `detail` is read into that message.
     """
-    kind = _BY_STATUS.get(error.code(), ServiceError)
-    message = error.details() or error.code().name.lower()
+    code = _BY_NUMBER.get(status.code, grpc.StatusCode.UNKNOWN)
     info = error_details_pb2.ErrorInfo()
     found = None
+    for packed in status.details:
+        packed.Unpack(info)
+        if detail is not None and packed.Unpack(detail):
+            found = detail
+    kind = _BY_STATUS.get(code, ServiceError)
+    return kind(info.reason or code.name, status.message or code.name.lower(), detail=found, **info.metadata)
+
+
+def trailing_metadata(error: ServiceError) -> tuple[tuple[str, bytes]]:
+    """Return the metadata that carries the whole error beside gRPC's own code and message."""
+    return ((_DETAILS_KEY, status_of(error).SerializeToString()),)
+
+
+def from_rpc_error(error: grpc.aio.AioRpcError, detail: Message | None = None) -> ServiceError:
+    """Build the error again that a service raised, or the one that gRPC itself found; see `from_status`."""
+    status = status_pb2.Status()
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS_KEY and isinstance(value, bytes):
-            for packed in status_pb2.Status.FromString(value).details:
-                packed.Unpack(info)
-                if detail is not None and packed.Unpack(detail):
-                    found = detail
-    return kind(info.reason or error.code().name, message, detail=found, **info.metadata)
+            status.MergeFromString(value)
+    # What is between the two may have ended the call otherwise.
+    status.code, status.message = error.code().value[0], error.details() or ""
+    return from_status(status, detail)

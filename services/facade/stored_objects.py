@@ -1,7 +1,6 @@
 """What storage says of objects: of those of a batch, and of single ones, where those asked for at once share a call."""
 
 import asyncio
-import time
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -12,9 +11,10 @@ from services.common.errors import ServiceError
 from services.common.grouped import Grouped
 from services.common.rpc.client import Peer
 from services.facade.reasons import invalid_reply
-from services.facade.seen_objects import Named, SeenObjects
 
 ObjectStat = pb.BatchStatObjectsResponse.ObjectStat
+Named = tuple[str, int]
+"""An object: its oid, and its size in bytes."""
 
 # While storage is away, many wait for it.
 _AT_ONCE = 16
@@ -46,7 +46,6 @@ class StoredObjects:
     def __init__(self, storage: Peer) -> None:
         self._storage = storage
         self._stub = StorageServiceStub(storage.channel)
-        self._seen: SeenObjects[ObjectStat] = SeenObjects()
         self._stats = Grouped(self._stat_all, at_once=_AT_ONCE, held_seconds=_HELD_SECONDS)
 
     async def stat(
@@ -55,17 +54,13 @@ class StoredObjects:
         """Return what is held of `objects` (oid and size in bytes each), in their order.
 
         With `seconds`, those whose bytes a transfer moves have an address of the store for so long, where it signs
-        them. To those who read, it is repeated for up to 0.9 seconds that an object is held. Raises what
-        StorageService.BatchStatObjects says.
+        them. Raises what StorageService.BatchStatObjects says.
         """
         asked = _Asked(repository_id, intent, seconds)
-        # Whether there is room is to be told by what one client announces, not by what several do or have done.
-        if intent == pb.INTENT_WRITE:
-            return await self._stat(asked, objects)
-        seen = self._seen.recall(asked, objects)
-        unseen = [each for each, stat in zip(objects, seen, strict=True) if stat is None]
-        found = iter(await self._stat_unseen(asked, unseen) if unseen else ())
-        return [stat or next(found) for stat in seen]
+        # Whether there is room is to be told by what one client announces, not by what several do.
+        if len(objects) == 1 and intent != pb.INTENT_WRITE:
+            return [await self._stats.ask(_Wanted(asked, *objects[0]))]
+        return await self._stat(asked, objects)
 
     async def stat_one(self, repository_id: int, oid: str, size: int) -> ObjectStat:
         """Return what is held of an object. Raises what StorageService.BatchStatObjects says."""
@@ -78,16 +73,6 @@ class StoredObjects:
     async def close(self) -> None:
         """Give up what is under way."""
         await self._stats.close()
-
-    async def _stat_unseen(self, asked: _Asked, objects: Sequence[Named]) -> Sequence[ObjectStat]:
-        asked_at = time.monotonic()
-        found = (
-            [await self._stats.ask(_Wanted(asked, *objects[0]))]
-            if len(objects) == 1
-            else await self._stat(asked, objects)
-        )
-        self._seen.keep(asked, filter(_may_be_repeated, zip(objects, found, strict=True)), asked_at=asked_at)
-        return found
 
     async def _stat_all(self, group: Sequence[_Wanted]) -> Sequence[ObjectStat | ServiceError]:
         together: dict[_Asked, list[_Wanted]] = {}
@@ -117,9 +102,3 @@ class StoredObjects:
         if len(found) != len(objects) or not all(each.status for each in found):
             raise invalid_reply("BatchStatObjects", "the reply lacks an object")
         return found
-
-
-def _may_be_repeated(said: tuple[Named, ObjectStat]) -> bool:
-    """Return whether others may be told so: what is missing may come, and storage counts the addresses it signs."""
-    _, stat = said
-    return stat.status == pb.OBJECT_STATUS_PRESENT and not stat.HasField("signed")

@@ -61,11 +61,13 @@ async def upload(
     if second:
         await _write(peers, permit, _chain(first, second, pieces), rpc_seconds)
         return None
-    data = b"".join(first)
+    whole = pb.WriteWholeObjectRequest(
+        repository_id=permit.repository_id, oid=permit.oid, size=permit.size, data=b"".join(first)
+    )
     deadline = time.monotonic() + rpc_seconds
     while True:
         try:
-            return await _write_whole(peers, permit, data, rpc_seconds)
+            return await peers.whole_objects.write(whole)
         except ServiceError as error:
             if not is_interruption(error) or time.monotonic() > deadline:
                 raise
@@ -104,23 +106,6 @@ async def _chain(first: _Piece, second: _Piece, rest: AsyncIterator[_Piece]) -> 
     yield second
     async for piece in rest:
         yield piece
-
-
-async def _only(data: bytes) -> AsyncIterator[_Piece]:
-    if data:
-        yield [memoryview(data)]
-
-
-async def _write_whole(peers: Peers, permit: Permit, data: bytes, rpc_seconds: float) -> None:
-    try:
-        await peers.whole_objects.write(
-            pb.WriteWholeObjectRequest(repository_id=permit.repository_id, oid=permit.oid, size=permit.size, data=data)
-        )
-    except ServiceError as error:
-        if error.reason != Reason.UNIMPLEMENTED:
-            raise
-        # It is older than this facade.
-        await _write(peers, permit, _only(data), rpc_seconds)
 
 
 async def _write_shared(

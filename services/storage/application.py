@@ -18,6 +18,7 @@ from services.database.transactions import Database
 from services.storage.backend import Backend
 from services.storage.direct.prober import Prober
 from services.storage.direct.transfer import wanted
+from services.storage.journal import Journals
 from services.storage.location import open_backend
 from services.storage.lookups import Lookups
 from services.storage.neighbours import Neighbours
@@ -66,6 +67,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.storage_pool_size))
     traffic = TrafficMeter(database, settings.storage_bandwidth_limit)
     places = Places(database, backend, open_backend)
+    journals = Journals(database, places)
     room = Room(lambda: places.primary.backend, settings.storage_reserve_bytes, Neighbours(database))
     writer = Writer(database.engine)
     registrar, lookups = Registrar(database, writer.id), Lookups(database)
@@ -73,6 +75,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     store = Store(
         database=database,
         places=places,
+        journals=journals,
         room=room,
         traffic=traffic,
         writer=writer,
@@ -86,6 +89,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     async def check() -> None:
         await store.writer.wait()
         await places.known()
+        await journals.recovered()
         await places.primary.backend.check()
 
     async def first() -> None:
@@ -103,6 +107,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         room.run,
         store.writer.run,
         places.run,
+        journals.run,
         Sweeper(store).run,
         Copier(store).run,
         notifications.keep_listening,
@@ -118,6 +123,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     finally:
         await end(stopper, *background)
         await whole_objects.close()
+        await journals.close()
         await registrar.close()
         await lookups.close()
         await _flush(traffic)

@@ -3,7 +3,7 @@
 A name is in one store, and in one table at a time. It goes only one way: `uploads` (bytes on their way), `contents`
 (the bytes of an object), `discards` (bytes that nothing refers to any more). No bytes are removed unless their name is
 in `discards`, and nothing comes back from there: so a removal that is late, or repeated, never meets bytes that are
-needed.
+needed. Names of a journal are in its segment in place of `uploads`.
 """
 
 import datetime
@@ -24,6 +24,7 @@ from sqlalchemy import (
     or_,
     select,
     text,
+    true,
     tuple_,
     update,
 )
@@ -186,10 +187,11 @@ async def names_of(connection: AsyncConnection, oid: str) -> dict[int, str]:
     return {row.store_id: row.name for row in await connection.execute(statement)}
 
 
-async def doubt(connection: AsyncConnection, found: Collection[Placed]) -> int:
-    """Note bytes that are missing or damaged, so that others take their place; return how many those are.
+async def doubt(connection: AsyncConnection, found: Collection[Placed], *, if_elsewhere: bool) -> int:
+    """Note bytes that are missing or damaged; return how many those are.
 
-    Nothing is noted of bytes that no other store has.
+    Others take their place, from a store that has them, or from a client: what no store has is asked for like new.
+    With `if_elsewhere` nothing is noted of what no other store has.
     """
     another = aliased(Content)
     elsewhere = exists().where(
@@ -198,7 +200,8 @@ async def doubt(connection: AsyncConnection, found: Collection[Placed]) -> int:
     statement = (
         update(Content)
         .where(col(Content.oid) == _any_of([oid_of(placed.name) for placed in found]))
-        .where(tuple_(col(Content.store_id), col(Content.name)).in_(found), ~col(Content.is_doubted), elsewhere)
+        .where(tuple_(col(Content.store_id), col(Content.name)).in_(found), ~col(Content.is_doubted))
+        .where(elsewhere if if_elsewhere else true())
         .values(is_doubted=True)
     )
     return (await connection.execute(statement)).rowcount

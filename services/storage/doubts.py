@@ -1,4 +1,4 @@
-"""Bytes that a store has lost, and another has."""
+"""Bytes that a store has lost."""
 
 from collections.abc import Collection
 
@@ -13,15 +13,18 @@ from services.storage.store import Store
 _log = get_logger(__name__)
 
 
-async def doubt(store: Store, found: Collection[Placed]) -> None:
-    """Note bytes that are missing or damaged, so that others are brought there from a store that has them."""
+async def doubt(store: Store, found: Collection[Placed], *, if_elsewhere: bool = False) -> None:
+    """Note bytes that are missing or damaged, so that others come there, from another store or from a client.
+
+    With `if_elsewhere` nothing is noted of what no other store has.
+    """
     if not found:
         return
 
     async def work(connection: AsyncConnection) -> int:
-        return await contents.doubt(connection, found)
+        return await contents.doubt(connection, found, if_elsewhere=if_elsewhere)
 
     if count := await store.database.run(work):
         OBJECTS_DOUBTED.inc(count)
-        _log.error("bytes are missing or damaged in a store that another has", found=[name for _, name in found])
+        _log.error("bytes are missing or damaged in a store", found=[name for _, name in found])
         store.copy_wanted.set()

@@ -11,9 +11,7 @@ from services.common.metrics import Snapshot
 OBJECTS_MISSING = Counter(
     "towpath_objects_missing_total", "Objects asked for whose bytes are not there although the index has them."
 )
-OBJECTS_DOUBTED = Counter(
-    "towpath_objects_doubted_total", "Bytes found missing or damaged in a store while another has them."
-)
+OBJECTS_DOUBTED = Counter("towpath_objects_doubted_total", "Bytes found missing or damaged in a store.")
 _COPIED_OBJECTS = Counter("towpath_store_copied_objects_total", "Objects brought from one store to another.", ["store"])
 _COPIED_BYTES = Counter("towpath_store_copied_bytes_total", "Their bytes.", ["store"])
 AVAILABLE_BYTES = Snapshot("towpath_storage_available_bytes", "Bytes that uploads may still fill.", [])

@@ -149,6 +149,18 @@ class OngoingUpload(StorageModel, table=True):
     expires_at: datetime.datetime | None = Field(default=None, sa_type=DateTime(timezone=True))
 
 
+class JournalSegment(StorageModel, table=True):
+    """A segment of the journal of a disk. What is in it can be committed for as long as the row is there.
+
+    Whoever takes over what another process has left deletes the row first.
+    """
+
+    __tablename__ = "journal_segments"
+
+    name: str = Field(primary_key=True, sa_type=String(16, collation="C"))
+    store_id: int = Field(sa_type=SmallInteger, foreign_key="storage.stores.id", ondelete="CASCADE")
+
+
 class Discard(StorageModel, table=True):
     """A name to which nothing refers any more, and never will: what is under it goes when it is due.
 

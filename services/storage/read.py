@@ -96,10 +96,12 @@ async def _open_any(store: Store, stack: AsyncExitStack, held: Located) -> Store
         except (Unavailable, TimeoutError) as error:
             away = error
         else:
-            if missing:
-                await doubt(store, missing)
+            await doubt(store, missing)
             return stored
-    raise away or BytesMissing("no store has them")
+    if away is not None:
+        raise away
+    await doubt(store, missing)
+    raise BytesMissing("no store has them")
 
 
 def _require_size(stored: StoredBytes, size: int) -> None:

@@ -10,7 +10,8 @@ import grpc
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer, add_StorageServiceServicer_to_server
 
-from services.common.errors import Unavailable
+from services.common.errors import Reason, ServiceError, Unavailable, status_of
+from services.common.logs import get_logger
 from services.common.rpc.call_fields import note
 from services.common.rpc.options import SHARED_BYTES
 from services.storage import fields, metrics
@@ -34,6 +35,8 @@ SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
 
 ADMIN_METHODS = [f"/{SERVICE_NAME}/{name}" for name in ("DeleteObject", "RestoreObject", "DeleteRepository")]
 """The full names of the methods that are for administration alone."""
+
+_log = get_logger(__name__)
 
 _Context = grpc.aio.ServicerContext[Any, Any]
 
@@ -152,18 +155,25 @@ class StorageService(StorageServiceServicer):
         self, request: pb.WriteWholeObjectsRequest, _context: _Context
     ) -> pb.WriteWholeObjectsResponse:
         """Take several objects in one message."""
-        note(bytes_in=sum(len(each.data) for each in request.objects))
+        note(objects=len(request.objects), bytes_in=sum(len(each.data) for each in request.objects))
         objects = await asyncio.gather(*map(self._written_or_not, request.objects))
         return pb.WriteWholeObjectsResponse(objects=objects)
 
     async def _written_or_not(self, request: pb.WriteWholeObjectRequest) -> pb.WriteWholeObjectResponse:
         try:
-            record = await self._whole_objects.write(header_of(request), bounded(request.data))
-        except Exception:
-            # Whatever it is: why, and that it was refused, is told and counted when it comes alone.
-            return pb.WriteWholeObjectResponse()
-        metrics.UPLOADS_STORED.inc()
-        return pb.WriteWholeObjectResponse(object=object_message(record))
+            with metrics.decided():
+                record = await self._whole_objects.write(header_of(request), bounded(request.data))
+        except ServiceError as error:
+            refused = error
+        except Exception:  # whatever it is, the others are written
+            _log.exception("object not written", oid=request.oid)
+            refused = ServiceError(Reason.INTERNAL, "internal error")
+        else:
+            return pb.WriteWholeObjectResponse(object=object_message(record))
+        _log.info("object not written", oid=request.oid, reason=refused.reason, message=refused.message)
+        response = pb.WriteWholeObjectResponse()
+        response.error.Pack(status_of(refused))
+        return response
 
     async def WriteSharedObject(  # type: ignore[override] # stubs know only generators of responses
         self, request_iterator: AsyncIterator[pb.WriteSharedObjectRequest], context: _Context

@@ -4,15 +4,10 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
-from services.common.logs import get_logger
 from services.storage.contents import Placed
-from services.storage.doubts import doubt
 from services.storage.index import Located
 from services.storage.intent import Intent
-from services.storage.metrics import OBJECTS_MISSING
 from services.storage.store import Store
-
-_log = get_logger(__name__)
 
 
 class Status(Enum):
@@ -61,55 +56,13 @@ def missing_bytes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> i
 
 
 async def _find(store: Store, repository_id: int, oids: set[str]) -> dict[str, ObjectStat]:
-    found = await store.lookups.locate(repository_id, oids)
-    there, wrong = await _look(store, found)
-    if wrong or len(there) < sum(not located.is_removed for located in found):
-        # Some may have been removed or replaced between the two looks; what the index still says is not so.
-        found = await store.lookups.locate(repository_id, oids)
-        there, wrong = await _look(store, found)
-        await doubt(store, wrong)
-        for located in found:
-            if _is_lost(located, there):
-                OBJECTS_MISSING.inc()
-                _log.error("bytes of an object are lost", repository_id=repository_id, oid=located.oid)
-    return {located.oid: _answer(located, there) for located in found}
+    return {located.oid: _answer(located) for located in await store.lookups.locate(repository_id, oids)}
 
 
-async def _look(store: Store, found: list[Located]) -> tuple[set[str], list[Placed]]:
-    """Return of which objects that are held some store has the bytes, and which are not where the index says.
-
-    Those of remote backends are believed to be as the index says, and doubted ones nowhere.
-    """
-    held = [located for located in found if not located.is_removed]
-    there: set[str] = set()
-    wrong: list[Placed] = []
-    for place in store.places.all:
-        names = {
-            name: located
-            for located in held
-            if located.oid not in there
-            for store_id, name in located.placed
-            if store_id == place.id
-        }
-        if place.backend.is_remote:
-            there.update(located.oid for located in names.values())
-        elif names:
-            sizes = await place.backend.sizes(names)
-            for name, located in names.items():
-                if sizes.get(name) == located.size:
-                    there.add(located.oid)
-                else:
-                    wrong.append(Placed(place.id, name))
-    return there, wrong
-
-
-def _is_lost(located: Located, there: set[str]) -> bool:
-    return not located.is_removed and located.oid not in there
-
-
-def _answer(located: Located, there: set[str]) -> ObjectStat:
+def _answer(located: Located) -> ObjectStat:
+    """Tell what the index says: that bytes are lost is found where they are read, or by a check."""
     if located.is_removed:
         return ObjectStat(Status.REMOVED, removal_reason=located.removal_reason or "")
-    if located.oid not in there:
+    if not located.placed:
         return ObjectStat(Status.MISSING)
     return ObjectStat(Status.PRESENT, located.size, "", located.placed)

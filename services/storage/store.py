@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.database.transactions import Database
+from services.storage.journal import Journals
 from services.storage.lookups import Lookups
 from services.storage.registrar import Registrar
 from services.storage.removals import Removals
@@ -20,6 +21,7 @@ class Store:
 
     database: Database
     places: Places
+    journals: Journals
     room: Room
     traffic: TrafficMeter
     writer: Writer

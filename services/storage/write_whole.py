@@ -10,7 +10,11 @@ from services.storage.backend import Chunk
 from services.storage.commit import keep
 from services.storage.incoming import Incoming, put
 from services.storage.index import Record
+from services.storage.journal import Journal, table
+from services.storage.journal.table import Committed, Journaled
+from services.storage.names import new_name
 from services.storage.noted import noted_uploads
+from services.storage.refusals import object_removed, repository_deleted, upload_given_up
 from services.storage.store import Store
 from services.storage.stores.places import Place
 from services.storage.tally import Tally
@@ -60,6 +64,42 @@ class WholeObjects:
         await self._grouped_remote.close()
 
     async def _write(self, group: Sequence[_Whole]) -> Sequence[Record | ServiceError]:
+        primary = self._store.places.primary
+        journal = self._store.journals.of(primary)
+        if journal is None or self._store.places.mirrors():
+            return await self._write_noted(group)
+        return await self._write_journaled(group, primary, journal)
+
+    async def _write_journaled(
+        self, group: Sequence[_Whole], place: Place, journal: Journal
+    ) -> Sequence[Record | ServiceError]:
+        """Write to a disk alone: what is in its journal need not be noted."""
+        data = {whole.header.oid: whole.data for whole in group}
+        names = {oid: new_name(oid) for oid in data}
+        asked = [
+            Journaled(whole.header.repository_id, whole.header.oid, whole.header.size, names[whole.header.oid])
+            for whole in group
+        ]
+        # For a while they are there twice.
+        size = 2 * sum(map(len, data.values()))
+        async with self._store.room.announced(size) as announced:
+            await announced.expect(size)
+            async with journal.written({names[oid]: each for oid, each in data.items()}) as segment:
+                announced.arrived(size)
+                committed = await table.commit(
+                    self._store.database, segment.name, place.id, set(asked), patient=len(group) == 1
+                )
+                if committed is None:
+                    segment.is_broken = True
+                    raise upload_given_up()
+        if any(each.is_replacing for each in committed.values()):
+            self._store.sweep_wanted.set()
+        for name in {*names.values()} - {one.name for one, each in committed.items() if each.created_at is not None}:
+            await place.backend.discard(name)
+        return [_outcome(one, committed[one]) for one in asked]
+
+    async def _write_noted(self, group: Sequence[_Whole]) -> Sequence[Record | ServiceError]:
+        """Write to all stores that keep up, under names that are noted before."""
         size = sum(whole.header.size for whole in group)
         async with (
             self._store.room.announced(size) as announced,
@@ -90,3 +130,11 @@ class WholeObjects:
         except ServiceError as error:
             self._store.sweep_wanted.set()
             return error
+
+
+def _outcome(asked: Journaled, committed: Committed) -> Record | ServiceError:
+    if committed.created_at is not None:
+        return Record(asked.oid, asked.size, committed.created_at, None, None, None)
+    if committed.removal_reason is not None:
+        return object_removed(asked.oid, committed.removal_reason)
+    return repository_deleted()

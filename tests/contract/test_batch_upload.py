@@ -97,10 +97,12 @@ def test_a_size_other_than_the_held_one_is_422(alice: Client, difference: int) -
 
 
 def test_an_object_whose_bytes_are_lost_is_offered_for_upload_again(alice: Client, stack: Stack) -> None:
-    """Trap 36: a missing file with an index row blocks the push that would heal it."""
+    """Trap 36: a missing file with an index row blocks the push that would heal it. Its reader finds that it is lost."""
     blob = alice.upload(new_blob())
+    action = alice.action("download", blob)
     path = stored_path(stack.data / "storage", blob.oid)
     path.unlink()
+    assert alice.get(action).status_code == 404
     assert alice.entry("download", blob)["error"]["code"] == 404
     alice.upload(blob)
     assert alice.get(alice.action("download", blob)).content == blob.content

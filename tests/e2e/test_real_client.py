@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import time
 from pathlib import Path
 
 import pytest
@@ -135,8 +134,6 @@ def test_fetch_pull_and_prune(alices: Clone, bobs: Clone, stack: Stack) -> None:
 
     old = oid_of(versions[0])
     stack.towpath("object", "remove", "demo/assets", old, "--reason", "not ours")
-    # A facade repeats what storage has said for up to 0.9 seconds (docs/decisions/0025).
-    time.sleep(1)
     recent = ("lfs.fetchrecentrefsdays", "lfs.fetchrecentcommitsdays", "lfs.pruneoffsetdays")
     for setting in recent:
         alices.git("config", setting, "0")

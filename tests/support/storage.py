@@ -116,8 +116,12 @@ class StorageClient:
         return sorted((self.root / "incoming").iterdir())
 
     def files(self) -> list[Path]:
-        """Return all files below the root, those of uploads that go on included."""
-        return sorted(path for path in self.root.rglob("*") if path.is_file())
+        """Return all files below the root but the journal's, those of uploads that go on included."""
+        return sorted(path for path in self.root.glob("[!j]*/**/*") if path.is_file())
+
+    def segments(self) -> list[Path]:
+        """Return the files of the journal."""
+        return sorted((self.root / "journal").iterdir())
 
 
 class RunningStorage(StorageClient):

@@ -12,7 +12,8 @@ from services.storage.backend import Chunk
 from services.storage.disk.durable import Folders, sync_folder
 from services.storage.disk.errors import NO_ROOM, on_disk
 from services.storage.disk.listing import contents_of, subfolders
-from services.storage.disk.paths import incoming_path, path_below, path_of
+from services.storage.disk.new_file import NewFile
+from services.storage.disk.paths import incoming_path, objects_folder, path_below, path_of
 from services.storage.disk.reading import DiskFile
 from services.storage.disk.upload import DiskUpload, put_in_place
 
@@ -37,6 +38,7 @@ class DiskBackend:
         # Objects may be private: other users of the host do not read them.
         root.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._incoming.mkdir(exist_ok=True)
+        objects_folder(root).mkdir(exist_ok=True)
         sync_folder(root)
         # One that this user may not read is the operator's, who has made the folder in it.
         with suppress(PermissionError):
@@ -58,10 +60,62 @@ class DiskBackend:
             self._folders,
         )
 
+    @property
+    def journal_folder(self) -> Path:
+        """Where the segments of a journal are, beside the objects."""
+        return self.root / "journal"
+
+    def write(self, contents: Mapping[str, Chunk]) -> None:
+        """Make a file of each, in place, of which none is durable yet. For a thread; where it raises, none is there."""
+        made: list[Path] = []
+        try:
+            for name, data in contents.items():
+                path = path_of(self.root, name)
+                self._folders.make(path.parent)
+                file = NewFile(path, len(data))
+                made.append(path)
+                try:
+                    file.write(data)
+                finally:
+                    file.close()
+        except BaseException:
+            for path in made:
+                path.unlink(missing_ok=True)
+            raise
+
+    def rewrite(self, contents: Mapping[str, Chunk]) -> None:
+        """Make a file of each anew, in place, durably, whatever is there of it. For a thread."""
+        for name, data in contents.items():
+            path, incoming = path_of(self.root, name), incoming_path(self.root, name)
+            self._folders.make(path.parent)
+            incoming.unlink(missing_ok=True)
+            file = NewFile(incoming, len(data))
+            try:
+                file.write(data)
+                file.sync()
+            finally:
+                file.close()
+            incoming.replace(path)
+        self._folders.sync(*(path_of(self.root, name).parent for name in contents))
+
+    def sync(self, names: Iterable[str]) -> None:
+        """Return when the files of these names are durable, those that are there. For a thread."""
+        folders = set()
+        for name in names:
+            path = path_of(self.root, name)
+            with suppress(FileNotFoundError):
+                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+                try:
+                    os.fsync(descriptor)
+                finally:
+                    os.close(descriptor)
+                folders.add(path.parent)
+        self._folders.sync(*folders)
+
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[DiskFile]:
         """Open the file in place; it stays readable while it is open, even when it is discarded."""
-        stored = DiskFile(path_of(self.root, name))
+        stored = DiskFile(self.root, name)
         try:
             await stored.open()
             yield stored
@@ -90,7 +144,7 @@ class DiskBackend:
 
     async def stored(self) -> AsyncIterator[tuple[str, int]]:
         """Return what the folders hold, one folder at a time."""
-        for first in await on_disk(subfolders, self.root / "objects"):
+        for first in await on_disk(subfolders, objects_folder(self.root)):
             for second in await on_disk(subfolders, first):
                 for name, size in await on_disk(contents_of, second):
                     yield name, size

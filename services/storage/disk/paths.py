@@ -15,6 +15,7 @@ def path_below(name: str) -> str:
                 abcd….NAME         bytes of the object abcd…, verified; whole and durable where the index says so
           incoming/
             abcd….NAME             bytes on their way there
+          journal/                 small objects whose files may not be durable yet (`services.storage.journal`)
 
     Raises ValueError for anything but a name: nothing else becomes part of a path.
     """
@@ -30,3 +31,8 @@ def path_of(root: Path, name: str) -> Path:
 def incoming_path(root: Path, name: str) -> Path:
     """Return the path of bytes on their way to a name. Raises ValueError for anything but a name."""
     return root / "incoming" / checked(name)
+
+
+def objects_folder(root: Path) -> Path:
+    """Return the folder that all bytes in place are below."""
+    return root / "objects"

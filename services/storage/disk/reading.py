@@ -1,5 +1,6 @@
 """Reading bytes from the disk."""
 
+import errno
 import os
 import stat
 from collections.abc import AsyncIterator
@@ -8,13 +9,15 @@ from pathlib import Path
 from services.common.rpc.options import CHUNK_BYTES
 from services.storage.backend import BytesMissing
 from services.storage.disk.errors import on_disk
+from services.storage.disk.paths import objects_folder, path_of
 
 
 class DiskFile:
     """An object's file; see `services.storage.backend.StoredBytes`. `open` begins, and `close` ends it in any case."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, root: Path, name: str) -> None:
+        self._root = root
+        self._path = path_of(root, name)
         self._descriptor: int | None = None
         self.size = 0
 
@@ -41,6 +44,9 @@ class DiskFile:
             # What is no file, such as a FIFO, must not hold up its opening.
             self._descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
         except (FileNotFoundError, NotADirectoryError) as error:
+            if not objects_folder(self._root).exists():
+                # The disk is not mounted: that says nothing of the file.
+                raise OSError(errno.ENODEV, os.strerror(errno.ENODEV)) from error
             raise BytesMissing("the file does not exist") from error
         status = os.fstat(self._descriptor)
         if not stat.S_ISREG(status.st_mode):

@@ -38,7 +38,8 @@ async def bring(store: Store, held: Held, place: Place, *, first: int | None, pa
         try:
             await _copy(store, held, source, name, place, replaces, pace)
         except _DamagedSource:
-            await doubt(store, [Placed(source.id, name)])
+            # Whoever wants to forget the store is told that it alone has what there is.
+            await doubt(store, [Placed(source.id, name)], if_elsewhere=True)
         else:
             return True
     return False

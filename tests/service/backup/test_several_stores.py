@@ -130,6 +130,6 @@ async def test_into_a_database_that_is_migrated(stores: TwoStores, target: Path,
 
 async def test_a_database_that_knows_no_stores(stores: TwoStores, target: Path) -> None:
     """A database of before is told to be migrated first."""
-    await stores.sql("DROP TABLE storage.copies, storage.stores")
+    await stores.sql("DROP TABLE storage.copies, storage.journal_segments, storage.stores")
     answer = await stores.place.run("backup", target, status=1)
     assert "run `towpath migrate` first" in answer.errors

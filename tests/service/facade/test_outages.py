@@ -38,10 +38,9 @@ async def test_a_restart_of_storage_is_not_seen(postgres: TestPostgres, tmp_path
                 response = await download.__aenter__()
                 parts = response.aiter_raw()
                 received = [await anext(parts)]
-            # Storage is gone; the rest of the download, a batch and an upload wait for it. The batch is one of who
-            # writes, as what is held is repeated to who reads (docs/decisions/0025).
+            # Storage is gone; the rest of the download, a batch and an upload wait for it.
             rest = asyncio.create_task(_all(parts))
-            batch = asyncio.create_task(alice.batch("upload", (oid, len(data))))
+            batch = asyncio.create_task(alice.batch("download", (oid, len(data))))
             put = asyncio.create_task(alice.put(upload, more, len(more)))
             await asyncio.sleep(1)
             assert [task.done() for task in (rest, batch, put)] == [False] * 3

@@ -11,7 +11,6 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason, ServiceError, Unavailable
 from services.common.rpc.client import Peer
-from services.facade import seen_objects
 from services.facade.stored_objects import ObjectStat, StoredObjects
 from tests.service.facade.inner_failures import Scripted, running_scripted
 from tests.support.waiting import STEP_SECONDS
@@ -80,29 +79,6 @@ async def test_batches_of_one_download_share_a_call(tmp_path: Path) -> None:
         inner.calls.clear()
         await asyncio.gather(*(inner.objects.stat(1, [(oid, 1)], pb.INTENT_WRITE) for oid in _OIDS[:8]))
         assert [len(call.objects) for call in inner.calls] == [1] * 8
-
-
-async def test_what_is_held_is_not_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only what others have not just read, and what uploads ask for."""
-    # As long as the test may take on a machine under load.
-    monkeypatch.setattr(seen_objects, "_PERIOD_SECONDS", 3600.0)
-    async with _asking(tmp_path) as inner:
-        objects = [(oid, size) for size, oid in enumerate(_OIDS)]
-        first = await inner.objects.stat(1, objects[:5], pb.INTENT_READ)
-        inner.calls.clear()
-        again = await inner.objects.stat(1, objects[3:8], pb.INTENT_READ)
-        assert again[:2] == first[3:]
-        assert [each.size for each in again] == [1000 + size for _, size in objects[3:8]]
-        [call] = inner.calls
-        assert [each.oid for each in call.objects] == _OIDS[5:8]
-        inner.calls.clear()
-        assert await inner.objects.stat(1, objects[4:5], pb.INTENT_READ) == first[4:]
-        assert inner.calls == []
-        await inner.objects.stat(2, objects[:1], pb.INTENT_READ)
-        await inner.objects.stat(1, objects[:1], pb.INTENT_READ, seconds=60)
-        await inner.objects.stat(1, objects[:1], pb.INTENT_WRITE)
-        await inner.objects.stat_one(1, *objects[0])
-        assert len(inner.calls) == 4
 
 
 _SIGNED = pb.SignObjectUrlsResponse.SignedUrl(url="https://store.example/object")

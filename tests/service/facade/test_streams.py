@@ -97,25 +97,6 @@ async def test_a_small_upload_is_written_again_after_an_outage(scripted: tuple[S
     assert attempts == [DATA] * 3
 
 
-async def test_a_small_upload_reaches_a_storage_that_takes_streams_alone(
-    scripted: tuple[Scripted, RunningFacade],
-) -> None:
-    """One that is older than the facade."""
-    inner, facade = scripted
-    written = []
-
-    async def write(requests: AsyncIterator[storage.WriteObjectRequest]) -> storage.WriteObjectResponse:
-        header, *data = [message async for message in requests]
-        written.append((header.header.size, b"".join(message.data for message in data)))
-        return storage.WriteObjectResponse(object=storage.Object(oid=OID, size=len(DATA)))
-
-    inner.answers["WriteObject"] = write
-    href, header = action_of(facade, Operation.UPLOAD)
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        assert (await http.put(href, content=DATA, headers=header)).status_code == 200
-    assert written == [(len(DATA), DATA)]
-
-
 async def test_an_upload_without_a_whole_reply_is_a_502(scripted: tuple[Scripted, RunningFacade]) -> None:
     """Nobody says that it is stored."""
     inner, facade = scripted
@@ -133,6 +114,7 @@ async def test_an_early_refusal_of_storage_is_told_as_what_it_is(
     inner, facade = scripted
     inner.fail("WriteObject", ResourceExhausted(Reason.STORAGE_FULL, "full"))
     inner.fail("WriteWholeObject", ResourceExhausted(Reason.STORAGE_FULL, "full"))
+    inner.fail("WriteWholeObjects", ResourceExhausted(Reason.STORAGE_FULL, "full"))
     href, header = action_of(facade, Operation.UPLOAD, size)
     async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         for _ in range(5):

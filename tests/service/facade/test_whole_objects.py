@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.errors import InvalidArgument, Reason, ServiceError, Unavailable
+from services.common.errors import InvalidArgument, Reason, ServiceError, Unavailable, status_of
 from services.common.rpc.client import Peer
 from services.facade.reasons import HttpReason
 from services.facade.whole_objects import WholeObjects
@@ -46,7 +46,7 @@ class Inner:
     async def _write_all(self, request: pb.WriteWholeObjectsRequest) -> pb.WriteWholeObjectsResponse:
         self.calls.append(request)
         return pb.WriteWholeObjectsResponse(
-            objects=[pb.WriteWholeObjectResponse() if each.oid == _WRONG else _held(each) for each in request.objects]
+            objects=[_refused() if each.oid == _WRONG else _held(each) for each in request.objects]
         )
 
     def kinds(self) -> list[type]:
@@ -56,6 +56,12 @@ class Inner:
 
 def _held(request: pb.WriteWholeObjectRequest) -> pb.WriteWholeObjectResponse:
     return pb.WriteWholeObjectResponse(object=pb.Object(oid=request.oid, size=request.size))
+
+
+def _refused() -> pb.WriteWholeObjectResponse:
+    response = pb.WriteWholeObjectResponse()
+    response.error.Pack(status_of(InvalidArgument(Reason.HASH_MISMATCH, "other bytes")))
+    return response
 
 
 def _reason(ended: BaseException | None) -> str:
@@ -93,10 +99,10 @@ async def test_what_comes_at_once_shares_a_call(tmp_path: Path) -> None:
 
 
 async def test_one_that_is_refused_is_told_why(tmp_path: Path) -> None:
-    """It alone; the others are not sent again."""
+    """It alone, and nothing is sent again."""
     async with _writing(tmp_path) as inner:
         assert await inner.write(*_OIDS) == _expected(_OIDS)
-        assert inner.kinds() == [pb.WriteWholeObjectsRequest, pb.WriteWholeObjectRequest]
+        assert inner.kinds() == [pb.WriteWholeObjectsRequest]
 
 
 async def test_large_ones_go_alone(tmp_path: Path) -> None:
@@ -106,29 +112,13 @@ async def test_large_ones_go_alone(tmp_path: Path) -> None:
         assert inner.kinds() == [pb.WriteWholeObjectRequest] * 5
 
 
-async def test_an_older_storage_gets_one_by_one(tmp_path: Path) -> None:
-    """It does not know the call for several."""
-    async with _writing(tmp_path) as inner:
-        del inner.scripted.answers["WriteWholeObjects"]
-        assert await inner.write(*_OIDS) == _expected(_OIDS)
-        assert inner.kinds() == [pb.WriteWholeObjectRequest] * len(_OIDS)
-
-
-async def test_a_still_older_storage_says_so_for_each(tmp_path: Path) -> None:
-    """It takes streams alone."""
-    async with _writing(tmp_path) as inner:
-        inner.scripted.answers.clear()
-        assert await inner.write(*_OIDS) == [Reason.UNIMPLEMENTED] * len(_OIDS)
-
-
 @pytest.mark.parametrize("count", [0, 1, 9])
 async def test_a_reply_of_another_length_is_not_believed(tmp_path: Path, count: int) -> None:
-    """Nobody is told that bytes are held which are not: each is sent alone."""
+    """Nobody is told that bytes are held which are not."""
     async with _writing(tmp_path) as inner:
         held = [pb.WriteWholeObjectResponse(object=pb.Object(oid=_OIDS[0]))] * count
         inner.scripted.reply("WriteWholeObjects", pb.WriteWholeObjectsResponse(objects=held))
-        assert await inner.write(*_OIDS) == _expected(_OIDS)
-        assert inner.kinds() == [pb.WriteWholeObjectRequest] * len(_OIDS)
+        assert await inner.write(*_OIDS) == [HttpReason.INVALID_REPLY] * len(_OIDS)
 
 
 async def test_a_reply_without_the_object_is_not_believed(tmp_path: Path) -> None:

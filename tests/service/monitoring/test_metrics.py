@@ -105,14 +105,17 @@ async def test_locks_move_the_series_by_what_was_done(services: Services) -> Non
     assert moved["locks"].by("towpath_grpc_requests_total", method=f"{LOCKS}/CreateLock", status="ALREADY_EXISTS") == 1
 
 
-async def test_bytes_that_are_gone_are_counted_on_stat(services: Services) -> None:
+async def test_bytes_that_are_gone_are_counted_where_they_are_read(services: Services) -> None:
     """The index has the object, the disk has not."""
     data = content("to be lost", 500)
     async with services.client("alice") as alice:
         await alice.upload(data)
         path = stored_path(services.folder / "bytes", oid_of(data))
         await asyncio.to_thread(path.unlink)
+        action = await alice.action("download", oid_of(data), len(data))
+        assert action is not None
         before = await services.scrape("storage")
+        assert (await alice.http.get(action.href, headers=action.header)).status_code == 404
         response = await alice.batch("download", (oid_of(data), len(data)))
         assert response.json()["objects"][0]["error"]["code"] == 404
         moved = Moved(before, await services.scrape("storage"))

@@ -1,7 +1,6 @@
 """Traces of the three services, as processes, sent to a real OTLP receiver."""
 
 import asyncio
-import re
 import subprocess
 import sys
 import tempfile
@@ -59,14 +58,9 @@ async def test_an_upload_is_one_trace(traced_services: Services, collector: Coll
     assert statements
     assert {span.parent_id for span in statements} == {write.span_id}
     assert {span.trace_id for span in spans} == {facade.trace_id}
-    assert {span.name for span in statements} == {"SELECT", "INSERT", "WITH"}
+    assert {span.name for span in statements} <= {"SELECT", "INSERT"}
     texts = [str(span.attributes["db.query.text"]) for span in statements]
-    assert [table for text in texts for table in re.findall(r"INTO storage\.(\w+)", text)] == [
-        "uploads",
-        "objects",
-        "contents",
-        "discards",
-    ]
+    assert len([text for text in texts if "storage.commit_journaled(" in text]) == 1
     assert not any(oid_of(data) in str(span.attributes) for span in statements)
 
 

@@ -37,6 +37,7 @@ async def test_a_disk_that_refuses(
 
     with monkeypatch.context() as patched:
         patched.setattr(os, "fsync", refuse)
+        patched.setattr("services.storage.journal.segment._sync", refuse)
         header = pb.WriteWholeObjectRequest(repository_id=1, oid=oid_of(DATA), size=len(DATA), data=DATA)
         stub = storage.stub
         error = await failure(

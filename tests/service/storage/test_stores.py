@@ -111,18 +111,15 @@ async def test_the_move_and_the_way_back(storage: RunningStorage, stores: Stores
 
 async def test_a_lost_object_is_read_elsewhere_and_brought_again(storage: RunningStorage, stores: Stores) -> None:
     """A reader sees nothing of the loss, a batch neither, and soon the bytes are there again."""
-    oids = [await storage.write(1, os.urandom(2000)) for _ in range(2)]
+    oid = await storage.write(1, os.urandom(2000))
     await stores.add("second")
     await stores.copy("first", "second")
     await stores.wait_filled("second")
-    for oid in oids:
-        await _lose(stores.path("first", oid))
-        if oid == oids[0]:
-            assert oid_of(await storage.read(1, oid)) == oid
-        else:
-            assert await storage.statuses(1, oid) == [PRESENT]
-        await until(lambda oid=oid: stores.path("first", oid).exists())  # type: ignore[misc]
-        assert oid_of(stores.path("first", oid).read_bytes()) == oid
+    await _lose(stores.path("first", oid))
+    assert oid_of(await storage.read(1, oid)) == oid
+    assert await storage.statuses(1, oid) == [PRESENT]
+    await until(lambda: stores.path("first", oid).exists())
+    assert oid_of(stores.path("first", oid).read_bytes()) == oid
 
 
 async def test_a_copy_that_lost_an_object_gets_it_again(storage: RunningStorage, stores: Stores, sql: Sql) -> None:
@@ -175,6 +172,7 @@ async def test_a_copy_that_fails_fails_no_upload(storage: RunningStorage, stores
     await stores.add("second")
     await stores.copy("first", "second")
     in_the_way = stores.root("second") / "objects"
+    await asyncio.to_thread(in_the_way.rmdir)
     await asyncio.to_thread(in_the_way.write_bytes, b"")
     oids = [await storage.write(1, os.urandom(size)) for _ in range(3)]
     assert set(await storage.statuses(1, *oids)) == {PRESENT}
@@ -238,7 +236,7 @@ async def test_a_store_that_is_needed_is_not_removed(storage: RunningStorage, st
     await stores.remove("third")
     await stores.stop_copy("first")
     await _lose(stores.path("second", oid))
-    assert await storage.statuses(1, oid) == [PRESENT]
+    assert oid_of(await storage.read(1, oid)) == oid
     await stores.wait_filled("second")
     assert stores.path("second", oid).exists()
     await stores.remove("first")

@@ -4,6 +4,7 @@ isort:skip_file
 Objects: bytes named by their SHA-256 (protocol: "Basic transfer")."""
 
 from collections import abc as _abc
+from google.protobuf import any_pb2 as _any_pb2
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
@@ -865,23 +866,29 @@ Global___WriteWholeObjectRequest: _TypeAlias = WriteWholeObjectRequest  # noqa: 
 
 @_typing.final
 class WriteWholeObjectResponse(_message.Message):
-    """WriteWholeObjectResponse says that the object is held."""
+    """WriteWholeObjectResponse says that the object is held, or, in WriteWholeObjectsResponse alone, why it is not."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     OBJECT_FIELD_NUMBER: _builtins.int
+    ERROR_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def object(self) -> Global___Object:
-        """The object."""
+        """The object, where it is held."""
+
+    @_builtins.property
+    def error(self) -> _any_pb2.Any:
+        """The google.rpc.Status with which WriteWholeObject would have failed, where the object is not held."""
 
     def __init__(
         self,
         *,
         object: Global___Object | None = ...,
+        error: _any_pb2.Any | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "object", b"object"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["error", b"error", "object", b"object"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -920,7 +927,7 @@ class WriteWholeObjectsResponse(_message.Message):
     OBJECTS_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___WriteWholeObjectResponse]:
-        """One for each object; one that is not held now is empty."""
+        """One for each object."""
 
     def __init__(
         self,

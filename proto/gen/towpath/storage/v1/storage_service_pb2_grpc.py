@@ -248,7 +248,7 @@ class StorageServiceServicer:
 
     def WriteWholeObjects(self, request, context):
         """WriteWholeObjects does for each of several what WriteWholeObject does, for less than as many calls cost. An entry
-        that WriteWholeObject would refuse lacks its object, and holds up no other; ask WriteWholeObject why.
+        that WriteWholeObject would refuse has the error instead of its object, and holds up no other.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

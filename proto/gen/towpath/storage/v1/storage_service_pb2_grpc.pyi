@@ -119,7 +119,7 @@ class StorageServiceStub:
     """
     WriteWholeObjects: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.WriteWholeObjectsRequest, _storage_service_pb2.WriteWholeObjectsResponse]
     """WriteWholeObjects does for each of several what WriteWholeObject does, for less than as many calls cost. An entry
-    that WriteWholeObject would refuse lacks its object, and holds up no other; ask WriteWholeObject why.
+    that WriteWholeObject would refuse has the error instead of its object, and holds up no other.
     """
     WriteSharedObject: _grpc.StreamStreamMultiCallable[_storage_service_pb2.WriteSharedObjectRequest, _storage_service_pb2.WriteSharedObjectResponse]
     """WriteSharedObject does what WriteObject does, for a caller on the same host: the bytes go through a file in a
@@ -244,7 +244,7 @@ class StorageServiceAsyncStub(StorageServiceStub):
     """
     WriteWholeObjects: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.WriteWholeObjectsRequest, _storage_service_pb2.WriteWholeObjectsResponse]  # type: ignore[assignment]
     """WriteWholeObjects does for each of several what WriteWholeObject does, for less than as many calls cost. An entry
-    that WriteWholeObject would refuse lacks its object, and holds up no other; ask WriteWholeObject why.
+    that WriteWholeObject would refuse has the error instead of its object, and holds up no other.
     """
     WriteSharedObject: _aio.StreamStreamMultiCallable[_storage_service_pb2.WriteSharedObjectRequest, _storage_service_pb2.WriteSharedObjectResponse]  # type: ignore[assignment]
     """WriteSharedObject does what WriteObject does, for a caller on the same host: the bytes go through a file in a
@@ -426,7 +426,7 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_storage_service_pb2.WriteWholeObjectsResponse, _abc.Awaitable[_storage_service_pb2.WriteWholeObjectsResponse]]:
         """WriteWholeObjects does for each of several what WriteWholeObject does, for less than as many calls cost. An entry
-        that WriteWholeObject would refuse lacks its object, and holds up no other; ask WriteWholeObject why.
+        that WriteWholeObject would refuse has the error instead of its object, and holds up no other.
         """
 
     @_abc_1.abstractmethod

@@ -1,0 +1,181 @@
+"""The journal of one disk, as one process writes it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Self
+
+from services.common.errors import ServiceError
+from services.common.logs import get_logger
+from services.database.transactions import Database
+from services.storage.backend import Chunk
+from services.storage.disk import DiskBackend
+from services.storage.disk.durable import is_synced_as_a_whole, sync_file_system, sync_folder
+from services.storage.disk.errors import on_disk
+from services.storage.journal import table
+from services.storage.journal.recovery import discard_uncommitted, rewrite, take_over
+from services.storage.journal.segment import NO_LOCKS, Segment, segments
+
+SEGMENT_SECONDS = 10.0
+"""How long objects are added to a segment: meanwhile the kernel begins to write their files by itself."""
+
+_SEGMENT_BYTES = 64 * 1024 * 1024
+_SEGMENT_OBJECTS = 10_000
+# So much is on the disk twice, and a start has so much to go through.
+_MOST_SEGMENTS = 4
+
+_log = get_logger(__name__)
+
+
+@dataclass(eq=False)
+class _Written:
+    """A segment that this process has written."""
+
+    file: Segment
+    since: float
+    names: list[str] = field(default_factory=list)
+    uncommitted: list[str] = field(default_factory=list)
+    """Names of which it is not known whether they were committed."""
+    users: int = 0
+    """How many groups of its objects are neither committed yet nor given up."""
+
+    @property
+    def is_full(self) -> bool:
+        return self.file.is_broken or self.file.size >= _SEGMENT_BYTES or len(self.names) >= _SEGMENT_OBJECTS
+
+
+class Journal:
+    """Writes small objects to a disk: durably to a segment at once, and to their files, which are synced later.
+
+    Its owner calls `tidy` about every second, and `close` when nothing is written any more.
+    """
+
+    def __init__(self, database: Database, store_id: int, backend: DiskBackend, *, is_synced_as_a_whole: bool) -> None:
+        self._database = database
+        self._store_id = store_id
+        self._backend = backend
+        self._folder = backend.journal_folder
+        self._is_synced_as_a_whole = is_synced_as_a_whole
+        self._current: _Written | None = None
+        self._full: list[_Written] = []
+        self._settled = asyncio.Event()
+        self._writing = asyncio.Lock()
+        self._tidying = asyncio.Lock()
+
+    @classmethod
+    async def open(cls, database: Database, store_id: int, backend: DiskBackend) -> Self | None:
+        """Return the journal of a store; None where its file system has no locks. Raises `Unavailable`."""
+
+        def prepare() -> bool | None:
+            backend.journal_folder.mkdir(exist_ok=True)
+            try:
+                file = Segment.create(backend.journal_folder)
+            except OSError as error:
+                if error.errno in NO_LOCKS:
+                    return None
+                raise
+            file.remove()
+            file.close()
+            sync_folder(backend.root)
+            return is_synced_as_a_whole(backend.root)
+
+        whole = await on_disk(prepare)
+        return None if whole is None else cls(database, store_id, backend, is_synced_as_a_whole=whole)
+
+    @asynccontextmanager
+    async def written(self, contents: Mapping[str, Chunk]) -> AsyncIterator[Segment]:
+        """Put objects in place under names that were never used before, durably.
+
+        Yield their segment: until left they may be committed by its name. What may not be committed, as it was left by
+        an exception, goes later. Raises what `Backend.put` raises; then none is in place.
+        """
+        async with self._writing:
+            segment = await self._writable()
+            segment.users += 1
+            try:
+                await on_disk(self._write, segment, contents)
+            except BaseException:
+                segment.users -= 1
+                raise
+        try:
+            yield segment.file
+        except BaseException:
+            segment.uncommitted += contents
+            raise
+        finally:
+            segment.users -= 1
+
+    async def tidy(self) -> None:
+        """Let go of segments that are old or full, and take over those that other processes have left.
+
+        Raises what the disk and the database raise; the rest is done the next time.
+        """
+        async with self._tidying:
+            if self._current and time.monotonic() > self._current.since + SEGMENT_SECONDS:
+                self._retire(self._current)
+            await self._settle()
+            for path in await on_disk(segments, self._folder):
+                if (segment := await on_disk(Segment.take_over, path)) is not None:
+                    await take_over(self._database, self._store_id, self._backend, segment)
+
+    async def close(self) -> None:
+        """Let go of all segments. Raises what the disk and the database raise; another process takes over then."""
+        async with self._tidying:
+            if self._current:
+                self._retire(self._current)
+            await self._settle()
+
+    async def _writable(self) -> _Written:
+        while self._current is None or self._current.is_full:
+            if self._current:
+                self._retire(self._current)
+            elif len(self._full) >= _MOST_SEGMENTS:
+                self._settled.clear()
+                await self._settled.wait()
+            else:
+                self._current = await self._begun()
+        return self._current
+
+    async def _begun(self) -> _Written:
+        file = await on_disk(Segment.create, self._folder)
+        try:
+            await self._database.run(partial(table.open_segment, name=file.name, store_id=self._store_id))
+        except BaseException:
+            await on_disk(file.remove)
+            await on_disk(file.close)
+            raise
+        return _Written(file, time.monotonic())
+
+    def _write(self, segment: _Written, contents: Mapping[str, Chunk]) -> None:
+        segment.file.append(contents)
+        self._backend.write(contents)
+        segment.names += contents
+
+    def _retire(self, segment: _Written) -> None:
+        self._current = None
+        self._full.append(segment)
+
+    async def _settle(self) -> None:
+        """Sync the files of segments that nothing is added to, and remove those."""
+        for segment in [each for each in self._full if not each.users]:
+            try:
+                await on_disk(self._sync, segment)
+            except ServiceError as error:
+                _log.error("files are not durable, and are written anew", error=repr(error.__cause__))
+                await rewrite(self._database, self._store_id, self._backend, segment.file)
+            await self._database.run(partial(table.close_segment, name=segment.file.name))
+            await discard_uncommitted(self._database, self._store_id, self._backend, segment.uncommitted)
+            await on_disk(segment.file.remove)
+            await on_disk(segment.file.close)
+            self._full.remove(segment)
+            self._settled.set()
+
+    def _sync(self, segment: _Written) -> None:
+        if self._is_synced_as_a_whole:
+            # By the file that was opened before they were written: it is told of all that could not be.
+            sync_file_system(segment.file.fileno())
+        else:
+            self._backend.sync(segment.names)

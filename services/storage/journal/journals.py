@@ -1,0 +1,65 @@
+"""The journals of all disks that a process writes to."""
+
+import asyncio
+
+from services.common.logs import get_logger
+from services.database.transactions import Database
+from services.storage.disk import DiskBackend
+from services.storage.journal.journal import Journal
+from services.storage.stores.places import Place, Places
+
+_INTERVAL_SECONDS = 1.0
+_PAUSE_SECONDS = 5.0
+_CLOSE_SECONDS = 5.0
+
+_log = get_logger(__name__)
+
+
+class Journals:
+    """Journals by store. Its owner runs `run`, and closes it when nothing is written any more."""
+
+    def __init__(self, database: Database, places: Places) -> None:
+        self._database = database
+        self._places = places
+        self._journals: dict[Place, Journal | None] = {}
+        self._recovered = asyncio.Event()
+
+    def of(self, place: Place) -> Journal | None:
+        """Return the journal of a store; None where it has none, such as a bucket, or it is not opened yet."""
+        return self._journals.get(place)
+
+    async def recovered(self) -> None:
+        """Return when what others had left in the journal of the primary is in its files."""
+        await self._recovered.wait()
+
+    async def run(self) -> None:
+        """Keep the journals tidy, for ever."""
+        await self._places.known()
+        while True:
+            pause = _INTERVAL_SECONDS
+            for place in self._places.all:
+                try:
+                    await self._tidy(place)
+                except Exception as error:  # whatever it was, the next time may succeed
+                    _log.warning("a journal cannot be brought to its files", store=place.name, error=repr(error))
+                    pause = _PAUSE_SECONDS
+                else:
+                    if place is self._places.primary:
+                        self._recovered.set()
+            await asyncio.sleep(pause)
+
+    async def close(self) -> None:
+        """Let go of all journals; what cannot be brought to its files now is at the next start."""
+        for place, journal in self._journals.items():
+            if journal is not None:
+                try:
+                    async with asyncio.timeout(_CLOSE_SECONDS):
+                        await journal.close()
+                except Exception as error:  # whatever it was, the next start goes on with it
+                    _log.warning("a journal stays for the next start", store=place.name, error=repr(error))
+
+    async def _tidy(self, place: Place) -> None:
+        if place not in self._journals and isinstance(place.backend, DiskBackend):
+            self._journals[place] = await Journal.open(self._database, place.id, place.backend)
+        if (journal := self._journals.get(place)) is not None:
+            await journal.tidy()

@@ -1,0 +1,162 @@
+"""The files of a journal: objects one after the other, each with its name.
+
+    JOURNAL/
+      0123456789abcdef       a segment, locked by the process that writes it or brings its objects to their files
+
+A record is a header and the bytes of an object. The header is `TWP1`, the size as 8 bytes with the highest first, the
+name in 81 bytes, and the CRC-32 of all that in 4 bytes. The SHA-256 of the bytes is in the name.
+"""
+
+import errno
+import fcntl
+import hashlib
+import os
+import re
+import secrets
+import struct
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import NamedTuple, Self
+
+from services.common.rpc.options import CHUNK_BYTES
+from services.storage.backend import Chunk
+from services.storage.names import is_name, oid_of
+
+_MAGIC = b"TWP1"
+_FIELDS = struct.Struct(">4sQ81s")
+_SUM = struct.Struct(">I")
+_HEADER_BYTES = _FIELDS.size + _SUM.size
+_NAME_DIGITS = 16
+# Not every system has it.
+_sync = getattr(os, "fdatasync", os.fsync)
+
+NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
+
+
+class Record(NamedTuple):
+    """An object in a segment."""
+
+    name: str
+    data: bytes
+
+
+def segments(folder: Path) -> list[Path]:
+    """Return the segments in a folder."""
+    return sorted(path for path in folder.iterdir() if re.fullmatch(f"[0-9a-f]{{{_NAME_DIGITS}}}", path.name))
+
+
+class Segment:
+    """A file of a journal, open and locked; its owner closes it. For one thread at a time."""
+
+    def __init__(self, path: Path, descriptor: int) -> None:
+        self.path = path
+        self.size = os.fstat(descriptor).st_size
+        self.is_broken = False
+        """Whether nothing more may be added: what is in the kernel's memory may not be what is on the disk."""
+        self._descriptor = descriptor
+
+    @classmethod
+    def create(cls, folder: Path) -> Self:
+        """Make a new one. Raises OSError, with one of `NO_LOCKS` where the file system has no locks."""
+        path = folder / secrets.token_hex(_NAME_DIGITS // 2)
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except BaseException:
+            path.unlink()
+            os.close(descriptor)
+            raise
+        return cls(path, descriptor)
+
+    @classmethod
+    def take_over(cls, path: Path) -> Self | None:
+        """Open one that was left; None where its process lives, or it is gone."""
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
+        except FileNotFoundError:
+            return None
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(descriptor)
+            return None
+        except BaseException:
+            os.close(descriptor)
+            raise
+        if path.exists():
+            return cls(path, descriptor)
+        # Its process has removed it in this moment.
+        os.close(descriptor)
+        return None
+
+    @property
+    def name(self) -> str:
+        """The name of the file, which no other segment ever has."""
+        return self.path.name
+
+    def fileno(self) -> int:
+        """Return the descriptor of the file."""
+        return self._descriptor
+
+    def append(self, contents: Mapping[str, Chunk]) -> None:
+        """Add objects by name, all or none; they are durable when this returns."""
+        pieces: list[Chunk] = []
+        for name, data in contents.items():
+            fields = _FIELDS.pack(_MAGIC, len(data), name.encode())
+            pieces += (fields + _SUM.pack(zlib.crc32(fields)), data)
+        before, self.is_broken = self.size, True
+        try:
+            self._write([memoryview(piece) for piece in pieces if piece])
+        except OSError:
+            os.ftruncate(self._descriptor, before)
+            self.size, self.is_broken = before, False
+            raise
+        _sync(self._descriptor)
+        self.is_broken = False
+
+    def _write(self, rest: list[memoryview]) -> None:
+        while rest:
+            written = os.pwritev(self._descriptor, rest, self.size)
+            self.size += written
+            while rest and written >= len(rest[0]):
+                written -= len(rest.pop(0))
+            if written:
+                rest[0] = rest[0][written:]
+
+    def records(self) -> Iterator[Record]:
+        """Return the objects from the first to the last that is whole: a crash cuts off only what nobody was told of.
+
+        Those whose bytes are not what their names say are left out.
+        """
+        at = 0
+        while (record := self._record(at)) is not None:
+            at += _HEADER_BYTES + len(record.data)
+            if hashlib.sha256(record.data).hexdigest() == oid_of(record.name):
+                yield record
+
+    def _record(self, at: int) -> Record | None:
+        header = os.pread(self._descriptor, _HEADER_BYTES, at)
+        if len(header) < _HEADER_BYTES:
+            return None
+        magic, size, padded = _FIELDS.unpack_from(header)
+        name = padded.rstrip(b"\0").decode("ascii", "replace")
+        if (
+            magic != _MAGIC
+            or _SUM.unpack_from(header, _FIELDS.size) != (zlib.crc32(header[: _FIELDS.size]),)
+            or size > CHUNK_BYTES
+            or not is_name(name)
+        ):
+            return None
+        data = os.pread(self._descriptor, size, at + _HEADER_BYTES)
+        return Record(name, data) if len(data) == size else None
+
+    def remove(self) -> None:
+        """Remove the file, where it is there."""
+        self.path.unlink(missing_ok=True)
+
+    def close(self) -> None:
+        """Close the file, and let others take it over. May be repeated."""
+        if self._descriptor >= 0:
+            os.close(self._descriptor)
+            self._descriptor = -1

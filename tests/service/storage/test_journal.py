@@ -1,0 +1,315 @@
+"""The journal of a disk: what was acknowledged is there after a power cut, what was not leaves nothing."""
+
+import asyncio
+import errno
+import os
+import signal
+from collections.abc import AsyncIterator, Iterable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from unittest.mock import Mock
+
+import pytest
+from pydantic import SecretStr
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.database.engine import create_engine
+from services.storage import advisory
+from services.storage.disk import DiskBackend, durable
+from services.storage.journal import journal
+from services.storage.journal.segment import Segment, segments
+from services.storage.names import new_name
+from services.storage.names import oid_of as oid_in
+from services.storage.schema import SCHEMA
+from tests.service.storage.conftest import Sql
+from tests.support.storage import RunningStorage, StorageClient, StorageProcess, failure, oid_of, running_storage
+from tests.support.waiting import STEP_SECONDS, until
+
+PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
+
+
+@pytest.fixture
+def brief(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Segments of this process that are settled soon."""
+    monkeypatch.setattr(journal, "SEGMENT_SECONDS", 0.1)
+
+
+def cut_power(client: StorageClient) -> None:
+    """Leave of the files of objects what a crash of the system may leave: less, other bytes, or nothing."""
+    for number, path in enumerate(path for path in client.files() if path.stat().st_size):
+        path.chmod(0o600)
+        match number % 3:
+            case 0:
+                path.unlink()
+            case 1:
+                path.write_bytes(b"")
+            case 2:
+                path.write_bytes(bytes(path.stat().st_size))
+
+
+async def test_acknowledged_objects_outlast_a_power_cut(
+    process: StorageProcess, client: StorageClient, sql: Sql
+) -> None:
+    """Their files may be gone, empty, or of other bytes: they are read from the first moment after the start."""
+    await process.start()
+    data = [os.urandom(1 + 4000 * number) for number in range(40)]
+    await asyncio.gather(*(client.write(1 + number % 3, each) for number, each in enumerate(data)))
+    await process.stop()
+    assert client.segments()
+    cut_power(client)
+    await process.start()
+    for number, each in enumerate(data):
+        assert await client.read(1 + number % 3, oid_of(each)) == each
+    assert client.segments() == []
+    assert await sql("SELECT count(*) FROM storage.journal_segments") == "0"
+    assert len(client.files()) == len(data)
+
+
+async def test_a_segment_that_ends_amid_a_record(process: StorageProcess, client: StorageClient) -> None:
+    """What came before is there; what a crash has cut off, nobody was told of."""
+    await process.start()
+    data = [os.urandom(3000) for _ in range(5)]
+    for each in data:
+        await client.write(1, each)
+    await process.stop()
+    (segment,) = client.segments()
+    whole = segment.read_bytes()
+    segment.chmod(0o600)
+    segment.write_bytes(whole + whole[:500] + bytes(700))
+    cut_power(client)
+    await process.start()
+    for each in data:
+        assert await client.read(1, oid_of(each)) == each
+    assert client.segments() == []
+
+
+async def test_files_in_the_journal_that_are_no_segments(process: StorageProcess, client: StorageClient) -> None:
+    """An editor's copy, a folder, an empty segment and one of noise: the start goes on, and touches only segments."""
+    await process.start()
+    await process.stop()
+    folder = client.root / "journal"
+    (folder / "notes~").write_bytes(b"notes")
+    (folder / "folder").mkdir()
+    (folder / ("0" * 16)).write_bytes(b"")
+    (folder / ("1" * 16)).write_bytes(os.urandom(10_000))
+    await process.start()
+    assert [path.name for path in client.segments()] == ["folder", "notes~"]
+    assert await client.read(1, await client.write(1, b"data")) == b"data"
+
+
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize("is_whole", [True, False])
+async def test_segments_go_when_their_files_are_durable(
+    database_url: SecretStr, tmp_path: Path, sql: Sql, monkeypatch: pytest.MonkeyPatch, is_whole: bool
+) -> None:
+    """By one call where the file system is known to keep that, and else by one for each file."""
+    monkeypatch.setattr(journal, "is_synced_as_a_whole", lambda _folder: is_whole)
+    whole, each_file = Mock(wraps=durable.sync_file_system), Mock()
+    sync = DiskBackend.sync
+
+    def sync_each(backend: DiskBackend, names: Iterable[str]) -> None:
+        each_file()
+        sync(backend, names)
+
+    monkeypatch.setattr(journal, "sync_file_system", whole)
+    monkeypatch.setattr(DiskBackend, "sync", sync_each)
+    async with running_storage(database_url, tmp_path) as storage:
+        data = [os.urandom(2000) for _ in range(5)]
+        await asyncio.gather(*(storage.write(1, each) for each in data))
+        await until(lambda: storage.segments() == [])
+        for each in data:
+            assert await storage.read(1, oid_of(each)) == each
+        assert await sql("SELECT count(*) FROM storage.journal_segments") == "0"
+    assert (whole.called, each_file.called) == (is_whole, not is_whole)
+
+
+@pytest.mark.parametrize(
+    ("kind", "expected"), [("ext4", True), ("xfs", True), ("fuse.juicefs", False), ("nfs4", False)]
+)
+def test_file_systems_that_are_synced_as_a_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, expected: bool
+) -> None:
+    """Those that are known to keep it; of any other each file is synced."""
+    device = tmp_path.stat().st_dev
+    mounts = tmp_path / "mountinfo"
+    mounts.write_text(
+        "22 1 0:20 / /proc rw shared:5 - proc proc rw\n"
+        f"36 35 {os.major(device)}:{os.minor(device)} / /a\\040b rw,noatime master:1 - {kind} /dev/root rw\n"
+    )
+    monkeypatch.setattr(durable, "_MOUNTS", mounts)
+    assert durable.is_synced_as_a_whole(tmp_path) is expected
+
+
+async def test_nothing_stays_in_the_journal_at_a_stop(process: StorageProcess, client: StorageClient) -> None:
+    """So that a version that knows no journal may follow."""
+    await process.start()
+    await client.write(1, b"data")
+    assert client.segments()
+    assert await process.stop(signal.SIGTERM) == 0
+    assert client.segments() == []
+
+
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+async def test_files_that_cannot_be_synced_are_written_anew(
+    storage: RunningStorage, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    """The kernel may forget what it could not write, and tells so once: the journal still has it."""
+    failed: list[int] = []
+
+    def refuse(descriptor: int) -> None:
+        failed.append(descriptor)
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(journal, "sync_file_system", refuse)
+    monkeypatch.setattr(DiskBackend, "sync", lambda _backend, _names: refuse(-1))
+    data = os.urandom(5000)
+    await storage.write(1, data)
+    before = storage.path(oid_of(data)).stat().st_ino
+    await until(lambda: failed and storage.segments() == [])
+    assert await storage.read(1, oid_of(data)) == data
+    assert storage.path(oid_of(data)).stat().st_ino != before
+
+
+@pytest.mark.usefixtures("brief")
+@pytest.mark.parametrize("step", ["pwritev", "fdatasync", "write"])
+@pytest.mark.parametrize("number", [errno.EIO, errno.ENOSPC])
+async def test_a_disk_that_fails_once(
+    storage: RunningStorage, monkeypatch: pytest.MonkeyPatch, step: str, number: int
+) -> None:
+    """What was acknowledged before stays, what fails is told and leaves nothing, what comes next is written."""
+    before, failing, after = (os.urandom(2000) for _ in range(3))
+    await storage.write(1, before)
+
+    def refuse(*_arguments: object) -> int:
+        raise OSError(number, os.strerror(number))
+
+    with monkeypatch.context() as patched:
+        if step == "fdatasync":
+            patched.setattr("services.storage.journal.segment._sync", refuse)
+        else:
+            patched.setattr(os, step, refuse)
+        message = pb.WriteWholeObjectRequest(repository_id=1, oid=oid_of(failing), size=2000, data=failing)
+        error = await failure(storage.stub.WriteWholeObject(message, timeout=STEP_SECONDS))
+    assert error.reason == ("STORAGE_FULL" if number == errno.ENOSPC else "UNAVAILABLE")
+    await storage.write(1, after)
+    await until(lambda: storage.segments() == [])
+    assert await storage.statuses(1, oid_of(before), oid_of(failing), oid_of(after)) == [PRESENT, MISSING, PRESENT]
+    assert [oid_in(path.name) for path in storage.files()] == sorted([oid_of(before), oid_of(after)])
+    assert [await storage.read(1, oid_of(each)) for each in (before, after)] == [before, after]
+
+
+@asynccontextmanager
+async def held(database_url: SecretStr, name: str) -> AsyncIterator[None]:
+    """Hold a lock of the index, which commits wait for."""
+    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
+    async with engine.begin() as connection:
+        await advisory.lock(connection, alone=[name])
+        yield
+    await engine.dispose()
+
+
+async def test_a_segment_that_was_taken_over_meanwhile(
+    storage: RunningStorage, database_url: SecretStr, sql: Sql
+) -> None:
+    """Whoever takes it over removes what is not committed: no commit comes after that, and the next upload succeeds."""
+    await storage.write(1, b"before")
+    data = b"late"
+    async with held(database_url, oid_of(data)):
+        message = pb.WriteWholeObjectRequest(repository_id=1, oid=oid_of(data), size=len(data), data=data)
+        call = asyncio.ensure_future(storage.stub.WriteWholeObject(message, timeout=STEP_SECONDS))
+        await until(lambda: storage.path(oid_of(data)).exists())
+        await sql("DELETE FROM storage.journal_segments")
+    assert (await failure(call)).reason == "UNAVAILABLE"
+    assert await storage.statuses(1, oid_of(data)) == [MISSING]
+    assert await storage.read(1, await storage.write(1, data)) == data
+    assert await storage.read(1, oid_of(b"before")) == b"before"
+
+
+async def test_a_commit_that_goes_on_as_its_process_is_killed(
+    process: StorageProcess, client: StorageClient, database_url: SecretStr
+) -> None:
+    """The next start waits for it, and keeps what it has committed."""
+    await process.start()
+    data = os.urandom(5000)
+    async with held(database_url, oid_of(data)):
+        call = asyncio.ensure_future(client.write(1, data))
+        await until(lambda: client.path(oid_of(data)).exists())
+        await asyncio.sleep(0.2)
+        await process.stop()
+        await asyncio.gather(call, return_exceptions=True)
+    await process.start()
+    assert client.segments() == []
+    (status,) = await client.statuses(1, oid_of(data))
+    assert (len(client.files()) == 1) is (status == PRESENT)
+
+
+async def test_a_neighbour_takes_over(database_url: SecretStr, process: StorageProcess, client: StorageClient) -> None:
+    """Of two services on one disk one is killed for good: the other brings its journal to its files by itself."""
+    await process.start()
+    data = [os.urandom(3000) for _ in range(10)]
+    for each in data:
+        await client.write(1, each)
+    other = client.root.parent / "other"
+    other.mkdir()
+    (other / "bytes").symlink_to(client.root)
+    async with running_storage(database_url, other) as neighbour:
+        await neighbour.write(1, b"mine")
+        await process.stop()
+        cut_power(client)
+        await until(lambda: {oid_of(path.read_bytes()) for path in client.files()} >= set(map(oid_of, data)))
+        for each in data:
+            assert await neighbour.read(1, oid_of(each)) == each
+
+
+async def test_an_object_that_was_removed_does_not_come_back(process: StorageProcess, client: StorageClient) -> None:
+    """Its record is still in the journal; its bytes stay away."""
+    await process.start()
+    kept, removed = await client.write(1, b"kept"), await client.write(1, b"removed")
+    await client.delete(1, removed)
+    await until(lambda: not client.path(removed).exists())
+    await process.stop()
+    await process.start()
+    assert [oid_in(path.name) for path in client.files()] == [kept]
+
+
+async def test_another_upload_of_an_object_takes_its_place(storage: RunningStorage) -> None:
+    """So bytes that somebody has lost are there again; there is one file of them."""
+    oid = await storage.write(1, b"data")
+    first = storage.path(oid)
+    first.unlink()
+    assert await storage.write(2, b"data") == oid
+    assert await storage.read(1, oid) == b"data"
+    await until(lambda: len(storage.files()) == 1)
+    assert storage.path(oid) != first
+
+
+async def test_a_file_system_without_locks(
+    database_url: SecretStr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Has no journal: objects are written as before there was one."""
+
+    def refuse(*_arguments: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    monkeypatch.setattr("fcntl.flock", refuse)
+    async with running_storage(database_url, tmp_path) as storage:
+        assert await storage.read(1, await storage.write(1, b"data")) == b"data"
+        assert storage.segments() == []
+
+
+def test_a_segment_is_locked_while_its_process_lives(tmp_path: Path) -> None:
+    """Nobody else takes it over, and its records are what was added, in order."""
+    segment = Segment.create(tmp_path)
+    contents = {new_name(oid_of(data)): data for data in (b"one", b"", b"x" * 70_000)}
+    segment.append(contents)
+    assert segments(tmp_path) == [segment.path]
+    assert Segment.take_over(segment.path) is None
+    assert {record.name: record.data for record in segment.records()} == contents
+    segment.close()
+    taken = Segment.take_over(segment.path)
+    assert taken is not None
+    assert {record.name: record.data for record in taken.records()} == contents
+    taken.remove()
+    taken.close()
+    assert Segment.take_over(segment.path) is None
