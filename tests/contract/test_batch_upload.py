@@ -97,7 +97,7 @@ def test_a_size_other_than_the_held_one_is_422(alice: Client, difference: int) -
 
 
 def test_an_object_whose_bytes_are_lost_is_offered_for_upload_again(alice: Client, stack: Stack) -> None:
-    """Trap 36: a missing file with an index row blocks the push that would heal it. Its reader finds that it is lost."""
+    """Trap 36: a missing file with an index row blocks the push that would heal it. A reader finds it lost."""
     blob = alice.upload(new_blob())
     action = alice.action("download", blob)
     path = stored_path(stack.data / "storage", blob.oid)

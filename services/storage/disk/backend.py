@@ -71,8 +71,11 @@ class DiskBackend:
         try:
             for name, data in contents.items():
                 path = path_of(self.root, name)
-                self._folders.make(path.parent)
-                file = NewFile(path, len(data))
+                try:
+                    file = NewFile(path, len(data))
+                except FileNotFoundError:
+                    self._folders.make(path.parent)
+                    file = NewFile(path, len(data))
                 made.append(path)
                 try:
                     file.write(data)

@@ -1,6 +1,7 @@
 """The journal of one disk, as one process writes it."""
 
 import asyncio
+import threading
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -36,6 +37,7 @@ class _Written:
 
     file: Segment
     since: float
+    appending: threading.Lock = field(default_factory=threading.Lock)
     names: list[str] = field(default_factory=list)
     uncommitted: list[str] = field(default_factory=list)
     """Names of which it is not known whether they were committed."""
@@ -62,7 +64,7 @@ class Journal:
         self._current: _Written | None = None
         self._full: list[_Written] = []
         self._settled = asyncio.Event()
-        self._writing = asyncio.Lock()
+        self._choosing = asyncio.Lock()
         self._tidying = asyncio.Lock()
 
     @classmethod
@@ -92,15 +94,11 @@ class Journal:
         Yield their segment: until left they may be committed by its name. What may not be committed, as it was left by
         an exception, goes later. Raises what `Backend.put` raises; then none is in place.
         """
-        async with self._writing:
+        async with self._choosing:
             segment = await self._writable()
-            segment.users += 1
-            try:
-                await on_disk(self._write, segment, contents)
-            except BaseException:
-                segment.users -= 1
-                raise
+        segment.users += 1
         try:
+            await on_disk(self._write, segment, contents)
             yield segment.file
         except BaseException:
             segment.uncommitted += contents
@@ -150,9 +148,11 @@ class Journal:
         return _Written(file, time.monotonic())
 
     def _write(self, segment: _Written, contents: Mapping[str, Chunk]) -> None:
-        segment.file.append(contents)
+        # The next ones are appended while the files of these are written.
+        with segment.appending:
+            segment.file.append(contents)
+            segment.names += contents
         self._backend.write(contents)
-        segment.names += contents
 
     def _retire(self, segment: _Written) -> None:
         self._current = None

@@ -105,6 +105,8 @@ class Segment:
         for name, data in contents.items():
             fields = _FIELDS.pack(_MAGIC, len(data), name.encode())
             pieces += (fields + _SUM.pack(zlib.crc32(fields)), data)
+        if self.is_broken:
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
         before, self.is_broken = self.size, True
         try:
             self._write([memoryview(piece) for piece in pieces if piece])
