@@ -180,9 +180,8 @@ async def test_a_new_push_heals(own: Stack, alice: Client) -> None:
     data = DATA["two"]
     assert (await alice.upload(data)).status_code == 200
     name = remove(own, oid_of(data))
-    # What a bucket has lost the server learns by --heal only: a batch does not look there.
-    options = ("--hash", "--heal") if own.bucket is not None else ()
-    lines = towpath(own, "check", *options, status=1)
+    # What nobody has read since it was lost, the server learns by --heal only: a batch does not look.
+    lines = towpath(own, "check", "--hash", "--heal", status=1)
     assert f"missing: {name}: the bytes are not there (demo/assets)" in lines
     assert (await alice.upload(data)).status_code == 200
     towpath(own, "check", "--hash")
