@@ -8,7 +8,6 @@ needed. Names of a journal are in its segment in place of `uploads`.
 
 import datetime
 from collections.abc import Collection, Sequence
-from enum import Enum, auto
 from typing import NamedTuple
 
 from sqlalchemy import (
@@ -16,7 +15,6 @@ from sqlalchemy import (
     ColumnElement,
     String,
     any_,
-    case,
     cast,
     delete,
     exists,
@@ -205,23 +203,6 @@ async def doubt(connection: AsyncConnection, found: Collection[Placed], *, if_el
         .values(is_doubted=True)
     )
     return (await connection.execute(statement)).rowcount
-
-
-class State(Enum):
-    """What a name is."""
-
-    ONGOING = auto()
-    NAMED = auto()
-    DISCARDED = auto()
-    UNKNOWN = auto()
-
-
-async def state_of(connection: AsyncConnection, name: str) -> State:
-    """Return what a name is at this moment."""
-    tables = ((OngoingUpload, State.ONGOING), (Content, State.NAMED), (Discard, State.DISCARDED))
-    # One statement, as a name goes from one table to the next.
-    found = case(*((exists().where(col(model.name) == name), state.value) for model, state in tables))
-    return State(await connection.scalar(select(func.coalesce(found, State.UNKNOWN.value))))
 
 
 async def release(connection: AsyncConnection, oids: Sequence[str]) -> None:
