@@ -24,13 +24,11 @@ class Drain:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
-        if scope["type"] != "http":
+        headers = Headers(scope=scope)
+        if not is_announced(headers):
             await self._app(scope, receive, send)
             return
-        body = _RequestBody(Headers(scope=scope), receive)
-        if body.is_read:
-            await self._app(scope, receive, send)
-            return
+        body = _RequestBody(headers, receive)
 
         async def drained_send(message: Message) -> None:
             if body.is_read:
@@ -52,14 +50,14 @@ class Drain:
 
 
 class _RequestBody:
-    """The body of a request, and whether it was read to its end."""
+    """The body of a request that has one, and whether it was read to its end."""
 
     def __init__(self, headers: Headers, receive: Receive) -> None:
         self._receive = receive
         self._length = headers.get("content-length")
         # Such a client sends nothing before it is told to go on, which reading does.
         self._is_held_back = headers.get("expect", "").lower() == "100-continue"
-        self.is_read = not is_announced(headers)
+        self.is_read = False
 
     async def receive(self) -> Message:
         """Return the next message, and see whether it is the last."""

@@ -156,7 +156,7 @@ class Overload:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request, or refuse it before anything is done for it."""
-        if scope["type"] != "http" or scope["path"] in _UNLIMITED:
+        if scope["path"] in _UNLIMITED:
             await self._app(scope, receive, send)
             return
         wait_seconds = self._verify_wait_seconds if scope["path"].endswith(_PATIENT) else 0.0

@@ -5,6 +5,7 @@ from typing import NamedTuple
 
 from services.common.rpc.call_fields import note
 from services.storage.contents import Placed
+from services.storage.disk import DiskBackend
 from services.storage.read import held_object, range_length
 from services.storage.store import Store
 
@@ -25,12 +26,15 @@ class LocatedObject(NamedTuple):
     paths: Sequence[str]
 
 
-def suffix_on_disk(store: Store, placed: Sequence[Placed]) -> str:
+def disks_of(store: Store) -> list[int]:
+    """Return the ids of the stores that other processes may read as folders, the primary first."""
+    return [place.id for place in store.places.all if isinstance(place.backend, DiskBackend)]
+
+
+def suffix_on_disk(disks: Sequence[int], placed: Sequence[Placed]) -> str:
     """Return what follows the oid and a dot in the name of an object's file on a disk; nothing where there is none."""
-    for place, name in store.places.of(placed):
-        if place.backend.path_below(name) is not None:
-            return name.partition(".")[2]
-    return ""
+    names = dict(placed)
+    return next((names[disk].partition(".")[2] for disk in disks if disk in names), "")
 
 
 async def locate_object(store: Store, part: Part) -> LocatedObject:

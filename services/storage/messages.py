@@ -47,7 +47,9 @@ def add_stat(
     place: pb.BatchStatObjectsResponse.Place | None,
 ) -> None:
     """Add the answer for one object, with its address at the store and its place on a disk if it has them."""
-    message = response.objects.add(status=_STATUSES[stat.status], size=stat.size, place=place)
+    message = response.objects.add(status=_STATUSES[stat.status], size=stat.size)
+    if place is not None and place.suffix:
+        message.place.CopyFrom(place)
     if stat.removal_reason:
         message.removal_reason = stat.removal_reason
     if signed is not None:

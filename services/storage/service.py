@@ -19,7 +19,7 @@ from services.storage.direct.confirm import confirm_object
 from services.storage.direct.sign import sign_found, sign_objects
 from services.storage.intent import Intent
 from services.storage.listing import list_objects
-from services.storage.locate import locate_object, suffix_on_disk
+from services.storage.locate import disks_of, locate_object, suffix_on_disk
 from services.storage.messages import add_stat, intent_of, object_message, signed_message
 from services.storage.read import open_object
 from services.storage.removal import delete_object, delete_repository, restore_object
@@ -64,9 +64,11 @@ class StorageService(StorageServiceServicer):
             else repeat(None)
         )
         response = pb.BatchStatObjectsResponse(is_signed=self._store.places.primary.direct.cover(intent))
+        place = pb.BatchStatObjectsResponse.Place(**moment._asdict()) if moment is not None else None
+        disks = disks_of(self._store) if moment is not None else ()
         for stat, address in zip(stats, signed, strict=False):
-            suffix = suffix_on_disk(self._store, stat.placed) if moment is not None else ""
-            place = pb.BatchStatObjectsResponse.Place(suffix=suffix, **moment._asdict()) if moment and suffix else None
+            if place is not None:
+                place.suffix = suffix_on_disk(disks, stat.placed)
             add_stat(response, stat, address, place)
         return response
 

@@ -51,10 +51,8 @@ async def rewrite(database: Database, store_id: int, backend: DiskBackend, segme
 async def discard_uncommitted(database: Database, store_id: int, backend: DiskBackend, names: Sequence[str]) -> None:
     """Remove the files of names under which no object has its bytes, and never will."""
     for some in (names[start : start + _BATCH] for start in range(0, len(names), _BATCH)):
-        committed = await database.run(partial(table.committed, store_id=store_id, names=some))
-        for name in some:
-            if name not in committed:
-                await backend.discard(name)
+        for name in await database.run(partial(table.uncommitted, store_id=store_id, names=some)):
+            await backend.discard(name)
 
 
 def _next(records: Iterator[Record]) -> Sequence[Record]:

@@ -11,7 +11,7 @@ from sqlmodel import col
 
 from services.database.transactions import Database, Statement
 from services.storage import advisory
-from services.storage.models import Content, JournalSegment, StoreRecord
+from services.storage.models import Content, Discard, JournalSegment, StoreRecord
 from services.storage.names import oid_of
 
 _COMMIT = "SELECT * FROM storage.commit_journaled($1, $2, $3, $4, $5, $6, $7)"
@@ -72,3 +72,13 @@ async def committed(connection: AsyncConnection, *, store_id: int, names: Sequen
         col(Content.store_id) == store_id, col(Content.oid).in_(oids), col(Content.name).in_(names)
     )
     return set(await connection.scalars(statement))
+
+
+async def uncommitted(connection: AsyncConnection, *, store_id: int, names: Sequence[str]) -> set[str]:
+    """Return those of the names that no bytes of objects lie under, and that no sweep will discard."""
+    discarded = select(col(Discard.name)).where(col(Discard.store_id) == store_id, col(Discard.name).in_(names))
+    return (
+        set(names)
+        - await committed(connection, store_id=store_id, names=names)
+        - {*await connection.scalars(discarded)}
+    )
