@@ -88,6 +88,9 @@ async def test_power_is_cut_amid_uploads(
             data = os.urandom(size)
             acknowledged.add(await client.write(1, data))
 
+    async def nothing_goes_on() -> bool:
+        return await sql("SELECT count(*) FROM storage.uploads") == "0"
+
     with _disk(tmp_path) as disk:
         for _ in range(ROUNDS):
             await process.start()
@@ -110,6 +113,7 @@ async def test_power_is_cut_amid_uploads(
             for oid in held:
                 assert oid_of(await client.read(1, oid)) == oid
             await until(lambda held=held: [oid_in(path.name) for path in client.files()] == held)  # type: ignore[misc]
+            await until(nothing_goes_on)
             # The disk is small, and each round has its own objects.
             for oid in held:
                 with suppress(grpc.aio.AioRpcError):
@@ -117,4 +121,3 @@ async def test_power_is_cut_amid_uploads(
             acknowledged.clear()
             await sql("DELETE FROM storage.objects")
             await process.stop()
-        assert await sql("SELECT count(*) FROM storage.uploads") == "0"
