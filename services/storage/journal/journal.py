@@ -21,7 +21,7 @@ from services.storage.journal.recovery import discard_uncommitted, rewrite, take
 from services.storage.journal.segment import NO_LOCKS, Segment, segments
 
 SEGMENT_SECONDS = 10.0
-"""How long objects are added to a segment: meanwhile the kernel begins to write their files by itself."""
+"""The time for which objects are added to a segment: meanwhile the kernel begins to write their files by itself."""
 
 _SEGMENT_BYTES = 64 * 1024 * 1024
 _SEGMENT_OBJECTS = 10_000
@@ -42,7 +42,7 @@ class _Written:
     uncommitted: list[str] = field(default_factory=list)
     """Names of which it is not known whether they were committed."""
     users: int = 0
-    """How many groups of its objects are neither committed yet nor given up."""
+    """The number of groups of its objects that are neither committed yet nor given up."""
 
     @property
     def is_full(self) -> bool:

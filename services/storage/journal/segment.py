@@ -21,6 +21,7 @@ from typing import NamedTuple, Self
 
 from services.common.rpc.options import CHUNK_BYTES
 from services.storage.backend import Chunk
+from services.storage.disk.durable import sync_folder
 from services.storage.names import is_name, oid_of
 
 _MAGIC = b"TWP1"
@@ -53,16 +54,18 @@ class Segment:
         self.path = path
         self.size = os.fstat(descriptor).st_size
         self.is_broken = False
-        """Whether nothing more may be added: what is in the kernel's memory may not be what is on the disk."""
+        """True where nothing more may be added: the disk may lack what the kernel has in memory."""
         self._descriptor = descriptor
 
     @classmethod
     def create(cls, folder: Path) -> Self:
-        """Make a new one. Raises OSError, with one of `NO_LOCKS` where the file system has no locks."""
+        """Make a new one, whose name is durable. Raises OSError: one of `NO_LOCKS` where there are no locks."""
         path = folder / secrets.token_hex(_NAME_DIGITS // 2)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
+            # What is durable in a file that has no durable name is lost.
+            sync_folder(folder)
         except BaseException:
             path.unlink()
             os.close(descriptor)

@@ -30,11 +30,11 @@ class Committed(NamedTuple):
     """The answer for one object."""
 
     created_at: datetime.datetime | None
-    """Since when the repository holds it; None where it does not."""
+    """The moment since which the repository holds it; None where it does not."""
     removal_reason: str | None
-    """Why it was removed from the repository; None where it was not."""
+    """The reason of its removal from the repository; None where it was not removed."""
     is_replacing: bool
-    """Whether the object had other bytes in the store, which are discarded."""
+    """True where the object had other bytes in the store, which are discarded."""
 
 
 async def commit(
