@@ -94,7 +94,8 @@ class WholeObjects:
                     raise upload_given_up()
         if any(each.is_replacing for each in committed.values()):
             self._store.sweep_wanted.set()
-        for name in {*names.values()} - {one.name for one, each in committed.items() if each.created_at is not None}:
+        kept = {one.name for one, each in committed.items() if each.created_at is not None}
+        for name in set(names.values()) - kept:
             await place.backend.discard(name)
         return [_outcome(one, committed[one]) for one in asked]
 

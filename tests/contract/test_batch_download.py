@@ -85,7 +85,7 @@ def test_a_removed_object_is_410_with_the_reason(
 def test_an_object_removed_after_it_was_asked_for_is_410_within_a_second(
     alice: Client, operator: Administration
 ) -> None:
-    """What was said of it before is repeated for no longer (decisions 25 and 30)."""
+    """An action that was handed out before ends then, and a batch tells of the removal (decision 30)."""
     blob = alice.upload(new_blob())
     action = alice.action("download", blob)
     operator.remove_object("demo/assets", blob.oid, "licence withdrawn")

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import random
+from collections.abc import Callable
 
 import httpx
 import pytest
@@ -30,12 +31,15 @@ async def test_everything_is_killed_amid_small_uploads() -> None:
             if (await client.upload(data)).status_code == 200:
                 acknowledged[oid_of(data)] = len(data)
 
+    def more_than(count: int) -> Callable[[], bool]:
+        return lambda: len(acknowledged) > count
+
     with running_stack() as stack:
         for _ in range(ROUNDS):
             async with Client(stack.base_url, "alice", stack.tokens["alice"]) as client:
                 known = len(acknowledged)
                 workers = [asyncio.create_task(work(client)) for _ in range(_CLIENTS)]
-                await until(lambda known=known: len(acknowledged) > known + 3)  # type: ignore[misc]
+                await until(more_than(known + 3))
                 await asyncio.sleep(moments.uniform(0, 1))
                 await asyncio.to_thread(stack.kill)
                 for worker in workers:

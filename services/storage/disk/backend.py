@@ -62,7 +62,7 @@ class DiskBackend:
 
     @property
     def journal_folder(self) -> Path:
-        """Where the segments of a journal are, beside the objects."""
+        """The folder of the journal's segments, beside the objects."""
         return self.root / "journal"
 
     def write(self, contents: Mapping[str, Chunk]) -> None:

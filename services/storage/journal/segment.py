@@ -79,19 +79,17 @@ class Segment:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
             return None
+        segment = None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            # Its process may have removed it in this moment.
+            segment = cls(path, descriptor) if path.exists() else None
         except BlockingIOError:
-            os.close(descriptor)
-            return None
-        except BaseException:
-            os.close(descriptor)
-            raise
-        if path.exists():
-            return cls(path, descriptor)
-        # Its process has removed it in this moment.
-        os.close(descriptor)
-        return None
+            pass
+        finally:
+            if segment is None:
+                os.close(descriptor)
+        return segment
 
     @property
     def name(self) -> str:

@@ -42,7 +42,8 @@ async def commit(
 ) -> dict[Journaled, Committed] | None:
     """Let repositories hold objects that are in a segment, in a transaction of its own; see `Database.fetch`.
 
-    None where others have taken the segment over. Each object of a repository is there once, and each oid has one name.
+    None where others have taken the segment over, or the store was forgotten. Each object of a repository is there
+    once, and each oid has one name.
     """
     asked = list(journaled)
     repository_ids, oids, sizes, names = zip(*asked, strict=True)

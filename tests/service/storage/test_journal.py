@@ -77,7 +77,7 @@ async def test_acknowledged_objects_outlast_a_power_cut(
 
 
 async def test_a_segment_that_ends_amid_a_record(process: StorageProcess, client: StorageClient) -> None:
-    """What came before is there; what a crash has cut off, nobody was told of."""
+    """The records before are read; nobody was told of the one that a crash has cut off."""
     await process.start()
     data = [os.urandom(3000) for _ in range(5)]
     for each in data:
@@ -188,7 +188,7 @@ async def test_files_that_cannot_be_synced_are_written_anew(
 async def test_a_disk_that_fails_once(
     storage: RunningStorage, monkeypatch: pytest.MonkeyPatch, step: str, number: int
 ) -> None:
-    """What was acknowledged before stays, what fails is told and leaves nothing, what comes next is written."""
+    """Objects acknowledged before stay, the one that fails is told and leaves nothing, the next one is written."""
     before, failing, after = (os.urandom(2000) for _ in range(3))
     await storage.write(1, before)
 

@@ -7,7 +7,7 @@ import random
 import shutil
 import struct
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
@@ -88,6 +88,9 @@ async def test_power_is_cut_amid_uploads(
             data = os.urandom(size)
             acknowledged.add(await client.write(1, data))
 
+    def only_files_of(oids: list[str]) -> Callable[[], bool]:
+        return lambda: [oid_in(path.name) for path in client.files()] == oids
+
     async def nothing_goes_on() -> bool:
         return await sql("SELECT count(*) FROM storage.uploads") == "0"
 
@@ -112,7 +115,7 @@ async def test_power_is_cut_amid_uploads(
             assert await client.statuses(1, *held) == [pb.OBJECT_STATUS_PRESENT] * len(held)
             for oid in held:
                 assert oid_of(await client.read(1, oid)) == oid
-            await until(lambda held=held: [oid_in(path.name) for path in client.files()] == held)  # type: ignore[misc]
+            await until(only_files_of(held))
             await until(nothing_goes_on)
             # The disk is small, and each round has its own objects.
             for oid in held:
