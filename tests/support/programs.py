@@ -1,12 +1,14 @@
 """The programs that the tests run and pip does not bring: where they are, and what is skipped without them.
 
-`python -m tests.support.programs` lists those that `make programs` could not bring, with what is skipped without them.
+`python -m tests.support.programs` lists those that `make programs` could not bring, with what is skipped without them,
+and says where the disk has too little room for all tests.
 It fails where the real client is missing and must not be: for root, who can install it, and in continuous integration.
 """
 
 import os
 import shutil
 import sys
+import tempfile
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,8 @@ SKIPPED = {
 """Each program, and what is skipped without it."""
 
 _CLIENT = ("git", "git-lfs")
+_GIB = 2**30
+_NEEDED_BYTES = 16 * _GIB
 
 
 def find(name: str) -> str | None:
@@ -69,6 +73,11 @@ def main() -> int:
         sys.stderr.write("\nNot here, and skipped therefore:\n")
         sys.stderr.writelines(f"  {name:<11} {SKIPPED[name]}\n" for name in needless)
         sys.stderr.write("\n")
+    if (free := shutil.disk_usage(tempfile.gettempdir()).free) < _NEEDED_BYTES:
+        sys.stderr.write(
+            f"\n{tempfile.gettempdir()}: {free / _GIB:.1f} GiB are free, and all tests together need"
+            f" {_NEEDED_BYTES // _GIB} GiB; TMPDIR=FOLDER names another folder\n\n"
+        )
     for name in missing:
         if must_be_here(name):
             sys.stderr.write(f"{name} is not here, and root and continuous integration do not go without: see above\n")
