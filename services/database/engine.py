@@ -11,7 +11,6 @@ from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
 from services.common import tracing
-from services.database.metrics import watch_pool
 from services.database.sessions import CONNECT_SECONDS, Sessions
 
 STATEMENT_SECONDS = 10.0
@@ -68,7 +67,6 @@ def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine
         connect_args=_connect_args(schema),
     )
     event.listen(engine.sync_engine, "handle_error", _end_read_only)
-    watch_pool(engine)
     if tracing.is_on():
         from services.database.spans import trace_statements
 

@@ -6,19 +6,21 @@ from prometheus_client import Counter, Gauge
 from sqlalchemy.ext.asyncio import AsyncEngine
 from sqlalchemy.pool import QueuePool
 
+from services.database.held_connections import HeldConnections
+
 RETRIES = Counter("towpath_database_retries_total", "Transactions that were run again, after an outage or a lost race.")
 
 _CONNECTIONS = Gauge("towpath_database_connections", "Open connections to Postgres.", ["state"])
 _POOL_SIZE = Gauge("towpath_database_pool_size", "The most connections to Postgres that are open at once.")
 
 
-def watch_pool(engine: AsyncEngine) -> None:
-    """Tell of the pool of this engine, in place of an earlier one."""
+def watch_pool(engine: AsyncEngine, held: HeldConnections) -> None:
+    """Tell of the pool of this engine, some of whose connections are held, in place of an earlier one."""
 
     def pool() -> QueuePool:
         # Asked for anew each time: an engine that is disposed of gets another.
         return cast("QueuePool", engine.sync_engine.pool)
 
-    _CONNECTIONS.labels("in_use").set_function(lambda: pool().checkedout())
-    _CONNECTIONS.labels("idle").set_function(lambda: pool().checkedin())
+    _CONNECTIONS.labels("in_use").set_function(lambda: pool().checkedout() - held.idle)
+    _CONNECTIONS.labels("idle").set_function(lambda: pool().checkedin() + held.idle)
     _POOL_SIZE.set_function(lambda: pool().size())

@@ -3,6 +3,9 @@
 It has the statement with placeholders, never the values.
 """
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 from opentelemetry import trace
 from sqlalchemy import event
 from sqlalchemy.engine import ExceptionContext
@@ -17,21 +20,11 @@ _SPAN = "_towpath_span"
 
 def trace_statements(engine: AsyncEngine) -> None:
     """Make a span of each statement that the engine executes within another span."""
-    tracer = trace.get_tracer("towpath")
 
     def begin(
         _connection: object, _cursor: object, statement: str, _parameters: object, context: object, _many: bool
     ) -> None:
-        # What the service asks for itself, each second or so, is no part of a request.
-        if not trace.get_current_span().is_recording():
-            return
-        verb = next(iter(statement.split(maxsplit=1)), "SQL").upper()
-        attributes = {
-            "db.system.name": "postgresql",
-            "db.query.text": statement[:_MOST_CHARACTERS],
-            REQUEST_ID: request_id.current(),
-        }
-        setattr(context, _SPAN, tracer.start_span(verb, kind=trace.SpanKind.CLIENT, attributes=attributes))
+        setattr(context, _SPAN, _begun(statement))
 
     def end(
         _connection: object, _cursor: object, _statement: str, _parameters: object, context: object, _many: bool
@@ -41,9 +34,40 @@ def trace_statements(engine: AsyncEngine) -> None:
 
     def fail(failure: ExceptionContext) -> None:
         if (span := getattr(failure.execution_context, _SPAN, None)) is not None:
-            span.set_status(trace.StatusCode.ERROR)
-            span.end()
+            _fail(span)
 
     event.listen(engine.sync_engine, "before_cursor_execute", begin)
     event.listen(engine.sync_engine, "after_cursor_execute", end)
     event.listen(engine.sync_engine, "handle_error", fail)
+
+
+@contextmanager
+def span_of(sql: str) -> Iterator[None]:
+    """Make a span of a statement that the engine does not see, within another span."""
+    span = _begun(sql)
+    try:
+        yield
+    except BaseException:
+        if span is not None:
+            _fail(span)
+        raise
+    if span is not None:
+        span.end()
+
+
+def _begun(sql: str) -> trace.Span | None:
+    # What the service asks for itself, each second or so, is no part of a request.
+    if not trace.get_current_span().is_recording():
+        return None
+    verb = next(iter(sql.split(maxsplit=1)), "SQL").upper()
+    attributes = {
+        "db.system.name": "postgresql",
+        "db.query.text": sql[:_MOST_CHARACTERS],
+        REQUEST_ID: request_id.current(),
+    }
+    return trace.get_tracer("towpath").start_span(verb, kind=trace.SpanKind.CLIENT, attributes=attributes)
+
+
+def _fail(span: trace.Span) -> None:
+    span.set_status(trace.StatusCode.ERROR)
+    span.end()

@@ -4,29 +4,21 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, NamedTuple, TypeVar
+from typing import TypeVar
 
 import asyncpg
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from services.common import tracing
 from services.common.errors import Reason, ResourceExhausted, ServiceError, Unavailable
 from services.common.logs import get_logger
 from services.database.engine import READ_ONLY, sqlstate_of
-from services.database.metrics import RETRIES
+from services.database.held_connections import HeldConnections
+from services.database.metrics import RETRIES, watch_pool
+from services.database.statement import Row, Statement, rows
 
 Result = TypeVar("Result")
-Row = Sequence[Any]
-
-
-class Statement(NamedTuple):
-    """A statement in the words of Postgres, and the values of its `$1`, `$2` and so on."""
-
-    sql: str
-    values: tuple[object, ...]
-
 
 OUTAGE_SECONDS = 10.0
 """How long a transaction is repeated while Postgres does not answer."""
@@ -76,8 +68,10 @@ class Database:
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
         self._one_by_one = engine.execution_options(isolation_level="AUTOCOMMIT")
+        self._held = HeldConnections(engine)
         self._trouble = ""
         self._troubled_until = 0.0
+        watch_pool(engine, self._held)
 
     @property
     def trouble(self) -> str:
@@ -102,13 +96,13 @@ class Database:
     async def fetch(self, statement: Statement, *, patient: bool = True) -> Sequence[Row]:
         """Return the rows of a single statement, which is a transaction by itself; repeat it as `run` does.
 
-        For what every request asks: the driver is asked itself, as SQLAlchemy takes longer than all the rest.
+        For what every request asks: it runs on connections that are held.
         """
 
         async def attempt(number: int) -> Sequence[Row]:
-            if number == 1 and not tracing.is_on():
-                return await _ask_driver(self.engine, statement)
-            # By SQLAlchemy, whose pool learns thereby that its connections are lost, and which makes spans.
+            if number == 1:
+                return await self._held.fetch(statement)
+            # By SQLAlchemy, whose pool learns in this way that its connections are lost.
             async with self._one_by_one.connect() as connection:
                 return await rows(connection, statement)
 
@@ -116,6 +110,7 @@ class Database:
 
     async def close(self) -> None:
         """Close all connections."""
+        await self._held.close()
         await self.engine.dispose()
 
     async def _repeated(self, attempt: Callable[[int], Awaitable[Result]], *, patient: bool) -> Result:
@@ -137,21 +132,3 @@ class Database:
             # Those that lost the same connection do not all come back in the same moment.
             await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
             pause, number = min(2 * pause, _LONGEST_PAUSE_SECONDS), number + 1
-
-
-async def rows(connection: AsyncConnection, statement: Statement) -> Sequence[Row]:
-    """Return the rows of a statement in the transaction of the connection."""
-    return (await connection.exec_driver_sql(*statement)).all()
-
-
-async def _ask_driver(engine: AsyncEngine, statement: Statement) -> Sequence[Row]:
-    async with engine.connect() as connection:
-        driver: Any = (await connection.get_raw_connection()).driver_connection
-        try:
-            found: Sequence[Row] = await driver.fetch(statement.sql, *statement.values)
-        except BaseException:
-            # The pool would not see what state it is in.
-            driver.terminate()
-            await connection.invalidate()
-            raise
-        return found

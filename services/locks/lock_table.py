@@ -16,7 +16,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import Aborted, NotFound, Reason, ResourceExhausted
-from services.database.transactions import Database, Row, Statement
+from services.database.statement import Row, Statement
+from services.database.transactions import Database
 from services.locks.access import Role
 from services.locks.constraints import violated
 from services.locks.models import Grant, Lock, Repository, User

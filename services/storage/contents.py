@@ -32,7 +32,7 @@ from sqlalchemy.orm import aliased
 from sqlalchemy.sql.dml import ReturningDelete
 from sqlmodel import col
 
-from services.database.transactions import Statement
+from services.database.statement import Statement
 from services.storage import advisory
 from services.storage.models import Content, Discard, Object, OngoingUpload, StoreRecord
 from services.storage.names import oid_of

@@ -46,20 +46,20 @@ unpack() (
 
 # The program alone, where another package would start it as a server.
 package_of() {
-    case $1 in apache2) echo apache2-bin ;; hg) echo mercurial ;; *) echo "$1" ;; esac
+    case $1 in apache2) echo apache2-bin ;; gcc) echo gcc libc6-dev ;; hg) echo mercurial ;; *) echo "$1" ;; esac
 }
 
 bring_with_apt() {
     if ! may_install; then
         # The others run from their own places only.
-        case $1 in git | npm | apache2 | hg) echo "$1: to install it needs root" >&2 ;; *) unpack "$1" ;; esac
+        case $1 in git | npm | apache2 | gcc | hg) echo "$1: to install it needs root" >&2 ;; *) unpack "$1" ;; esac
     elif [ "$1" = prometheus ]; then
         # The package would start a server of its own.
         unpack "$1"
     else
         # A runlevel in which no service is started: the tests start what they need themselves.
         as_root env RUNLEVEL=1 DEBIAN_FRONTEND=noninteractive \
-            apt-get -o DPkg::Lock::Timeout=300 install -y -qq "$(package_of "$1")"
+            apt-get -o DPkg::Lock::Timeout=300 install -y -qq $(package_of "$1")
     fi
 }
 

@@ -86,20 +86,19 @@ class DiskBackend:
                 path.unlink(missing_ok=True)
             raise
 
-    def rewrite(self, contents: Mapping[str, Chunk]) -> None:
-        """Make a file of each anew, in place, durably, whatever is there of it. For a thread."""
-        for name, data in contents.items():
-            path, incoming = path_of(self.root, name), incoming_path(self.root, name)
-            self._folders.make(path.parent)
-            incoming.unlink(missing_ok=True)
-            file = NewFile(incoming, len(data))
-            try:
-                file.write(data)
-                file.sync()
-            finally:
-                file.close()
-            incoming.replace(path)
-        self._folders.sync(*(path_of(self.root, name).parent for name in contents))
+    def rewrite(self, name: str, data: Chunk) -> None:
+        """Make a file anew, in place, durably, whatever is there of it. For a thread."""
+        path, incoming = path_of(self.root, name), incoming_path(self.root, name)
+        self._folders.make(path.parent)
+        incoming.unlink(missing_ok=True)
+        file = NewFile(incoming, len(data))
+        try:
+            file.write(data)
+            file.sync()
+        finally:
+            file.close()
+        incoming.replace(path)
+        self._folders.sync(path.parent)
 
     def sync(self, names: Iterable[str]) -> None:
         """Return when the files of these names are durable, those that are there. For a thread."""

@@ -17,7 +17,7 @@ from services.storage.disk import DiskBackend
 from services.storage.disk.durable import is_synced_as_a_whole, sync_file_system, sync_folder
 from services.storage.disk.errors import on_disk
 from services.storage.journal import table
-from services.storage.journal.recovery import discard_uncommitted, rewrite, take_over
+from services.storage.journal.recovery import Recovery
 from services.storage.journal.segment import NO_LOCKS, Segment, segments
 
 SEGMENT_SECONDS = 10.0
@@ -43,6 +43,8 @@ class _Written:
     """Names of which it is not known whether they were committed."""
     users: int = 0
     """The number of groups of its objects that are neither committed yet nor given up."""
+    is_doubtful: bool = False
+    """True where its files may not be durable though a sync of them succeeds."""
 
     @property
     def is_full(self) -> bool:
@@ -61,6 +63,7 @@ class Journal:
         self._backend = backend
         self._folder = backend.journal_folder
         self._is_synced_as_a_whole = is_synced_as_a_whole
+        self._recovery = Recovery(database, store_id, backend)
         self._current: _Written | None = None
         self._full: list[_Written] = []
         self._settled = asyncio.Event()
@@ -117,7 +120,7 @@ class Journal:
             await self._settle()
             for path in await on_disk(segments, self._folder):
                 if (segment := await on_disk(Segment.take_over, path)) is not None:
-                    await take_over(self._database, self._store_id, self._backend, segment)
+                    await self._recovery.take_over(segment)
 
     async def close(self) -> None:
         """Let go of all segments. Raises what the disk and the database raise; another process takes over then."""
@@ -161,17 +164,26 @@ class Journal:
     async def _settle(self) -> None:
         """Sync the files of segments that nothing is added to, and remove those."""
         for segment in [each for each in self._full if not each.users]:
-            try:
-                await on_disk(self._sync, segment)
-            except ServiceError as error:
-                _log.error("files are not durable, and are written anew", error=repr(error.__cause__))
-                await rewrite(self._database, self._store_id, self._backend, segment.file)
+            await self._make_durable(segment)
             await self._database.run(partial(table.close_segment, name=segment.file.name))
-            await discard_uncommitted(self._database, self._store_id, self._backend, segment.uncommitted)
+            await self._recovery.discard_uncommitted(segment.uncommitted)
             await on_disk(segment.file.remove)
             await on_disk(segment.file.close)
             self._full.remove(segment)
             self._settled.set()
+
+    async def _make_durable(self, segment: _Written) -> None:
+        if not segment.is_doubtful:
+            # The kernel tells of what it could not write once only, and nobody may be there any more to hear it.
+            segment.is_doubtful = True
+            try:
+                await on_disk(self._sync, segment)
+            except ServiceError as error:
+                _log.error("files are not durable, and are written anew", error=repr(error.__cause__))
+            else:
+                segment.is_doubtful = False
+        if segment.is_doubtful:
+            await self._recovery.rewrite(segment.file)
 
     def _sync(self, segment: _Written) -> None:
         if self._is_synced_as_a_whole:

@@ -9,7 +9,8 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.database.transactions import Database, Statement
+from services.database.statement import Statement
+from services.database.transactions import Database
 from services.storage import advisory
 from services.storage.models import Content, Discard, JournalSegment, StoreRecord
 from services.storage.names import oid_of

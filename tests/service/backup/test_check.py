@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.database.migrations import create_operator_engine
-from services.database.transactions import rows
+from services.database.statement import rows
 from services.storage import contents, index
 from services.storage.contents import FIRST_STORE_ID, New
 from services.storage.disk import DiskBackend

@@ -7,15 +7,18 @@ from pathlib import Path
 
 import asyncpg
 import pytest
+from prometheus_client import REGISTRY
 from pydantic import SecretStr
 from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Unavailable
+from services.common.lifecycle import end
 from services.database import transactions
 from services.database.engine import create_engine, parse_url
 from services.database.migrations import migrate
-from services.database.transactions import Database, Statement
+from services.database.statement import Statement
+from services.database.transactions import Database
 from services.database.versions import Schema, newest_version, version_of
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS
@@ -145,7 +148,7 @@ async def test_a_single_statement_does_not_see_that_all_connections_are_lost(
 ) -> None:
     """It is asked again over a new one, whichever of the lost ones it met."""
     await migrate(database_url, schema)
-    database = Database(create_engine(database_url, schema="barge", pool_size=3))
+    database = Database(create_engine(database_url, schema="barge", pool_size=6))
     opened = await asyncio.gather(*(database.fetch(_pid(pause=0.2)) for _ in range(3)))
     lost = {pid for ((pid, _),) in opened}
     assert len(lost) == 3
@@ -193,12 +196,40 @@ async def test_no_statement_fails_while_connections_are_lost(
     await database.close()
 
 
-async def test_a_single_statement_that_fails_leaves_its_place_to_the_next(
+async def test_single_statements_and_transactions_have_half_of_the_connections_each(
     database_url: SecretStr, schema: Schema
+) -> None:
+    """However many statements wait, a transaction has a connection; those that are kept are told as idle."""
+    await migrate(database_url, schema)
+    database = Database(create_engine(database_url, schema="barge", pool_size=4))
+    slow = [asyncio.create_task(database.fetch(_pid(pause=3600))) for _ in range(20)]
+    await asyncio.sleep(0.2)
+    assert await asyncio.wait_for(_seven_in_a_transaction(database), STEP_SECONDS) == 7
+    await end(*slow)
+    assert await asyncio.wait_for(_seven_by_driver(database), STEP_SECONDS) == 7
+    assert REGISTRY.get_sample_value("towpath_database_connections", {"state": "in_use"}) == 0
+    await database.close()
+
+
+async def test_what_postgres_refuses_ends_no_session(database_url: SecretStr, schema: Schema) -> None:
+    """The next statement runs on the same connection."""
+    await migrate(database_url, schema)
+    database = Database(create_engine(database_url, schema="barge", pool_size=2))
+    [[before, _]] = await database.fetch(_pid())
+    with pytest.raises(asyncpg.DivisionByZeroError):
+        await database.fetch(Statement("SELECT 1 / $1::integer", (0,)))
+    [[after, _]] = await database.fetch(_pid())
+    assert after == before
+    await database.close()
+
+
+@pytest.mark.parametrize("pool_size", [1, 2])
+async def test_a_single_statement_that_fails_leaves_its_place_to_the_next(
+    database_url: SecretStr, schema: Schema, pool_size: int
 ) -> None:
     """Whether Postgres refuses it or nobody waits for it any more: there is one connection, and it is good again."""
     await migrate(database_url, schema)
-    database = Database(create_engine(database_url, schema="barge", pool_size=1))
+    database = Database(create_engine(database_url, schema="barge", pool_size=pool_size))
     with pytest.raises(asyncpg.DivisionByZeroError):
         await database.fetch(Statement("SELECT 1 / $1::integer", (0,)))
     given_up = asyncio.create_task(database.fetch(_pid(pause=3600)))

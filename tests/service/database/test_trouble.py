@@ -15,7 +15,8 @@ from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.common.errors import Reason, ResourceExhausted, ServiceError, Unavailable
 from services.database.engine import create_engine, parse_url
-from services.database.transactions import Database, Statement
+from services.database.statement import Statement
+from services.database.transactions import Database
 from tests.support.locks import RunningLocks, refused, running_locks, wait_until_serving
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS

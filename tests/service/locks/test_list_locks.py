@@ -10,7 +10,8 @@ from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, NotFound, Reason
 from services.database.engine import create_engine
-from services.database.transactions import Database, Row, Statement
+from services.database.statement import Row, Statement
+from services.database.transactions import Database
 from services.locks import lock_table
 from services.locks.lock_pages import LockPages
 from services.locks.settings import LocksSettings

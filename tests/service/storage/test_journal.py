@@ -4,7 +4,7 @@ import asyncio
 import errno
 import os
 import signal
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from unittest.mock import Mock
@@ -165,19 +165,27 @@ async def test_nothing_stays_in_the_journal_at_a_stop(process: StorageProcess, c
 async def test_files_that_cannot_be_synced_are_written_anew(
     storage: RunningStorage, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """The kernel may forget what it could not write, and tells so once: the journal still has it."""
-    failed: list[int] = []
+    """The kernel may forget what it could not write, and tells so once: the journal has it until it is written anew."""
+    failed: list[str] = []
 
-    def refuse(descriptor: int) -> None:
-        failed.append(descriptor)
-        raise OSError(number, os.strerror(number))
+    def once(step: str, do: Callable[..., None]) -> Callable[..., None]:
+        def fail_or_do(*arguments: object) -> None:
+            if step in failed:
+                do(*arguments)
+            else:
+                failed.append(step)
+                raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(journal, "sync_file_system", refuse)
-    monkeypatch.setattr(DiskBackend, "sync", lambda _backend, _names: refuse(-1))
+        return fail_or_do
+
+    monkeypatch.setattr(journal, "sync_file_system", once("sync", durable.sync_file_system))
+    monkeypatch.setattr(DiskBackend, "sync", once("sync", DiskBackend.sync))
+    monkeypatch.setattr(DiskBackend, "rewrite", once("rewrite", DiskBackend.rewrite))
     data = os.urandom(5000)
     await storage.write(1, data)
     before = storage.path(oid_of(data)).stat().st_ino
-    await until(lambda: failed and storage.segments() == [])
+    await until(lambda: storage.segments() == [])
+    assert failed == ["sync", "rewrite"]
     assert await storage.read(1, oid_of(data)) == data
     assert storage.path(oid_of(data)).stat().st_ino != before
 
