@@ -63,7 +63,10 @@ class Recovery:
         """Remove the files of names under which no object has its bytes, and never will."""
         for some in (names[start : start + _BATCH] for start in range(0, len(names), _BATCH)):
             for name in await self._database.run(partial(table.uncommitted, store_id=self._store_id, names=some)):
-                await self._backend.discard(name)
+                try:
+                    await self._backend.discard(name)
+                except (IsADirectoryError, NotADirectoryError) as error:
+                    _log.error("something is in the place of a file", name=name, error=repr(error))
 
 
 def _next(records: Iterator[Record]) -> Sequence[Record]:

@@ -218,6 +218,20 @@ async def test_a_disk_that_fails_once(
     assert [await storage.read(1, oid_of(each)) for each in (before, after)] == [before, after]
 
 
+@pytest.mark.usefixtures("brief")
+async def test_something_in_the_place_of_a_folder_keeps_no_segment(storage: RunningStorage) -> None:
+    """What could not be written there was not committed, and nothing of it is to be removed."""
+    await storage.write(1, b"before")
+    failing = os.urandom(2000)
+    folder = storage.path(oid_of(failing)).parents[1]
+    folder.write_bytes(b"in the way")
+    message = pb.WriteWholeObjectRequest(repository_id=1, oid=oid_of(failing), size=2000, data=failing)
+    await failure(storage.stub.WriteWholeObject(message, timeout=STEP_SECONDS))
+    await until(lambda: storage.segments() == [])
+    folder.unlink()
+    assert await storage.read(1, await storage.write(1, failing)) == failing
+
+
 @asynccontextmanager
 async def held(database_url: SecretStr, name: str) -> AsyncIterator[None]:
     """Hold a lock of the index, which commits wait for."""
