@@ -1,10 +1,8 @@
 """A lock, and pages of them, as the protocol shows them (protocol: "Lock object").
 
-The bodies with locks are plain dicts of the form that `models` describes: a page of a thousand is made often. A page is
-made of a reply of the LockService, and not made again from one that is the same, as most are.
+The bodies with locks are plain dicts of the form that `models` describes: a page of a thousand is made often.
 """
 
-from functools import lru_cache
 from typing import TypedDict
 
 from pydantic_core import to_json
@@ -12,9 +10,6 @@ from towpath.locks.v1 import lock_service_pb2
 
 from services.facade.answers import timestamp
 from services.facade.reasons import invalid_reply
-
-_REMEMBERED = 32
-_MOST_BYTES = 64 * 1024
 
 
 class LockOwner(TypedDict):
@@ -43,25 +38,13 @@ def lock_body(lock: lock_service_pb2.Lock) -> Lock:
     return {"id": lock_id, "path": path, "locked_at": timestamp(lock.locked_at.seconds), "owner": {"name": owner}}
 
 
-def list_json(reply: bytes) -> bytes:
-    """Return the JSON of a `models.LockPage` from a ListLocksResponse. Raises as `lock_body` does."""
-    return (_list_json if len(reply) <= _MOST_BYTES else _list_json.__wrapped__)(reply)
-
-
-def verification_json(reply: bytes) -> bytes:
-    """Return the JSON of a `models.LockVerification` from a VerifyLocksResponse. Raises as `lock_body` does."""
-    return (_verification_json if len(reply) <= _MOST_BYTES else _verification_json.__wrapped__)(reply)
-
-
-@lru_cache(maxsize=_REMEMBERED)
-def _list_json(reply: bytes) -> bytes:
-    page = lock_service_pb2.ListLocksResponse.FromString(reply)
+def list_json(page: lock_service_pb2.ListLocksResponse) -> bytes:
+    """Return the JSON of a `models.LockPage`. Raises as `lock_body` does."""
     return to_json({"locks": [lock_body(lock) for lock in page.locks], **_next(page.next_cursor)})
 
 
-@lru_cache(maxsize=_REMEMBERED)
-def _verification_json(reply: bytes) -> bytes:
-    page = lock_service_pb2.VerifyLocksResponse.FromString(reply)
+def verification_json(page: lock_service_pb2.VerifyLocksResponse) -> bytes:
+    """Return the JSON of a `models.LockVerification`. Raises as `lock_body` does."""
     sides = {"ours": page.ours, "theirs": page.theirs}
     bodies = {side: [lock_body(lock) for lock in locks] for side, locks in sides.items()}
     return to_json({**bodies, **_next(page.next_cursor)})

@@ -61,7 +61,7 @@ async def list_page(
         cursor=cursor,
         limit=coerce_limit(limit),
     )
-    return list_json(await peers.list_locks.ask(request.SerializeToString()))
+    return list_json(await peers.locks.call(peers.lock_stub.ListLocks, request))
 
 
 async def verify(peers: Peers, repository_id: int, user_id: int, *, cursor: str, limit: int | None) -> bytes:
@@ -72,7 +72,7 @@ async def verify(peers: Peers, repository_id: int, user_id: int, *, cursor: str,
     request = pb.VerifyLocksRequest(
         repository_id=repository_id, user_id=user_id, cursor=cursor, limit=coerce_limit(limit)
     )
-    return verification_json(await peers.verify_locks.ask(request.SerializeToString()))
+    return verification_json(await peers.locks.call(peers.lock_stub.VerifyLocks, request))
 
 
 async def delete(peers: Peers, repository_id: int, user_id: int, lock_id: str, *, force: bool, key: str) -> Body:

@@ -3,7 +3,6 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from functools import partial
 from typing import Self
 
 import grpc
@@ -13,7 +12,6 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1 import storage_service_pb2_grpc
 
 from services.common.rpc.client import Health, Peer
-from services.common.shared_answers import SharedAnswers
 from services.facade.recent_health import RecentHealth
 from services.facade.settings import FacadeSettings
 from services.facade.stored_objects import StoredObjects
@@ -65,10 +63,6 @@ class Peers:
             response_deserializer=pb.WriteSharedObjectResponse.FromString,
         )
         self.lock_stub = lock_service_pb2_grpc.LockServiceStub(self.locks.channel)
-        self.list_locks = self._shared(f"/{LOCK_SERVICE}/ListLocks")
-        """`ListLocks`, its request and response serialized; those who ask the same at once share a call."""
-        self.verify_locks = self._shared(f"/{LOCK_SERVICE}/VerifyLocks")
-        """`VerifyLocks`, likewise; who asks is part of the question."""
         self.health = RecentHealth(self._ask_health)
         self.access_stub = access_service_pb2_grpc.AccessServiceStub(self.locks.channel)
 
@@ -83,8 +77,6 @@ class Peers:
             await peers.health.close()
             await peers.whole_objects.close()
             await peers.objects.close()
-            await peers.list_locks.close()
-            await peers.verify_locks.close()
             await peers.storage.close()
             await peers.locks.close()
 
@@ -96,7 +88,3 @@ class Peers:
     async def _ask_health(self) -> Mapping[str, Health]:
         storage, locks = await asyncio.gather(self.storage.health(STORAGE_SERVICE), self.locks.health(LOCK_SERVICE))
         return {"storage": storage, "locks": locks}
-
-    def _shared(self, name: str) -> SharedAnswers[bytes, bytes]:
-        method: grpc.aio.UnaryUnaryMultiCallable[bytes, bytes] = self.locks.channel.unary_unary(name)
-        return SharedAnswers(partial(self.locks.call, method))

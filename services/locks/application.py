@@ -81,6 +81,5 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
         ):
             await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first)
     finally:
-        await pages.close()
         await storage.close()
         await end(writing, listening)

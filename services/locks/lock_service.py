@@ -12,10 +12,9 @@ from services.locks.cursors import parse_id
 from services.locks.lock_pages import LockPages
 from services.locks.lock_removal import remove_lock
 from services.locks.lock_table import LockLimits, StandingLock, create_lock
-from services.locks.messages import lock_message
+from services.locks.messages import list_response, lock_message, verify_response
 from services.locks.metrics import LOCK_CONFLICTS, LOCKS_CREATED, count_released
 from services.locks.names import check_idempotency_key
-from services.locks.page_messages import list_response, verify_response
 from services.locks.paths import check_path
 from services.locks.settings import LocksSettings
 

@@ -11,6 +11,7 @@ from towpath.locks.v1 import lock_service_pb2 as locks
 from services.common.errors import InvalidArgument, Reason
 from services.locks import models
 from services.locks.access import Permission, Role
+from services.locks.lock_pages import LockPage
 from services.locks.lock_table import StandingLock
 
 ROLE_NUMBERS = {
@@ -52,6 +53,20 @@ def lock_message(lock: StandingLock) -> locks.Lock:
         owner_id=lock.owner_id,
         owner_name=lock.owner_name,
     )
+
+
+def list_response(page: LockPage) -> locks.ListLocksResponse:
+    """Return a page of locks."""
+    return locks.ListLocksResponse(locks=map(lock_message, page.locks), next_cursor=page.next_cursor)
+
+
+def verify_response(page: LockPage, user_id: int) -> locks.VerifyLocksResponse:
+    """Return a page of locks, split into those of the user and of others."""
+    response = locks.VerifyLocksResponse(next_cursor=page.next_cursor)
+    for lock in page.locks:
+        side = response.ours if lock.owner_id == user_id else response.theirs
+        side.append(lock_message(lock))
+    return response
 
 
 def released_lock_message(released: models.ReleasedLock) -> admin.ReleasedLock:

@@ -13,8 +13,6 @@ from services.database.engine import create_engine
 from services.database.statement import Row, Statement
 from services.database.transactions import Database
 from services.locks import lock_table
-from services.locks.lock_pages import LockPages
-from services.locks.settings import LocksSettings
 from tests.service.locks.conftest import Team, fill
 from tests.support.locks import RunningLocks, refused
 
@@ -161,7 +159,7 @@ async def test_one_statement_a_page(service: RunningLocks, team: Team) -> None:
 
 
 async def test_what_was_locked_before_is_always_there(service: RunningLocks, team: Team) -> None:
-    """However many ask for the same page in that moment, and share what is read: nobody shares what is older."""
+    """However many ask for the same page in that moment."""
 
     async def come_and_go(number: int) -> None:
         for turn in range(20):
@@ -172,28 +170,6 @@ async def test_what_was_locked_before_is_always_there(service: RunningLocks, tea
             assert lock not in (await service.list(team.repository_id, limit=100)).locks
 
     await asyncio.gather(*(come_and_go(number) for number in range(16)))
-
-
-async def test_many_who_ask_at_once_share_what_is_read(service: RunningLocks, team: Team) -> None:
-    """Those who ask for the same page, and no others: each gets what was asked for."""
-    locks = await _fill(service, team, 4)
-    database = CountingDatabase(create_engine(service.database_url, schema="locks", pool_size=2))
-    nowhere = "unix:/nonexistent"
-    settings = LocksSettings(
-        locks_listen=nowhere, locks_database_url=service.database_url, storage_address=nowhere, service_secret=None
-    )
-    pages = LockPages(database, settings)
-    asked = [(limit, cursor) for limit in (1, 2, 4) for cursor in ("", locks[0].id)] * 10
-    found = await asyncio.gather(
-        *(pages.read(team.repository_id, cursor=cursor, limit=limit) for limit, cursor in asked)
-    )
-    for (limit, cursor), page in zip(asked, found, strict=True):
-        rest = locks[1:] if cursor else locks
-        assert [str(lock.id) for lock in page.locks] == [lock.id for lock in rest[:limit]]
-        assert page.next_cursor == (rest[limit - 1].id if limit < len(rest) else "")
-    assert 6 <= len(database.statements) <= 12
-    await pages.close()
-    await database.close()
 
 
 async def test_10_000_locks_while_others_come_and_go(service: RunningLocks, team: Team) -> None:
