@@ -7,7 +7,7 @@ from pathlib import Path
 
 from benchmarks.speed.rows import ROWS
 from benchmarks.speed.scale import FULL, QUICK, Scale
-from benchmarks.speed.servers import PEERS, RELAYED, TOWPATH
+from benchmarks.speed.servers import PEERS, RELAYED, REPEATED, TOWPATH
 
 RESULTS = Path(__file__).parents[1] / "speed.json"
 
@@ -51,13 +51,13 @@ def parse(arguments: Sequence[str] | None = None) -> Options:
     told = parser.parse_args(arguments)
     is_whole = not (told.quick or told.only or told.peers is not None)
     own = (TOWPATH, RELAYED)
-    servers = (*own, *(PEERS if told.peers is None else told.peers))
+    peers = PEERS if told.peers is None else tuple(told.peers)
     return Options(
         scale=QUICK if told.quick else FULL,
         rounds=told.rounds or (1 if told.quick else 5),
         rows=frozenset(told.only or ROWS),
-        servers=servers,
-        memory_of={"all": servers, "own": own, "none": ()}[told.memory],
+        servers=(*own, REPEATED, *peers),
+        memory_of={"all": (*own, *peers), "own": own, "none": ()}[told.memory],
         keep=told.keep,
         out=told.out or (RESULTS if is_whole else None),
         is_whole=is_whole,

@@ -1,4 +1,4 @@
-"""The tables and charts of docs/performance.md, from the figures: `python -m benchmarks.speed.page`."""
+"""The tables and charts of docs/performance.md and its notes, from the figures: `python -m benchmarks.speed.page`."""
 
 import json
 import math
@@ -11,15 +11,23 @@ from benchmarks.speed.chart import Bars, chart
 from benchmarks.speed.options import RESULTS
 from benchmarks.speed.results import Results
 from benchmarks.speed.rows import GROUPS, MEMORY_AT_MOST, Goal, Group, Row
-from benchmarks.speed.servers import PEERS, RELAYED, TOWPATH
+from benchmarks.speed.servers import PEERS, RELAYED, REPEATED, TOWPATH
 
 _DOCS = Path(__file__).parents[2] / "docs"
 PAGE = _DOCS / "performance.md"
+NOTES = _DOCS / "performance-notes.md"
 _PICTURES = "pictures"
 _BEGIN, _END = "<!-- speed: begin (python -m benchmarks.speed.page writes what follows) -->", "<!-- speed: end -->"
 _FRAME = f"# Performance\n\n{_BEGIN}\n{_END}\n"
-_ALL = (TOWPATH, RELAYED, *PEERS)
-_NAMES = {TOWPATH: "Towpath", RELAYED: "Towpath, relayed", "disk": "disk (write, fsync)"}
+_OWN = (TOWPATH, REPEATED, RELAYED)
+_ALL = (*_OWN, *PEERS)
+_NAMES = {
+    TOWPATH: "Towpath",
+    REPEATED: "Towpath, asked again",
+    RELAYED: "Towpath, relayed",
+    "lfsx": "LFSX",
+    "disk": "disk (write, fsync)",
+}
 
 
 def tables(results: Results) -> str:
@@ -38,12 +46,20 @@ def write(results: Results, page: Path = PAGE) -> None:
             title = f"{group.title}: how many times as fast Towpath is"
             (pictures / f"speed-{group.key}.svg").write_text(chart(title, bars, series, unit="×"))
             drawn.append(group.key)
+    _fill(page, _sections(results, drawn))
+
+
+def write_notes(notes: Path = NOTES) -> None:
+    """Write what is measured beside the rows into the notes, between their marks; the rest of them stays."""
+    _fill(notes, [*_soak(), *_parts(), *_floor()])
+
+
+def _fill(page: Path, sections: Iterable[str]) -> None:
     text = page.read_text() if page.exists() else _FRAME
     before, begin, rest = text.partition(_BEGIN)
     _, end, after = rest.partition(_END)
     if not (begin and end):
         raise ValueError(f"{page}: expected the lines {_BEGIN!r} and {_END!r}")
-    sections = [*_sections(results, drawn), *_soak(), *_parts(), *_floor()]
     page.write_text("\n\n".join([f"{before}{_BEGIN}", *sections, f"{_END}{after}"]))
 
 
@@ -102,7 +118,7 @@ def _sections(results: Results, charts: Sequence[str]) -> Iterable[str]:
 def _about(results: Results) -> str:
     about = results.about
     machine, versions = about["machine"], about["versions"]
-    others = "; ".join(f"{name}: {version}" for name, version in versions.items() if name not in (TOWPATH, RELAYED))
+    others = "; ".join(f"{name}: {version}" for name, version in versions.items() if name not in _OWN)
     lines = [
         f"Measured on {about['date']} at commit `{about['commit']}`, on {machine['cores']} cores"
         f" ({machine['processor']}), {machine['memory_gib']} GiB of memory, Linux {machine['kernel']},"
@@ -224,3 +240,4 @@ def _notes(results: Results) -> str:
 
 if __name__ == "__main__":
     write(Results.read(Path(sys.argv[1]) if len(sys.argv) > 1 else RESULTS))
+    write_notes()

@@ -7,6 +7,7 @@ from pathlib import Path
 from benchmarks.speed.client import Site
 from benchmarks.speed.material import Material
 from benchmarks.speed.scale import Scale
+from benchmarks.speed.servers import REPEATED, TOWPATH
 from benchmarks.speed.servers.server import Server
 from benchmarks.speed.wrk import Rate
 
@@ -25,6 +26,20 @@ class Turn:
     figures: dict[str, float] = field(default_factory=dict)
     refused: dict[str, float] = field(default_factory=dict)
     """Which part of its requests a server refused, of the rows where it refused any."""
+
+    @property
+    def asks_again(self) -> bool:
+        """Whether the server is asked for the same again and again, and for nothing that is never remembered."""
+        return self.server.name == REPEATED
+
+    def sites(self, count: int) -> list[Site]:
+        """Return repositories that hold the same, so many where nothing may be asked twice, and else this one alone.
+
+        Of peers it is this one alone: what they do the second time is what they did the first time.
+        """
+        if self.server.name != TOWPATH:
+            return [self.site]
+        return self.server.repositories(self.site, self.data, self.scale.level(count))
 
     def tell_rate(self, row: str, rate: Rate) -> None:
         """Note a load of requests. Raises AssertionError where none was answered as it should be."""

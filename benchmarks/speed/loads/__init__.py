@@ -5,15 +5,16 @@ from dataclasses import dataclass
 from functools import partial
 
 from benchmarks.speed.loads import locks, real_client, requests, transfers
-from benchmarks.speed.servers import RELAYED, TOWPATH
+from benchmarks.speed.servers import RELAYED, REPEATED, TOWPATH
 from benchmarks.speed.turn import Turn
 
 LOCK_LEVELS = (3000, 10_000, 100_000)
 INDEX_LEVELS = (1000, 1_000_000)
 START = "start"
 _FEW_LOCKS = 100
-_FORGES = (TOWPATH, "lfs-test-server", "rudolfs", "giftless")
-_LOCKING = (TOWPATH, "lfs-test-server")
+_PEERS = ("lfs-test-server", "lfsx", "rudolfs", "giftless")
+_FORGES = (TOWPATH, *_PEERS)
+_LOCKING = (TOWPATH, REPEATED, "lfs-test-server", "lfsx")
 
 Do = Callable[[Turn], None]
 
@@ -40,10 +41,10 @@ class Load:
 
 
 def _locks(level: int) -> Load:
-    asked = ("list", "verify", "by_path") if level == _FEW_LOCKS else ("list", "pages", "verify", "by_path", "create")
+    asked = ("list", "verify", "by_path") if level == _FEW_LOCKS else ("list", "verify", "by_path", "create")
     rows = tuple(f"lock_{what}_{level}" for what in asked)
     # Others take hours to get there.
-    servers = _LOCKING if level <= min(LOCK_LEVELS) else (TOWPATH,)
+    servers = _LOCKING if level <= min(LOCK_LEVELS) else (TOWPATH, REPEATED)
     name = f"locks_{level}"
     run = partial(locks.ask, level=level)
     return Load(name, rows, servers, name, partial(locks.prepare, level=level), run, writes=True)
@@ -59,24 +60,22 @@ LOADS = (
     Load(
         "batch",
         ("batch_download_100", "batch_download_1", "batch_upload_100"),
-        _FORGES,
+        (*_FORGES, REPEATED),
         "small",
         requests.prepare,
         requests.batches,
-        # A batch of new objects leaves a note in some.
+        # A batch of new objects leaves a note in some, and in Towpath more repositories are made.
         writes=True,
     ),
     Load(
-        "batch_first",
-        ("batch_download_100_first",),
-        (TOWPATH,),
+        "get_small",
+        ("get_64k",),
+        (*_FORGES, REPEATED, "nginx"),
         "small",
         requests.prepare,
-        requests.first_batches,
-        # It makes repositories.
+        requests.get_small,
         writes=True,
     ),
-    Load("get_small", ("get_64k",), (*_FORGES, "nginx"), "small", requests.prepare, requests.get_small),
     Load("put_small", ("put_64k",), _FORGES, "empty", _nothing, requests.put_small, writes=True),
     Load(
         "get_large",
@@ -96,7 +95,15 @@ LOADS = (
         transfers.get_medium,
     ),
     Load("put_medium", ("put_64m_16",), (*_FORGES, "disk"), "empty", _nothing, transfers.put_medium, writes=True),
-    Load("locks_0", ("lock_create_0",), _LOCKING, "empty", _nothing, partial(locks.create, level=0), writes=True),
+    Load(
+        "locks_0",
+        ("lock_create_0",),
+        (TOWPATH, "lfs-test-server", "lfsx"),
+        "empty",
+        _nothing,
+        partial(locks.create, level=0),
+        writes=True,
+    ),
     _locks(_FEW_LOCKS),
     *map(_locks, LOCK_LEVELS),
     *map(_index, INDEX_LEVELS),

@@ -1,5 +1,7 @@
 """Locks, where so many stand already."""
 
+from collections.abc import Callable
+
 from benchmarks.speed import client, wrk
 from benchmarks.speed.client import Request, Site
 from benchmarks.speed.turn import Turn
@@ -8,6 +10,9 @@ _LIMIT = 100
 _WARM_SECONDS = 1
 # More than are asked for at once, and more than any memory of pages holds.
 _PAGES = 100
+
+Page = Callable[[Site, str], Request]
+"""What makes the request for the page of locks after a cursor."""
 
 
 def _path(number: int | str) -> str:
@@ -21,32 +26,33 @@ def prepare(turn: Turn, *, level: int) -> None:
 
 def ask(turn: Turn, *, level: int) -> None:
     """List and verify 100 locks, look for those of one path, and lock more."""
-    standing = turn.scale.level(level)
-    for what, request, least in (
-        ("list", listing(turn.site), min(_LIMIT, standing)),
-        ("verify", verification(turn.site), min(_LIMIT, standing)),
-        ("by_path", by_path(turn.site), 0),
-    ):
-        row = f"lock_{what}_{level}"
-        if row in turn.rows:
-            told = client.ask(request).json()
-            assert len(told.get("locks") or told.get("ours") or []) >= least, f"{what}: fewer than {least} locks"
-            wrk.numbered(turn.site, request, seconds=_WARM_SECONDS, first=0, wrap=standing)
-            rate = wrk.numbered(turn.site, request, seconds=turn.scale.seconds, first=0, wrap=standing)
-            turn.tell_rate(row, rate)
-    list_pages(turn, level=level)
-    create(turn, level=level)
+    pages(turn, row=f"lock_list_{level}", page=listing)
+    pages(turn, row=f"lock_verify_{level}", page=verification)
+    if not turn.asks_again:
+        look_up(turn, level=level)
+        create(turn, level=level)
 
 
-def list_pages(turn: Turn, *, level: int) -> None:
-    """List all locks, or many of them, so that no two ask for the same page at once."""
-    row = f"lock_pages_{level}"
+def pages(turn: Turn, *, row: str, page: Page) -> None:
+    """Ask for all pages of locks, or many of them, so that no two ask for the same at once."""
     if row in turn.rows:
-        requests = [listing(turn.site)]
-        while len(requests) < _PAGES and (cursor := client.ask(requests[-1]).json().get("next_cursor")):
-            requests.append(client.get(turn.site, f"locks?limit={_LIMIT}&cursor={cursor}"))
+        requests = [page(turn.site, "")]
+        told = client.ask(requests[0]).json()
+        assert told.get("locks") or told.get("ours"), f"{row}: no locks"
+        while not turn.asks_again and len(requests) < _PAGES and (cursor := told.get("next_cursor")):
+            requests.append(page(turn.site, cursor))
+            told = client.ask(requests[-1]).json()
         wrk.in_turn(turn.site, requests, seconds=_WARM_SECONDS)
         turn.tell_rate(row, wrk.in_turn(turn.site, requests, seconds=turn.scale.seconds))
+
+
+def look_up(turn: Turn, *, level: int) -> None:
+    """Look for the lock of a path, another one each time."""
+    row, standing = f"lock_by_path_{level}", turn.scale.level(level)
+    if row in turn.rows:
+        request = by_path(turn.site)
+        wrk.numbered(turn.site, request, seconds=_WARM_SECONDS, first=0, wrap=standing)
+        turn.tell_rate(row, wrk.numbered(turn.site, request, seconds=turn.scale.seconds, first=0, wrap=standing))
 
 
 def create(turn: Turn, *, level: int) -> None:
@@ -57,14 +63,14 @@ def create(turn: Turn, *, level: int) -> None:
         turn.tell_rate(row, wrk.numbered(turn.site, creation(turn.site), seconds=turn.scale.seconds, first=0))
 
 
-def listing(site: Site) -> Request:
+def listing(site: Site, cursor: str = "") -> Request:
     """Return the request for a page of locks."""
-    return client.get(site, f"locks?limit={_LIMIT}")
+    return client.get(site, f"locks?limit={_LIMIT}" + (f"&cursor={cursor}" if cursor else ""))
 
 
-def verification(site: Site) -> Request:
-    """Return what a push asks first."""
-    return client.post(site, "locks/verify", limit=_LIMIT)
+def verification(site: Site, cursor: str = "") -> Request:
+    """Return what a push asks first, or next."""
+    return client.post(site, "locks/verify", limit=_LIMIT, **({"cursor": cursor} if cursor else {}))
 
 
 def by_path(site: Site) -> Request:

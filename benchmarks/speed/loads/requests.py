@@ -10,7 +10,10 @@ from benchmarks.speed.turn import Turn
 
 HUNDRED = 100
 _WARM_SECONDS = 1
+# So many that nothing is asked for twice within some seconds.
 _REPOSITORIES = 200
+_DOWNLOADED = 40
+_MOST_REQUESTS = 40_000
 
 
 def prepare(turn: Turn) -> None:
@@ -32,7 +35,7 @@ def batches(turn: Turn) -> None:
     """Ask for the actions of objects that are held, and of new ones."""
     batch(turn, row="batch_download_100")
     batch(turn, row="batch_download_1", objects=1)
-    if "batch_upload_100" in turn.rows:
+    if "batch_upload_100" in turn.rows and not turn.asks_again:
         new = new_batch(turn)
         wrk.numbered(turn.site, new, seconds=_WARM_SECONDS, first=2**31)
         turn.tell_rate("batch_upload_100", wrk.numbered(turn.site, new, seconds=turn.scale.seconds, first=0))
@@ -42,25 +45,13 @@ def batch(turn: Turn, *, row: str, objects: int = HUNDRED) -> None:
     """Ask for the actions of objects that are held, so many in a batch, other ones each time."""
     if row in turn.rows:
         requests = held_batches(turn, objects)
-        wrk.in_turn(turn.site, requests, seconds=_WARM_SECONDS)
+        wrk.in_turn(turn.site, requests[-len(requests) // 10 :], seconds=_WARM_SECONDS)
         turn.tell_rate(row, wrk.in_turn(turn.site, requests, seconds=turn.scale.seconds))
-
-
-def first_batches(turn: Turn) -> None:
-    """Ask for the actions of objects that are held, of other ones for longer than an answer is remembered."""
-    sites = turn.server.repositories(turn.site, turn.data, turn.scale.level(_REPOSITORIES))
-    held = _held(turn)
-    parts = [held[first : first + HUNDRED] for first in range(0, len(held), HUNDRED)]
-    requests = [client.batch(site, "download", part) for part in parts for site in sites]
-    # Fails where an object has no action.
-    client.actions(sites[-1], "download", parts[-1])
-    rate = wrk.in_turn(turn.site, requests, seconds=turn.scale.seconds)
-    turn.tell_rate("batch_download_100_first", rate)
 
 
 def announced(turn: Turn, *, row: str) -> None:
     """Announce objects for upload that are held: whoever pushes is told what the index says, and not what it said."""
-    requests = [client.batch(turn.site, "upload", each) for each in _chosen(turn, HUNDRED)]
+    requests = [client.batch(turn.site, "upload", each) for each in _chosen(turn, HUNDRED, most=50)]
     [entry, *_] = client.ask(requests[0]).json()["objects"]
     assert "actions" not in entry, f"{entry['oid']} is not held"
     wrk.in_turn(turn.site, requests, seconds=_WARM_SECONDS)
@@ -69,15 +60,17 @@ def announced(turn: Turn, *, row: str) -> None:
 
 def held_batches(turn: Turn, objects: int) -> list[Request]:
     """Return batches of so many objects that the server holds."""
-    chosen = _chosen(turn, objects)
+    sites = turn.sites(_REPOSITORIES)
+    chosen = _chosen(turn, objects, most=_MOST_REQUESTS // len(sites))
     # Fails where an object has no action.
-    client.actions(turn.site, "download", chosen[0])
-    return [client.batch(turn.site, "download", each) for each in chosen]
+    client.actions(sites[-1], "download", chosen[-1])
+    return [client.batch(site, "download", each) for each in chosen for site in sites]
 
 
-def _chosen(turn: Turn, objects: int) -> list[list[Blob]]:
-    some = random.Random(0)  # noqa: S311 - the same ones for all servers, not secrets
-    return [some.sample(_held(turn), objects) for _ in range(50)]
+def _chosen(turn: Turn, objects: int, *, most: int) -> list[list[Blob]]:
+    held = _held(turn)
+    random.Random(0).shuffle(held)  # noqa: S311 - the same ones for all servers, not secrets
+    return [held[first : first + objects] for first in range(0, len(held), objects)][:most]
 
 
 def new_batch(turn: Turn) -> Request:
@@ -89,10 +82,9 @@ def new_batch(turn: Turn) -> Request:
 
 def get_small(turn: Turn) -> None:
     """Get objects of 64 KiB."""
-    held = _held(turn)
-    requests = turn.server.downloads(turn.site, held)
+    requests = [each for site in turn.sites(_DOWNLOADED) for each in turn.server.downloads(site, _held(turn))]
     read_into_cache([turn.data])
-    wrk.in_turn(turn.site, requests, seconds=_WARM_SECONDS)
+    wrk.in_turn(turn.site, requests[-len(requests) // 10 :], seconds=_WARM_SECONDS)
     rate = wrk.in_turn(turn.site, requests, seconds=turn.scale.seconds)
     assert rate.bytes >= (rate.requests - rate.refused) * turn.scale.small, "answers are shorter than the objects"
     turn.tell_rate("get_64k", rate)

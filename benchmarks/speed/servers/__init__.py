@@ -6,16 +6,19 @@ from pathlib import Path
 from benchmarks.speed.servers.disk import Disk
 from benchmarks.speed.servers.giftless import Giftless
 from benchmarks.speed.servers.lfs_test_server import LfsTestServer
+from benchmarks.speed.servers.lfsx import Lfsx
 from benchmarks.speed.servers.nginx import Nginx
 from benchmarks.speed.servers.rudolfs import Rudolfs
 from benchmarks.speed.servers.server import Missing, Server
 from benchmarks.speed.servers.towpath import Towpath
 
-__all__ = ["PEERS", "RELAYED", "TOWPATH", "Missing", "Server", "servers"]
+__all__ = ["PEERS", "RELAYED", "REPEATED", "TOWPATH", "Missing", "Server", "servers"]
 
 TOWPATH = "towpath"
+REPEATED = "towpath-repeated"
+"""Towpath, asked for the same again and again, where it is else asked for what nobody has asked for before."""
 RELAYED = "towpath-relayed"
-PEERS = ("lfs-test-server", "rudolfs", "giftless", "nginx", "disk")
+PEERS = ("lfs-test-server", "lfsx", "rudolfs", "giftless", "nginx", "disk")
 
 _RELAYED_ENVIRONMENT: Mapping[str, str] = {"TOWPATH_SHARED_STORAGE_PATH": ""}
 """What makes the facade ask storage for bytes even where both are on one file system."""
@@ -25,8 +28,10 @@ def servers(programs: Path, names: tuple[str, ...]) -> list[Server]:
     """Return the servers of these names; peers that are installed for it are installed below the folder `programs`."""
     known: list[Server] = [
         Towpath(TOWPATH, {}),
+        Towpath(REPEATED, {}),
         Towpath(RELAYED, _RELAYED_ENVIRONMENT),
         LfsTestServer(programs),
+        Lfsx(programs),
         Rudolfs(programs),
         Giftless(programs),
         Nginx(),

@@ -1,0 +1,33 @@
+"""Servers that are built with Rust's cargo."""
+
+import os
+import re
+import subprocess
+from pathlib import Path
+
+from benchmarks.speed import programs
+from benchmarks.speed.servers.server import Missing
+
+_INSTALL_SECONDS = 1800
+
+
+def install(crate: str, folder: Path) -> str:
+    """Build a crate's newest release below a folder, unless it is there, and return its version. Raises `Missing`."""
+    cargo = programs.find("cargo")
+    if cargo is None:
+        raise Missing("there is no Rust to build it with")
+    try:
+        if not (folder / "bin" / crate).exists():
+            subprocess.run(  # noqa: S603 - our own command
+                [cargo, "install", "--quiet", "--locked", "--root", str(folder), crate],
+                env={**os.environ, "CARGO_TARGET_DIR": str(folder / "target")},
+                capture_output=True,
+                text=True,
+                timeout=_INSTALL_SECONDS,
+                check=True,
+            )
+        told = programs.output_of(cargo, "install", "--list", "--root", folder)
+    except (OSError, subprocess.SubprocessError) as error:
+        raise Missing(f"cargo install {crate}: {error}") from error
+    [version] = re.findall(rf"^{re.escape(crate)} v(\S+):", told, re.MULTILINE)
+    return f"{crate} {version}"
