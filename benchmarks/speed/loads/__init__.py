@@ -12,8 +12,7 @@ LOCK_LEVELS = (3000, 10_000, 100_000)
 INDEX_LEVELS = (1000, 1_000_000)
 START = "start"
 _FEW_LOCKS = 100
-_PEERS = ("lfs-test-server", "lfsx", "rudolfs", "giftless")
-_FORGES = (TOWPATH, *_PEERS)
+_FORGES = (TOWPATH, "lfs-test-server", "lfsx", "rudolfs", "giftless")
 _LOCKING = (TOWPATH, REPEATED, "lfs-test-server", "lfsx")
 
 Do = Callable[[Turn], None]

@@ -26,19 +26,23 @@ def prepare(turn: Turn, *, level: int) -> None:
 
 def ask(turn: Turn, *, level: int) -> None:
     """List and verify 100 locks, look for those of one path, and lock more."""
-    pages(turn, row=f"lock_list_{level}", page=listing)
-    pages(turn, row=f"lock_verify_{level}", page=verification)
+    least = min(_LIMIT, turn.scale.level(level))
+    pages(turn, row=f"lock_list_{level}", page=listing, least=least)
+    pages(turn, row=f"lock_verify_{level}", page=verification, least=least)
     if not turn.asks_again:
         look_up(turn, level=level)
         create(turn, level=level)
 
 
-def pages(turn: Turn, *, row: str, page: Page) -> None:
-    """Ask for all pages of locks, or many of them, so that no two ask for the same at once."""
+def pages(turn: Turn, *, row: str, page: Page, least: int) -> None:
+    """Ask for all pages of locks, or many of them, so that no two ask for the same at once.
+
+    Raises AssertionError where the first has fewer than `least` locks.
+    """
     if row in turn.rows:
         requests = [page(turn.site, "")]
         told = client.ask(requests[0]).json()
-        assert told.get("locks") or told.get("ours"), f"{row}: no locks"
+        assert len(told.get("locks") or told.get("ours") or []) >= least, f"{row}: fewer than {least} locks"
         while not turn.asks_again and len(requests) < _PAGES and (cursor := told.get("next_cursor")):
             requests.append(page(turn.site, cursor))
             told = client.ask(requests[-1]).json()

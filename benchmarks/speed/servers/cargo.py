@@ -6,13 +6,30 @@ import subprocess
 from pathlib import Path
 
 from benchmarks.speed import programs
-from benchmarks.speed.servers.server import Missing
+from benchmarks.speed.servers.server import Missing, Server
 
 _INSTALL_SECONDS = 1800
 
 
-def install(crate: str, folder: Path) -> str:
-    """Build a crate's newest release below a folder, unless it is there, and return its version. Raises `Missing`."""
+class CargoServer(Server):
+    """A server that is a program of the same name as its crate."""
+
+    crate: str
+
+    def __init__(self, programs_folder: Path) -> None:
+        self._folder = programs_folder / self.name
+
+    @property
+    def program(self) -> Path:
+        """The program, once it is installed."""
+        return self._folder / "bin" / self.crate
+
+    def install(self) -> str:
+        """Build the newest release, unless one is there, and return its version. Raises `Missing`."""
+        return _install(self.crate, self._folder)
+
+
+def _install(crate: str, folder: Path) -> str:
     cargo = programs.find("cargo")
     if cargo is None:
         raise Missing("there is no Rust to build it with")

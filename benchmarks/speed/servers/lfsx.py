@@ -6,22 +6,15 @@ from pathlib import Path
 
 from benchmarks.speed import programs
 from benchmarks.speed.client import Site
-from benchmarks.speed.servers import cargo
-from benchmarks.speed.servers.server import Server
+from benchmarks.speed.servers.cargo import CargoServer
 from tests.support.ports import free_ports
 
 
-class Lfsx(Server):
+class Lfsx(CargoServer):
     """It syncs what it takes. It asks a forge who may do what; there is none here, so it takes whoever comes."""
 
     name = "lfsx"
-
-    def __init__(self, programs_folder: Path) -> None:
-        self._folder = programs_folder / "lfsx"
-
-    def install(self) -> str:
-        """Build it with Rust. Raises `Missing`."""
-        return cargo.install("lfsx-server", self._folder)
+    crate = "lfsx-server"
 
     @contextmanager
     def running(self, data: Path) -> Iterator[Site]:
@@ -37,5 +30,5 @@ class Lfsx(Server):
             "LFSX_AUTH": "disabled",
             "RUST_LOG": "warn",
         }
-        with programs.server([self._folder / "bin/lfsx-server"], origin, data, environment) as pid:
+        with programs.server([self.program], origin, data, environment) as pid:
             yield Site(origin, f"{origin}/demo/assets", pid)

@@ -220,7 +220,7 @@ async def test_a_disk_that_fails_once(
 
 @pytest.mark.usefixtures("brief")
 async def test_something_in_the_place_of_a_folder_keeps_no_segment(storage: RunningStorage) -> None:
-    """What could not be written there was not committed, and nothing of it is to be removed."""
+    """An object that could not be written there is not committed, and leaves nothing to remove."""
     await storage.write(1, b"before")
     failing = os.urandom(2000)
     folder = storage.path(oid_of(failing)).parents[1]
