@@ -32,12 +32,14 @@ class Turn:
         """Whether the server is asked for the same again and again, and for nothing that is never remembered."""
         return self.server.name == REPEATED
 
-    def sites(self, count: int) -> list[Site]:
-        """Return repositories that hold the same, so many where nothing may be asked twice, and else this one alone.
+    @property
+    def asks_anew(self) -> bool:
+        """Whether nothing may be asked twice; what peers do the second time is what they did the first time."""
+        return self.server.name == TOWPATH
 
-        Of peers it is this one alone: what they do the second time is what they did the first time.
-        """
-        if self.server.name != TOWPATH:
+    def sites(self, count: int) -> list[Site]:
+        """Return repositories that hold the same, so many where nothing may be asked twice, and else this one alone."""
+        if not self.asks_anew:
             return [self.site]
         return self.server.repositories(self.site, self.data, self.scale.level(count))
 

@@ -11,9 +11,9 @@ from benchmarks.speed.turn import Turn
 HUNDRED = 100
 _WARM_SECONDS = 1
 # So many that nothing is asked for twice within some seconds.
-_REPOSITORIES = 200
 _DOWNLOADED = 40
-_MOST_REQUESTS = 40_000
+_INDEXED = 40_000
+_BATCHES = {1: _INDEXED, HUNDRED: 5_000}
 
 
 def prepare(turn: Turn) -> None:
@@ -51,7 +51,7 @@ def batch(turn: Turn, *, row: str, objects: int = HUNDRED) -> None:
 
 def announced(turn: Turn, *, row: str) -> None:
     """Announce objects for upload that are held: whoever pushes is told what the index says, and not what it said."""
-    requests = [client.batch(turn.site, "upload", each) for each in _chosen(turn, HUNDRED, most=50)]
+    requests = [client.batch(turn.site, "upload", each) for each in _portions(_held(turn), HUNDRED)]
     [entry, *_] = client.ask(requests[0]).json()["objects"]
     assert "actions" not in entry, f"{entry['oid']} is not held"
     wrk.in_turn(turn.site, requests, seconds=_WARM_SECONDS)
@@ -59,18 +59,24 @@ def announced(turn: Turn, *, row: str) -> None:
 
 
 def held_batches(turn: Turn, objects: int) -> list[Request]:
-    """Return batches of so many objects that the server holds."""
-    sites = turn.sites(_REPOSITORIES)
-    chosen = _chosen(turn, objects, most=_MOST_REQUESTS // len(sites))
+    """Return batches of so many objects that the server holds, 1 or a hundred."""
+    if turn.asks_anew:
+        indexed = turn.server.index(turn.site, turn.data, turn.scale.level(_INDEXED))
+        portions = _portions(indexed, objects, least=turn.scale.level(_BATCHES[objects]))
+    else:
+        portions = _portions(_held(turn), objects)
     # Fails where an object has no action.
-    client.actions(sites[-1], "download", chosen[-1])
-    return [client.batch(site, "download", each) for each in chosen for site in sites]
+    client.actions(turn.site, "download", portions[-1])
+    return [client.batch(turn.site, "download", each) for each in portions]
 
 
-def _chosen(turn: Turn, objects: int, *, most: int) -> list[list[Blob]]:
-    held = _held(turn)
-    random.Random(0).shuffle(held)  # noqa: S311 - the same ones for all servers, not secrets
-    return [held[first : first + objects] for first in range(0, len(held), objects)][:most]
+def _portions(objects: list[Blob], size: int, *, least: int = 1) -> list[list[Blob]]:
+    """Return the objects in portions of a size, in another order each time until there are at least so many."""
+    chance, found = random.Random(0), list[list[Blob]]()  # noqa: S311 - the same for all servers, no secret
+    while len(found) < least:
+        chance.shuffle(objects)
+        found += [objects[first : first + size] for first in range(0, len(objects), size)]
+    return found
 
 
 def new_batch(turn: Turn) -> Request:

@@ -36,7 +36,7 @@ def _install(crate: str, folder: Path) -> str:
     try:
         if not (folder / "bin" / crate).exists():
             subprocess.run(  # noqa: S603 - our own command
-                [cargo, "install", "--quiet", "--locked", "--root", str(folder), crate],
+                [cargo, "install", "--quiet", "--root", str(folder), crate],
                 env={**os.environ, "CARGO_TARGET_DIR": str(folder / "target")},
                 capture_output=True,
                 text=True,

@@ -49,8 +49,8 @@ class Server(ABC):
             for path in paths:
                 client.send(connection, client.post(site, "locks", path=path))
 
-    def index(self, site: Site, data: Path, count: int) -> None:
-        """Let its index have so many more objects, whose bytes nobody asks for."""
+    def index(self, site: Site, data: Path, count: int) -> list[Blob]:
+        """Let its index have so many more objects, whose bytes nobody asks for; return them."""
         raise NotImplementedError
 
     def repositories(self, site: Site, data: Path, count: int) -> list[Site]:

@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 
+from benchmarks.speed.blobs import Blob
 from benchmarks.speed.client import Site
 from benchmarks.speed.servers.server import Server
 from services.cli import embedded_postgres
@@ -21,6 +22,7 @@ from tests.support.stack import Stack
 USER = "alice"
 _REPOSITORY = "demo/assets"
 _SQL_SECONDS = 900
+_INDEXED_BYTES = 64 * 1024
 _REPOSITORIES = """
     BEGIN;
     INSERT INTO locks.repositories (name, public, forced_unlock)
@@ -78,11 +80,14 @@ class Towpath(Server):
         )
         _copy(data, "locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)", rows)
 
-    def index(self, site: Site, data: Path, count: int) -> None:
+    def index(self, site: Site, data: Path, count: int) -> list[Blob]:
         """Copy them into the tables, without bytes."""
         repository, oids = _repository(data), [secrets.token_hex(32) for _ in range(count)]
-        _copy(data, "storage.objects (repository_id, oid, size)", ((repository, oid, "65536") for oid in oids))
+        _copy(
+            data, "storage.objects (repository_id, oid, size)", ((repository, oid, str(_INDEXED_BYTES)) for oid in oids)
+        )
         _copy(data, "storage.contents (oid, store_id, name)", ((oid, "1", new_name(oid)) for oid in oids))
+        return [Blob(oid, _INDEXED_BYTES, data) for oid in oids]
 
     def repositories(self, site: Site, data: Path, count: int) -> list[Site]:
         """Copy this one in the tables, unless they are there."""
