@@ -58,7 +58,7 @@ async def _run(settings: FacadeSettings) -> None:
         watched_removals(peers) as removals,
         shared_disk(settings.shared_storage_path, peers, removals) as disk,
     ):
-        if shared := is_inherited(settings.listen):
+        if is_inherited(settings.listen):
             await _wait_ready(peers, stop)
         app = create_app(settings, peers, failed_logins, changes, removals, stop, trusted=trusted, shared_disk=disk)
         await serve(
@@ -67,7 +67,6 @@ async def _run(settings: FacadeSettings) -> None:
             stop,
             accepting=accepting(settings, trusted),
             drain_seconds=settings.drain_seconds,
-            is_shared=shared,
             certificate=certificate,
         )
 

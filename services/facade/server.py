@@ -12,7 +12,6 @@ from starlette.types import ASGIApp
 
 from services.common.logs import get_logger
 from services.facade.accepting import Accepting
-from services.facade.acceptor import Acceptor
 from services.facade.certificate import Certificate
 from services.facade.connection import Connection
 
@@ -51,40 +50,17 @@ def listening_socket(listen: str) -> socket.socket:
 
 
 class _Server(uvicorn.Server):
-    def __init__(
-        self,
-        config: uvicorn.Config,
-        accepting: Accepting,
-        drain_seconds: float,
-        shared: socket.socket | None,
-    ) -> None:
+    def __init__(self, config: uvicorn.Config, drain_seconds: float) -> None:
         super().__init__(config)
-        self._accepting = accepting
         self._drain_seconds = drain_seconds
-        self._shared = shared
-        self._acceptor: Acceptor | None = None
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Leave signals alone: `stop` of `serve` tells when to end."""
         yield
 
-    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        """Begin to listen."""
-        await super().startup(sockets)
-        if self._shared is not None:
-            self._acceptor = Acceptor(
-                self._shared, self.server_state.connections, self._new_connection, self.config.ssl
-            )
-
-    def _new_connection(self) -> asyncio.Protocol:
-        return Connection(self.config, self.server_state, self.lifespan.state, accepting=self._accepting)
-
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         """Drain, and end the connections that are left."""
-        if self._acceptor is not None and self._shared is not None:
-            self._acceptor.close()
-            self._shared.close()
         for server in self.servers:
             server.close()
         for listener in sockets or []:
@@ -100,8 +76,6 @@ class _Server(uvicorn.Server):
         # What is idle only needs to be closed.
         self.config.timeout_graceful_shutdown = 1
         await super().shutdown()
-        if self._acceptor is not None:
-            await self._acceptor.wait_closed()
 
     async def _cut_off(self) -> None:
         """End the requests that have run until now, which `Closing` tells their clients."""
@@ -119,15 +93,13 @@ async def serve(
     *,
     accepting: Accepting,
     drain_seconds: float,
-    is_shared: bool = False,
     certificate: Certificate | None = None,
 ) -> None:
     """Serve until `stop` is set, HTTPS with a certificate and else HTTP; then drain, and return.
 
-    Where others may wait on `listener` too, it `is_shared`, see `Acceptor`. To drain is to take no new connection, to
-    answer what still comes on those that are open while anything runs, and to cut off what runs after `drain_seconds`.
-    `accepting` bounds the connections.
-    It owns `listener` from the call on.
+    To drain is to take no new connection, to answer what still comes on those that are open while anything runs, and
+    to cut off what runs after `drain_seconds`. `accepting` bounds the connections. It owns `listener` from the call on;
+    other processes may take connections from the same socket.
     """
     listener.setblocking(False)
     server = _Server(
@@ -146,11 +118,9 @@ async def serve(
             timeout_keep_alive=_KEEP_ALIVE_SECONDS,
             ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
         ),
-        accepting,
         drain_seconds,
-        listener if is_shared else None,
     )
-    serving = asyncio.create_task(server.serve(sockets=[] if is_shared else [listener]))
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
     stopping = asyncio.create_task(stop.wait())
     renewing = asyncio.create_task(certificate.keep_renewed()) if certificate else None
     try:
