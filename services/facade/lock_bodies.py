@@ -3,12 +3,12 @@
 The bodies with locks are plain dicts of the form that `models` describes: a page of a thousand is made often.
 """
 
+from datetime import UTC, datetime
 from typing import TypedDict
 
 from pydantic_core import to_json
 from towpath.locks.v1 import lock_service_pb2
 
-from services.facade.answers import timestamp
 from services.facade.reasons import invalid_reply
 
 
@@ -23,7 +23,7 @@ class Lock(TypedDict):
 
     id: str
     path: str
-    locked_at: str
+    locked_at: datetime
     owner: LockOwner
 
 
@@ -32,10 +32,11 @@ def lock_body(lock: lock_service_pb2.Lock) -> Lock:
 
     Raises `ServiceError` (INVALID_REPLY) where a field is missing.
     """
-    lock_id, path, owner = lock.id, lock.path, lock.owner_name
-    if not (lock_id and path and owner and lock.HasField("locked_at")):
+    lock_id, path, owner, seconds = lock.id, lock.path, lock.owner_name, lock.locked_at.seconds
+    if not (lock_id and path and owner and seconds):
         raise invalid_reply("LockService", "a lock lacks its id, path, time or owner")
-    return {"id": lock_id, "path": path, "locked_at": timestamp(lock.locked_at.seconds), "owner": {"name": owner}}
+    locked_at = datetime.fromtimestamp(seconds, UTC)
+    return {"id": lock_id, "path": path, "locked_at": locked_at, "owner": {"name": owner}}
 
 
 def list_json(page: lock_service_pb2.ListLocksResponse) -> bytes:

@@ -4,6 +4,7 @@ A request's body is read by `body.shaped`; unknown fields are ignored. An answer
 without what is None.
 """
 
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
@@ -142,7 +143,7 @@ class Lock(Body):
 
     id: str = Field(pattern=LOCK_ID_PATTERN)
     path: str
-    locked_at: str = Field(pattern=TIME_PATTERN)
+    locked_at: Annotated[datetime, WithJsonSchema({"type": "string", "pattern": TIME_PATTERN})]
     owner: LockOwner
 
 

@@ -46,13 +46,9 @@ def timestamp(moment: datetime) -> Timestamp:
 
 def lock_message(lock: StandingLock) -> locks.Lock:
     """Return the message of a standing lock."""
-    return locks.Lock(
-        id=str(lock.id),
-        path=lock.path,
-        locked_at=Timestamp(seconds=int(lock.locked_at.timestamp())),
-        owner_id=lock.owner_id,
-        owner_name=lock.owner_name,
-    )
+    message = locks.Lock(id=str(lock.id), path=lock.path, owner_id=lock.owner_id, owner_name=lock.owner_name)
+    message.locked_at.seconds = int(lock.locked_at.timestamp())
+    return message
 
 
 def list_response(page: LockPage) -> locks.ListLocksResponse:
