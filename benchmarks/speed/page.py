@@ -6,7 +6,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from benchmarks.speed import floor, parts, soak
+from benchmarks.speed import floor, parts, soak, stack
 from benchmarks.speed.chart import Bars, chart
 from benchmarks.speed.options import RESULTS
 from benchmarks.speed.results import Results
@@ -51,7 +51,7 @@ def write(results: Results, page: Path = PAGE) -> None:
 
 def write_notes(notes: Path = NOTES) -> None:
     """Write what is measured beside the rows into the notes, between their marks; the rest of them stays."""
-    _fill(notes, [*_soak(), *_parts(), *_floor()])
+    _fill(notes, [*_soak(), *_parts(), *_floor(), *_stack()])
 
 
 def _fill(page: Path, sections: Iterable[str]) -> None:
@@ -85,6 +85,18 @@ def _floor() -> Iterable[str]:
             f" at commit `{told['about']['commit']}` (`python -m benchmarks.speed.floor`)."
         )
         yield floor.table(told)
+
+
+def _stack() -> Iterable[str]:
+    if stack.STACK.exists():
+        told = json.loads(stack.STACK.read_text())
+        yield "## The stack beside `towpath up`"
+        yield (
+            "Over 16 connections, asked in turn, without a proxy. In brackets, how many times as fast the stack is:"
+            f" medians of {told['rounds']} rounds, at commit `{told['about']['commit']}`"
+            " (`python -m benchmarks.speed.stack`)."
+        )
+        yield stack.table(told)
 
 
 def _soak() -> Iterable[str]:

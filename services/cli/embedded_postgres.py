@@ -231,6 +231,8 @@ class EmbeddedPostgres:
             "unix_socket_permissions": "0700",
             "port": str(PORT),
             "max_connections": "100",
+            # Of the usual 128 MB a million objects need four times as much, or are read again from the kernel.
+            "shared_buffers": "512MB",
             "timezone": "UTC",
             "log_timezone": "UTC",
         }

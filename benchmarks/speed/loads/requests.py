@@ -2,10 +2,12 @@
 
 import random
 import secrets
+from collections.abc import Iterable
 
 from benchmarks.speed import client, wrk
 from benchmarks.speed.blobs import Blob, read_into_cache
 from benchmarks.speed.client import Request
+from benchmarks.speed.material import Material
 from benchmarks.speed.turn import Turn
 
 HUNDRED = 100
@@ -107,7 +109,12 @@ def put_small(turn: Turn) -> None:
 
 def small_uploads(turn: Turn) -> list[Request]:
     """Return uploads of objects that end in the padding."""
+    return begun(turn.server.uploads(turn.site, turn.material.puts))
+
+
+def begun(uploads: Iterable[Request]) -> list[Request]:
+    """Return uploads of all `Material.puts` with the beginnings of their bodies."""
     return [
-        Request(action.method, action.url, action.headers, turn.material.beginning(number))
-        for number, action in enumerate(turn.server.uploads(turn.site, turn.material.puts))
+        Request(action.method, action.url, action.headers, Material.beginning(number))
+        for number, action in enumerate(uploads)
     ]

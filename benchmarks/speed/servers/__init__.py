@@ -20,6 +20,8 @@ REPEATED = "towpath-repeated"
 RELAYED = "towpath-relayed"
 PEERS = ("lfs-test-server", "lfsx", "rudolfs", "giftless", "nginx", "disk")
 
+# One user locks more here than one may by default.
+_MANY_LOCKS: Mapping[str, str] = {"TOWPATH_LOCKS_PER_REPOSITORY": "1000000", "TOWPATH_LOCKS_PER_USER": "1000000"}
 _RELAYED_ENVIRONMENT: Mapping[str, str] = {"TOWPATH_SHARED_STORAGE_PATH": ""}
 """What makes the facade ask storage for bytes even where both are on one file system."""
 
@@ -27,8 +29,8 @@ _RELAYED_ENVIRONMENT: Mapping[str, str] = {"TOWPATH_SHARED_STORAGE_PATH": ""}
 def servers(programs: Path, names: tuple[str, ...]) -> list[Server]:
     """Return the servers of these names; peers that are installed for it are installed below the folder `programs`."""
     known: list[Server] = [
-        Towpath(TOWPATH, {}),
-        Towpath(REPEATED, {}),
+        Towpath(TOWPATH, _MANY_LOCKS),
+        Towpath(REPEATED, _MANY_LOCKS),
         Towpath(RELAYED, _RELAYED_ENVIRONMENT),
         LfsTestServer(programs),
         Lfsx(programs),
