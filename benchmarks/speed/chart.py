@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from xml.etree import ElementTree as ET
 
 _WIDTH, _LABELS, _RIGHT, _TOP, _BAR, _GAP = 860, 250, 70, 76, 16, 12
-_COLOURS = ("#1f6f8b", "#c8553d", "#8a7f2b", "#6b5b95", "#5c6b73")
+_COLOURS = ("#1f6f8b", "#c8553d", "#8a7f2b", "#6b5b95", "#5c6b73", "#3f8f5f")
 _FONT = "font-family: system-ui, sans-serif; font-size: 13px; fill: #222"
 
 

@@ -5,7 +5,7 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from benchmarks.speed import floor, page, parts, soak
+from benchmarks.speed import floor, page, parts, soak, stack
 from benchmarks.speed.chart import Bars, chart
 from benchmarks.speed.loads import LOADS
 from benchmarks.speed.options import RESULTS, parse
@@ -113,6 +113,13 @@ def test_a_chart_has_a_bar_for_each_value() -> None:
     assert float(left.attrib["x"]) < float(right.attrib["x"])
 
 
+def test_a_chart_has_a_colour_for_each_peer() -> None:
+    """The last of them too."""
+    root = ET.fromstring(chart("all", [Bars("one", dict.fromkeys(PEERS, 1.5))], PEERS, unit="x"))  # noqa: S314 - our own
+    bars = [each.get("fill") for each in root.iter("{http://www.w3.org/2000/svg}rect")]
+    assert len(set(bars)) == 1 + len(PEERS), "a colour is missing, or there twice"
+
+
 def test_every_row_is_measured_by_one_load_on_servers_that_there_are() -> None:
     """And goals speak of rows and servers that are measured."""
     measured = [row for load in LOADS for row in load.rows]
@@ -174,6 +181,14 @@ def test_an_hour_is_told_in_equal_parts() -> None:
     assert {part["own"] for part in told} == {100}
     told[0]["own"] = 50
     assert "1.00×" in soak.table({"parts": told})
+
+
+def test_the_stack_is_told_beside_towpath() -> None:
+    """By the median of the ratios of the rounds."""
+    up, alone = "`towpath up`", "`towpath up --facades 1`"
+    rates = {"GET": {"the stack": [50.0, 20.0, 60.0], up: [100.0, 100.0, 100.0], alone: [50.0, 40.0, 50.0]}}
+    [_, _, row] = stack.table({"rates": rates}).splitlines()
+    assert row == "| GET | 50 | 100 (0.50×) | 50 (1.00×) |"
 
 
 def test_frameworks_are_told_beside_towpath() -> None:
