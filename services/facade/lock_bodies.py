@@ -32,10 +32,10 @@ def lock_body(lock: lock_service_pb2.Lock) -> Lock:
 
     Raises `ServiceError` (INVALID_REPLY) where a field is missing.
     """
-    lock_id, path, owner, seconds = lock.id, lock.path, lock.owner_name, lock.locked_at.seconds
-    if not (lock_id and path and owner and seconds):
+    lock_id, path, owner = lock.id, lock.path, lock.owner_name
+    if not (lock_id and path and owner and lock.HasField("locked_at")):
         raise invalid_reply("LockService", "a lock lacks its id, path, time or owner")
-    locked_at = datetime.fromtimestamp(seconds, UTC)
+    locked_at = datetime.fromtimestamp(lock.locked_at.seconds, UTC)
     return {"id": lock_id, "path": path, "locked_at": locked_at, "owner": {"name": owner}}
 
 
