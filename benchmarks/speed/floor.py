@@ -3,23 +3,19 @@
 No server that is made of them can answer more, and none that does anything for its answers as many.
 """
 
-import argparse
-import json
-import os
-import signal
 import statistics
 import sys
-import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from benchmarks.speed import machine, programs, wrk
 from benchmarks.speed.client import Request, Site
+from benchmarks.speed.command import measure
 from benchmarks.speed.frameworks import Step
 from benchmarks.speed.loads import requests
 from benchmarks.speed.material import Material
-from benchmarks.speed.scale import FULL, QUICK, Scale
+from benchmarks.speed.scale import Scale
 from benchmarks.speed.servers import TOWPATH, servers
 from benchmarks.speed.servers.towpath import postgres
 from benchmarks.speed.turn import Turn
@@ -83,19 +79,5 @@ def table(told: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="does it work? Nothing is written")
-    quick = parser.parse_args().quick
-    # So that the server is stopped, and the folder removed, as at Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with tempfile.TemporaryDirectory(prefix="towpath-benchmark-") as folder:
-        told = _run(QUICK if quick else FULL, Path(folder).resolve())
-    print(table(told))
-    if not quick:
-        FLOOR.write_text(json.dumps(told, indent=1) + os.linesep)
-
-
 if __name__ == "__main__":
-    main()
+    measure(__doc__, _run, table, FLOOR)

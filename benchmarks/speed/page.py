@@ -29,6 +29,40 @@ _NAMES = {
     "disk": "disk (write, fsync)",
 }
 
+_NOTED = (
+    (
+        soak.SOAK,
+        soak.table,
+        "An hour of load",
+        "Memory in MiB, as above, medians of each part of the time, while loads of each kind were put on Towpath in"
+        " turn, {loops} times, with new objects and locks each time, at commit `{about[commit]}`"
+        " (`python -m benchmarks.speed.soak`).",
+    ),
+    (
+        parts.PARTS,
+        parts.table,
+        "What a request is made of",
+        "CPU time of one request in each process, at commit `{about[commit]}`, and the packages that were found to have"
+        " Python's interpreter; what is done without it, such as hashing and writing, is not among them"
+        " (`python -m benchmarks.speed.parts`).",
+    ),
+    (
+        floor.FLOOR,
+        floor.table,
+        "What the frameworks take by themselves",
+        "How many requests of the size of a batch of one are answered over 16 connections where nothing is done for"
+        " them: medians of {rounds} rounds, and how much of that Towpath's batches of one reach, at commit"
+        " `{about[commit]}` (`python -m benchmarks.speed.floor`).",
+    ),
+    (
+        stack.STACK,
+        stack.table,
+        "The stack beside `towpath up`",
+        "Over 16 connections, asked in turn, without a proxy. In brackets, how many times as fast the stack is: medians"
+        " of {rounds} rounds, at commit `{about[commit]}` (`python -m benchmarks.speed.stack`).",
+    ),
+)
+
 
 def tables(results: Results) -> str:
     """Return all tables, in Markdown."""
@@ -51,7 +85,7 @@ def write(results: Results, page: Path = PAGE) -> None:
 
 def write_notes(notes: Path = NOTES) -> None:
     """Write what is measured beside the rows into the notes, between their marks; the rest of them stays."""
-    _fill(notes, [*_soak(), *_parts(), *_floor(), *_stack()])
+    _fill(notes, _noted())
 
 
 def _fill(page: Path, sections: Iterable[str]) -> None:
@@ -63,52 +97,13 @@ def _fill(page: Path, sections: Iterable[str]) -> None:
     page.write_text("\n\n".join([f"{before}{_BEGIN}", *sections, f"{_END}{after}"]))
 
 
-def _parts() -> Iterable[str]:
-    if parts.PARTS.exists():
-        told = json.loads(parts.PARTS.read_text())
-        yield "## What a request is made of"
-        yield (
-            f"CPU time of one request in each process, at commit `{told['about']['commit']}`, and the packages that"
-            " were found to have Python's interpreter; what is done without it, such as hashing and writing, is not"
-            " among them (`python -m benchmarks.speed.parts`)."
-        )
-        yield parts.table(told)
-
-
-def _floor() -> Iterable[str]:
-    if floor.FLOOR.exists():
-        told = json.loads(floor.FLOOR.read_text())
-        yield "## What the frameworks take by themselves"
-        yield (
-            "How many requests of the size of a batch of one are answered over 16 connections where nothing is done for"
-            f" them: medians of {told['rounds']} rounds, and how much of that Towpath's batches of one reach,"
-            f" at commit `{told['about']['commit']}` (`python -m benchmarks.speed.floor`)."
-        )
-        yield floor.table(told)
-
-
-def _stack() -> Iterable[str]:
-    if stack.STACK.exists():
-        told = json.loads(stack.STACK.read_text())
-        yield "## The stack beside `towpath up`"
-        yield (
-            "Over 16 connections, asked in turn, without a proxy. In brackets, how many times as fast the stack is:"
-            f" medians of {told['rounds']} rounds, at commit `{told['about']['commit']}`"
-            " (`python -m benchmarks.speed.stack`)."
-        )
-        yield stack.table(told)
-
-
-def _soak() -> Iterable[str]:
-    if soak.SOAK.exists():
-        told = json.loads(soak.SOAK.read_text())
-        yield "## An hour of load"
-        yield (
-            "Memory in MiB, as above, medians of each part of the time, while loads of each kind were put on Towpath in"
-            f" turn, {told['loops']} times, with new objects and locks each time, at commit `{told['about']['commit']}`"
-            " (`python -m benchmarks.speed.soak`)."
-        )
-        yield soak.table(told)
+def _noted() -> Iterable[str]:
+    for file, table, title, text in _NOTED:
+        if file.exists():
+            told = json.loads(file.read_text())
+            yield f"## {title}"
+            yield text.format(**told)
+            yield table(told)
 
 
 def _sections(results: Results, charts: Sequence[str]) -> Iterable[str]:

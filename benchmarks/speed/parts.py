@@ -4,9 +4,6 @@ The first is CPU time, as the system counts it. The second is what py-spy finds 
 of its own: what C code does with it is its caller's, and what is done without it, such as hashing, is left out.
 """
 
-import argparse
-import json
-import os
 import subprocess
 import sys
 import tempfile
@@ -19,9 +16,10 @@ from typing import Any
 
 from benchmarks.speed import curl, machine, processes, programs, wrk
 from benchmarks.speed.client import Request
+from benchmarks.speed.command import measure
 from benchmarks.speed.loads import locks, requests, transfers
 from benchmarks.speed.material import Material
-from benchmarks.speed.scale import FULL, QUICK, Scale
+from benchmarks.speed.scale import Scale
 from benchmarks.speed.servers import TOWPATH, servers
 from benchmarks.speed.turn import Turn
 
@@ -190,17 +188,5 @@ def _run(scale: Scale, folder: Path) -> dict[str, Any]:
     }
 
 
-def main() -> None:
-    """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="does it work? Nothing is written")
-    quick = parser.parse_args().quick
-    with tempfile.TemporaryDirectory(prefix="towpath-benchmark-") as folder:
-        told = _run(QUICK if quick else FULL, Path(folder).resolve())
-    print(table(told))
-    if not quick:
-        PARTS.write_text(json.dumps(told, indent=1) + os.linesep)
-
-
 if __name__ == "__main__":
-    main()
+    measure(__doc__, _run, table, PARTS)

@@ -4,13 +4,8 @@ It needs Docker. The stack is asked at its facade's port, without a proxy. As it
 that it is compared with.
 """
 
-import argparse
-import json
 import os
-import signal
 import statistics
-import sys
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -20,19 +15,20 @@ from typing import Any
 from benchmarks.speed import client, machine, wrk
 from benchmarks.speed.blobs import read_into_cache
 from benchmarks.speed.client import Request, Site
+from benchmarks.speed.command import measure
 from benchmarks.speed.loads import requests
 from benchmarks.speed.material import Material
-from benchmarks.speed.scale import FULL, QUICK, Scale
+from benchmarks.speed.scale import Scale
 from benchmarks.speed.servers.towpath import Towpath
 from tests.stack.compose import ComposeStack
-from tests.stack.conftest import free_ports
 from tests.stack.work import REPOSITORY, add_crew
 from tests.support.http import basic
+from tests.support.ports import free_ports
 
 STACK = Path(__file__).parents[1] / "speed-stack.json"
 _ROUNDS = 3
 _OWN = "the stack"
-_OTHERS = {"`towpath up`": {}, "`towpath up --facades 1`": {"TOWPATH_FACADES": "1"}}
+_OTHERS: Mapping[str, Mapping[str, str]] = {"`towpath up`": {}, "`towpath up --facades 1`": {"TOWPATH_FACADES": "1"}}
 _LOADS = ("GET of 64 KiB", "PUT of 64 KiB")
 
 
@@ -54,10 +50,10 @@ def _side(site: Site, material: Material, scale: Scale) -> _Side:
 
 @contextmanager
 def _stack(folder: Path) -> Iterator[Site]:
-    stack = ComposeStack(f"towpath-benchmark-{os.getpid()}", folder, {"TOWPATH_PUBLISH": f"127.0.0.1:{free_ports(1)}"})
+    [port] = free_ports(1)
+    stack = ComposeStack(f"towpath-benchmark-{os.getpid()}", folder, {"TOWPATH_PUBLISH": f"127.0.0.1:{port}"})
     try:
         stack.make("stack")
-        stack.up()
         user, secret = next(iter(add_crew(stack).items()))
         origin = f"http://{stack.address('facade', 8080)}"
         yield Site(origin, f"{origin}/{REPOSITORY}", 0, {"Authorization": basic(user, secret)})
@@ -109,19 +105,5 @@ def table(told: Mapping[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def main() -> None:
-    """Measure, print and write."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="does it work? Nothing is written")
-    quick = parser.parse_args().quick
-    # So that all is stopped, and the folder removed, as at Ctrl-C.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    with tempfile.TemporaryDirectory(prefix="towpath-benchmark-") as folder:
-        told = _run(QUICK if quick else FULL, Path(folder).resolve())
-    print(table(told))
-    if not quick:
-        STACK.write_text(json.dumps(told, indent=1) + os.linesep)
-
-
 if __name__ == "__main__":
-    main()
+    measure(__doc__, _run, table, STACK)

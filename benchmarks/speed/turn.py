@@ -2,14 +2,19 @@
 
 from collections.abc import Collection
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
+from benchmarks.speed.blobs import Blob
 from benchmarks.speed.client import Site
 from benchmarks.speed.material import Material
 from benchmarks.speed.scale import Scale
 from benchmarks.speed.servers import REPEATED, TOWPATH
 from benchmarks.speed.servers.server import Server
 from benchmarks.speed.wrk import Rate
+
+INDEXED = 40_000
+"""So many objects that none is asked for twice within some seconds, one by one."""
 
 
 @dataclass
@@ -31,6 +36,12 @@ class Turn:
     def asks_again(self) -> bool:
         """Whether the server is asked for the same again and again, and for nothing that is never remembered."""
         return self.server.name == REPEATED
+
+    @cached_property
+    def indexed(self) -> tuple[Site, list[Blob]]:
+        """A repository of its own, and objects that it holds, without their bytes; it is filled once."""
+        [site] = self.server.repositories(self.site, self.data, 1)
+        return site, self.server.index(site, self.data, self.scale.level(INDEXED))
 
     @property
     def asks_anew(self) -> bool:

@@ -231,7 +231,7 @@ class EmbeddedPostgres:
             "unix_socket_permissions": "0700",
             "port": str(PORT),
             "max_connections": "100",
-            # Of the usual 128 MB a million objects need four times as much, or are read again from the kernel.
+            # The default of 128 MB holds no million objects; Postgres would read their pages from the kernel anew.
             "shared_buffers": "512MB",
             "timezone": "UTC",
             "log_timezone": "UTC",

@@ -78,7 +78,7 @@ class _Server(uvicorn.Server):
         await super().shutdown()
 
     async def _cut_off(self) -> None:
-        """End the requests that have run until now, which `Closing` tells their clients."""
+        """End the requests that have run until now, which `Edge` tells their clients."""
         if tasks := tuple(self.server_state.tasks):
             _log.warning("requests are cut off", requests=len(tasks), seconds=self._drain_seconds)
             for task in tasks:

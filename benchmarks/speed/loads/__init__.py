@@ -63,7 +63,7 @@ LOADS = (
         "small",
         requests.prepare,
         requests.batches,
-        # A batch of new objects leaves a note in some, and in Towpath more repositories are made.
+        # A batch of new objects leaves a note in some, and in Towpath more objects are indexed.
         writes=True,
     ),
     Load(

@@ -8,14 +8,13 @@ from benchmarks.speed import client, wrk
 from benchmarks.speed.blobs import Blob, read_into_cache
 from benchmarks.speed.client import Request
 from benchmarks.speed.material import Material
-from benchmarks.speed.turn import Turn
+from benchmarks.speed.turn import INDEXED, Turn
 
 HUNDRED = 100
 _WARM_SECONDS = 1
 # So many that nothing is asked for twice within some seconds.
 _DOWNLOADED = 40
-_INDEXED = 40_000
-_BATCHES = {1: _INDEXED, HUNDRED: 5_000}
+_BATCHES = {1: INDEXED, HUNDRED: 5_000}
 
 
 def prepare(turn: Turn) -> None:
@@ -63,18 +62,19 @@ def announced(turn: Turn, *, row: str) -> None:
 def held_batches(turn: Turn, objects: int) -> list[Request]:
     """Return batches of so many objects that the server holds, 1 or a hundred."""
     if turn.asks_anew:
-        indexed = turn.server.index(turn.site, turn.data, turn.scale.level(_INDEXED))
+        site, indexed = turn.indexed
         portions = _portions(indexed, objects, least=turn.scale.level(_BATCHES[objects]))
     else:
-        portions = _portions(_held(turn), objects)
+        site, portions = turn.site, _portions(_held(turn), objects)
     # Fails where an object has no action.
-    client.actions(turn.site, "download", portions[-1])
-    return [client.batch(turn.site, "download", each) for each in portions]
+    client.actions(site, "download", portions[-1])
+    return [client.batch(site, "download", each) for each in portions]
 
 
 def _portions(objects: list[Blob], size: int, *, least: int = 1) -> list[list[Blob]]:
     """Return the objects in portions of a size, in another order each time until there are at least so many."""
-    chance, found = random.Random(0), list[list[Blob]]()  # noqa: S311 - the same for all servers, no secret
+    chance = random.Random(0)  # noqa: S311 - the same for all servers, no secret
+    found: list[list[Blob]] = []
     while len(found) < least:
         chance.shuffle(objects)
         found += [objects[first : first + size] for first in range(0, len(objects), size)]

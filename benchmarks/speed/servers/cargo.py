@@ -3,10 +3,15 @@
 import os
 import re
 import subprocess
+from abc import abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks.speed import programs
+from benchmarks.speed.client import Site
 from benchmarks.speed.servers.server import Missing, Server
+from tests.support.ports import free_ports
 
 _INSTALL_SECONDS = 1800
 
@@ -15,6 +20,8 @@ class CargoServer(Server):
     """A server that is a program of the same name as its crate."""
 
     crate: str
+    base: str
+    """The path of its repository."""
 
     def __init__(self, programs_folder: Path) -> None:
         self._folder = programs_folder / self.name
@@ -28,6 +35,21 @@ class CargoServer(Server):
         """Build the newest release, unless one is there, and return its version. Raises `Missing`."""
         return _install(self.crate, self._folder)
 
+    @contextmanager
+    def running(self, data: Path) -> Iterator[Site]:
+        """Run it."""
+        data.mkdir(parents=True, exist_ok=True)
+        [port] = free_ports(1)
+        address = f"127.0.0.1:{port}"
+        origin = f"http://{address}"
+        arguments, environment = self.told(address, data / "objects")
+        with programs.server([self.program, *arguments], origin, data, environment) as pid:
+            yield Site(origin, f"{origin}/{self.base}", pid)
+
+    @abstractmethod
+    def told(self, address: str, objects: Path) -> tuple[Sequence[str | Path], Mapping[str, str]]:
+        """Return the arguments and the environment that let it listen at HOST:PORT, and keep objects in a folder."""
+
 
 def _install(crate: str, folder: Path) -> str:
     cargo = programs.find("cargo")
@@ -36,6 +58,7 @@ def _install(crate: str, folder: Path) -> str:
     try:
         if not (folder / "bin" / crate).exists():
             subprocess.run(  # noqa: S603 - our own command
+                # Not `--locked`: a registry may lack a version that the author had.
                 [cargo, "install", "--quiet", "--root", str(folder), crate],
                 env={**os.environ, "CARGO_TARGET_DIR": str(folder / "target")},
                 capture_output=True,

@@ -1,13 +1,9 @@
 """LFSX: https://crates.io/crates/lfsx-server, on local files, with authentication switched off."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from benchmarks.speed import programs
-from benchmarks.speed.client import Site
 from benchmarks.speed.servers.cargo import CargoServer
-from tests.support.ports import free_ports
 
 
 class Lfsx(CargoServer):
@@ -15,20 +11,14 @@ class Lfsx(CargoServer):
 
     name = "lfsx"
     crate = "lfsx-server"
+    base = "demo/assets"
 
-    @contextmanager
-    def running(self, data: Path) -> Iterator[Site]:
-        """Run it."""
-        data.mkdir(parents=True, exist_ok=True)
-        [port] = free_ports(1)
-        address = f"127.0.0.1:{port}"
-        origin = f"http://{address}"
-        environment = {
+    def told(self, address: str, objects: Path) -> tuple[Sequence[str | Path], Mapping[str, str]]:
+        """Return what lets it listen and keep objects."""
+        return [], {
             "LFSX_BIND": address,
-            "LFSX_STORAGE_ROOT": str(data / "objects"),
-            "LFSX_PUBLIC_URL": origin,
+            "LFSX_STORAGE_ROOT": str(objects),
+            "LFSX_PUBLIC_URL": f"http://{address}",
             "LFSX_AUTH": "disabled",
             "RUST_LOG": "warn",
         }
-        with programs.server([self.program], origin, data, environment) as pid:
-            yield Site(origin, f"{origin}/demo/assets", pid)

