@@ -68,8 +68,10 @@ class _Server(uvicorn.Server):
         loop = asyncio.get_running_loop()
         begun = loop.time()
         lingering = begun + min(_LINGER_SECONDS, self._drain_seconds)
-        while self.server_state.connections and loop.time() < begun + self._drain_seconds:
-            if not self.server_state.tasks and loop.time() >= lingering:
+        state = self.server_state
+        # A request can outlive its connection: what a client has sent is put away whole, even if it does not wait.
+        while (state.tasks or state.connections) and loop.time() < begun + self._drain_seconds:
+            if not state.tasks and loop.time() >= lingering:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
         await self._cut_off()

@@ -348,6 +348,34 @@ async def test_half_an_answer_is_never_sent() -> None:
         await asyncio.wait_for(serving, STEP_SECONDS)
 
 
+async def test_a_request_whose_client_has_left_runs_to_its_end() -> None:
+    """A facade that is told to stop gives it as much time as any other: it may be putting an upload away."""
+    began = asyncio.Event()
+    ended = asyncio.Event()
+
+    async def answer(_scope: Scope, receive: Receive, _send: Send) -> None:
+        began.set()
+        while (await receive())["type"] != "http.disconnect":
+            pass
+        stop.set()
+        # Longer than the facade looks on until it sees that no connection is left.
+        await asyncio.sleep(0.5)
+        ended.set()
+
+    stop = asyncio.Event()
+    listener = listening_socket("127.0.0.1:0")
+    address = listener.getsockname()
+    serving = asyncio.create_task(
+        serve(answer, listener, stop, accepting=Accepting(Connections(10, 10), 60, 60), drain_seconds=STEP_SECONDS)
+    )
+    _, writer = await asyncio.open_connection(*address)
+    writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    await asyncio.wait_for(began.wait(), STEP_SECONDS)
+    await streams.end([writer])
+    await asyncio.wait_for(serving, STEP_SECONDS)
+    assert ended.is_set()
+
+
 async def test_silent_connections_end(inner: Inner) -> None:
     """Who says nothing, half of a head, or empty lines holds no place for long; an answered one is kept as before."""
     async with running_facade(inner.storage.address, inner.locks.address, head_seconds=0.5) as facade:
