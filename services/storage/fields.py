@@ -1,20 +1,13 @@
 """What the fields of requests must look like."""
 
-from collections.abc import Iterable
-
-from towpath.storage.v1 import storage_service_pb2 as pb
-
 from services.common.errors import InvalidArgument, Reason
 from services.common.oid import is_oid
 from services.storage.intent import Intent
-from services.storage.locate import Part
-from services.storage.stat import ObjectKey
 
 REASON_CHARACTERS = 1000
 PAGE_DEFAULT = 100
 PAGE_MAX = 1000
 _MOST_WAIT_SECONDS = 5
-_MOST_REPOSITORIES = 1000
 
 
 def repository_id(value: int) -> int:
@@ -38,41 +31,11 @@ def not_negative(name: str, value: int) -> int:
     return value
 
 
-def object_keys(
-    keys: Iterable[pb.BatchStatObjectsRequest.ObjectKey | pb.SignObjectUrlsRequest.ObjectKey],
-) -> list[ObjectKey]:
-    """Return objects with their sizes. Raises as `oid` and `not_negative` do."""
-    found = [ObjectKey(key.oid, key.size) for key in keys]
-    for each in found:
-        # Whatever is right, as nearly all is, is seen here: a batch has hundreds.
-        if each.size < 0 or not is_oid(each.oid):
-            oid(each.oid)
-            not_negative("size", each.size)
-    return found
-
-
 def wait_seconds(value: float) -> float:
     """Return for how long a request waits for a change. Raises `InvalidArgument`."""
     if not 0 <= value <= _MOST_WAIT_SECONDS:
         raise InvalidArgument(Reason.INVALID_FIELD, f"wait_seconds: expected 0 to {_MOST_WAIT_SECONDS}")
     return value
-
-
-def read_bytes(request: pb.CountReadsRequest) -> dict[int, int]:
-    """Return how many bytes were read of repositories. Raises `InvalidArgument`."""
-    if len(request.bytes) > _MOST_REPOSITORIES:
-        raise InvalidArgument(Reason.INVALID_FIELD, f"bytes: expected at most {_MOST_REPOSITORIES} repositories")
-    return {repository_id(id_): not_negative("bytes", count) for id_, count in request.bytes.items()}
-
-
-def part(request: pb.LocateObjectRequest) -> Part:
-    """Return what will be read of an object. Raises as `repository_id`, `oid` and `not_negative` do."""
-    return Part(
-        repository_id(request.repository_id),
-        oid(request.oid),
-        not_negative("offset", request.offset),
-        not_negative("length", request.length) if request.HasField("length") else None,
-    )
 
 
 def positive(name: str, value: int) -> int:

@@ -1,12 +1,19 @@
 """Records and rules of this service as messages of the contract."""
 
+from collections.abc import Iterable
+
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason
+from services.common.oid import is_oid
+from services.storage import fields
 from services.storage.index import Record
 from services.storage.intent import Intent
+from services.storage.locate import Part
 from services.storage.signing import SignedUrl
-from services.storage.stat import ObjectStat, Status
+from services.storage.stat import ObjectKey, ObjectStat, Status
+
+_MOST_REPOSITORIES = 1000
 
 _STATUSES = {
     Status.PRESENT: pb.OBJECT_STATUS_PRESENT,
@@ -27,6 +34,36 @@ def intent_of(value: int) -> Intent:
         if number == value:
             return intent
     raise InvalidArgument(Reason.INVALID_FIELD, f"intent: expected one of the Intent enum, got {value}")
+
+
+def object_keys(
+    keys: Iterable[pb.BatchStatObjectsRequest.ObjectKey | pb.SignObjectUrlsRequest.ObjectKey],
+) -> list[ObjectKey]:
+    """Return objects with their sizes. Raises as `fields.oid` and `fields.not_negative` do."""
+    found = [ObjectKey(key.oid, key.size) for key in keys]
+    for each in found:
+        # Whatever is right, as nearly all is, is seen here: a batch has hundreds.
+        if each.size < 0 or not is_oid(each.oid):
+            fields.oid(each.oid)
+            fields.not_negative("size", each.size)
+    return found
+
+
+def read_bytes(request: pb.CountReadsRequest) -> dict[int, int]:
+    """Return how many bytes were read of repositories. Raises `InvalidArgument`."""
+    if len(request.bytes) > _MOST_REPOSITORIES:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"bytes: expected at most {_MOST_REPOSITORIES} repositories")
+    return {fields.repository_id(id_): fields.not_negative("bytes", count) for id_, count in request.bytes.items()}
+
+
+def part_of(request: pb.LocateObjectRequest) -> Part:
+    """Return what will be read of an object. Raises as the functions of `fields` do."""
+    return Part(
+        fields.repository_id(request.repository_id),
+        fields.oid(request.oid),
+        fields.not_negative("offset", request.offset),
+        fields.not_negative("length", request.length) if request.HasField("length") else None,
+    )
 
 
 def object_message(record: Record) -> pb.Object:

@@ -20,7 +20,15 @@ from services.storage.direct.sign import sign_found, sign_objects
 from services.storage.intent import Intent
 from services.storage.listing import list_objects
 from services.storage.locate import disks_of, locate_object, suffix_on_disk
-from services.storage.messages import add_stat, intent_of, object_message, signed_message
+from services.storage.messages import (
+    add_stat,
+    intent_of,
+    object_keys,
+    object_message,
+    part_of,
+    read_bytes,
+    signed_message,
+)
 from services.storage.read import open_object
 from services.storage.removal import delete_object, delete_repository, restore_object
 from services.storage.shared_memory import messages_of
@@ -52,7 +60,7 @@ class StorageService(StorageServiceServicer):
         self, request: pb.BatchStatObjectsRequest, _context: _Context
     ) -> pb.BatchStatObjectsResponse:
         """Tell of each object whether the repository holds it."""
-        keys = fields.object_keys(request.objects)
+        keys = object_keys(request.objects)
         repository_id = fields.repository_id(request.repository_id)
         intent = intent_of(request.intent)
         seconds = fields.not_negative("expires_in", request.expires_in)
@@ -74,7 +82,7 @@ class StorageService(StorageServiceServicer):
 
     async def SignObjectUrls(self, request: pb.SignObjectUrlsRequest, _context: _Context) -> pb.SignObjectUrlsResponse:
         """Return addresses of the store."""
-        keys = fields.object_keys(request.objects)
+        keys = object_keys(request.objects)
         signed = await sign_objects(
             self._store,
             fields.repository_id(request.repository_id),
@@ -112,7 +120,7 @@ class StorageService(StorageServiceServicer):
 
     async def LocateObject(self, request: pb.LocateObjectRequest, _context: _Context) -> pb.LocateObjectResponse:
         """Tell where on a disk an object lies."""
-        located = await locate_object(self._store, fields.part(request))
+        located = await locate_object(self._store, part_of(request))
         return pb.LocateObjectResponse(size=located.size, paths=located.paths)
 
     async def WatchRemovals(self, request: pb.WatchRemovalsRequest, _context: _Context) -> pb.WatchRemovalsResponse:
@@ -126,7 +134,7 @@ class StorageService(StorageServiceServicer):
 
     async def CountReads(self, request: pb.CountReadsRequest, _context: _Context) -> pb.CountReadsResponse:
         """Count bytes as read, and tell whose are used up."""
-        read = fields.read_bytes(request)
+        read = read_bytes(request)
         note(bytes_out=sum(read.values()))
         for repository_id, count in read.items():
             self._store.traffic.count(repository_id, bytes_out=count)
