@@ -14,7 +14,7 @@ from pathlib import Path
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common import logs
+from services.common.observability import logs
 from tests.support.direct import DirectStorage, direct_storage, some_bytes
 from tests.support.postgres import running_postgres
 from tests.support.seaweedfs import running_seaweedfs

@@ -25,8 +25,9 @@ from services.backup.restore import refuse, restore
 from services.backup.settings import BackupSettings
 from services.backup.stores import open_source, open_target
 from services.backup.verification import verify
-from services.common import lifecycle, logs
+from services.common import lifecycle
 from services.common.errors import ServiceError
+from services.common.observability import logs
 from services.database.migrations import create_operator_engine
 
 Report = tuple[Mapping[str, object], bool]

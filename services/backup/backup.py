@@ -20,7 +20,7 @@ from services.backup.progress import Bytes, progress
 from services.backup.reading import DamagedBytes
 from services.backup.snapshot import Snapshot, take_snapshot
 from services.backup.stores import Source
-from services.common.undivided import in_thread
+from services.common.concurrency.uncancellable import in_thread
 
 MOST_LOST = 1000
 """More lost objects than this are no state to keep: the earlier backup stays then."""

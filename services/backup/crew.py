@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import islice
 from typing import TypeVar
 
-from services.common.undivided import in_thread
+from services.common.concurrency.uncancellable import in_thread
 
 Item = TypeVar("Item")
 

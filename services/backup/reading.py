@@ -7,9 +7,9 @@ from pathlib import Path
 
 from services.backup.files import open_file
 from services.backup.object_list import Entry
+from services.common.concurrency.uncancellable import in_thread
 from services.common.errors import Unavailable
 from services.common.rpc.options import CHUNK_BYTES
-from services.common.undivided import in_thread
 from services.storage.backend import Backend, BytesMissing
 
 

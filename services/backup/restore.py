@@ -15,7 +15,7 @@ from services.backup.progress import Bytes, progress
 from services.backup.reading import DamagedBytes
 from services.backup.stores import Source
 from services.backup.verification import Verified, verify
-from services.common.undivided import in_thread
+from services.common.concurrency.uncancellable import in_thread
 from services.storage.backend import Backend
 
 

@@ -16,7 +16,7 @@ from services.backup.database import COPY_SECONDS, SCHEMAS, Relation, acting_for
 from services.backup.errors import BackupError
 from services.backup.manifest import Sequence, TableFile
 from services.backup.object_list import QUERY
-from services.common.undivided import in_thread
+from services.common.concurrency.uncancellable import in_thread
 from services.database.versions import RESTORING, version_of
 from services.storage.models import SCHEMA_NAME as STORAGE
 

@@ -17,7 +17,7 @@ from urllib.parse import quote
 
 from services.cli.errors import CommandError
 from services.cli.unprivileged.run_as import OURSELVES, RunAs
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 
 SUPERUSER = "towpath"
 DATABASE = "towpath"

@@ -12,7 +12,7 @@ from pydantic_settings import (
     SettingsError,
 )
 
-from services.common.logs import LogFormat
+from services.common.observability.logs import LogFormat
 from services.common.rpc.tls import FILES, Tls
 from services.common.secret_files import secrets_folder, value_of
 

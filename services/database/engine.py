@@ -10,7 +10,7 @@ from sqlalchemy.engine import URL, ExceptionContext, make_url
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-from services.common import tracing
+from services.common.observability import tracing
 from services.database.sessions import CONNECT_SECONDS, Sessions
 
 STATEMENT_SECONDS = 10.0

@@ -9,7 +9,7 @@ import asyncpg
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from sqlalchemy.pool import QueuePool
 
-from services.common import tracing
+from services.common.observability import tracing
 from services.database.engine import READ_ONLY, sqlstate_of
 from services.database.sessions import CONNECT_SECONDS
 from services.database.statement import Row, Statement

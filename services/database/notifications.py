@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from pydantic import SecretStr
 
 from services.common.errors import Reason, Unavailable
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.database.engine import driver_connection
 from services.database.sessions import SharedSessionsError
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Collection
 from sqlalchemy import text
 
 from services.common.lifecycle import after, end
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.common.rpc.server import Server
 from services.database.sessions import SharedSessionsError
 from services.database.transactions import Database

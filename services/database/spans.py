@@ -1,6 +1,7 @@
-"""A span for each SQL statement of a request; imported only where traces are on (`services.common.tracing`).
+"""A span for each SQL statement of a request.
 
-It has the statement with placeholders, never the values.
+Imported only where traces are on (`services.common.observability.tracing`). It has the statement with placeholders,
+never the values.
 """
 
 from collections.abc import Iterator
@@ -11,8 +12,8 @@ from sqlalchemy import event
 from sqlalchemy.engine import ExceptionContext
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from services.common import request_id
-from services.common.spans import REQUEST_ID
+from services.common.observability import request_id
+from services.common.observability.spans import REQUEST_ID
 
 _MOST_CHARACTERS = 2_000
 _SPAN = "_towpath_span"

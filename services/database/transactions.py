@@ -12,7 +12,7 @@ from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from services.common.errors import Reason, ResourceExhausted, ServiceError, Unavailable
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.database.engine import READ_ONLY, sqlstate_of
 from services.database.held_connections import HeldConnections
 from services.database.metrics import RETRIES, watch_pool

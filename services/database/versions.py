@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.common import revisions
+from services.common import migration_versions as revisions
 
 RESTORING = "restoring"
 """The version of a schema whose rows a restore is about to bring: nothing serves or migrates such a schema."""

@@ -6,11 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
-from services.common import logs, memory
+from services.common import allocator as memory
 from services.common.failure import fail
 from services.common.lifecycle import end, stop_event
-from services.common.metrics import served_metrics
-from services.common.tracing import traced
+from services.common.observability import logs
+from services.common.observability.metrics import served_metrics
+from services.common.observability.tracing import traced
 from services.facade.accepting import accepting
 from services.facade.access_changes import watched_access
 from services.facade.app import create_app

@@ -7,7 +7,7 @@ import ssl
 from pathlib import Path
 from typing import Self
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 
 CHECK_SECONDS = 60.0
 """How soon renewed files are seen."""

@@ -11,7 +11,7 @@ import httptools
 from starlette.types import Message, Receive, Scope, Send
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.facade import metrics
 from services.facade.accepting import Accepting
 from services.facade.dialect import NEUTRAL

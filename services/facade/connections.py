@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from typing import Protocol
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.facade.addresses import holder_of
 from services.facade.forwarded import Networks, is_trusted
 

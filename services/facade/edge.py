@@ -7,9 +7,9 @@ from typing import Any
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.common import request_id, tracing
 from services.common.errors import Reason, Unavailable
-from services.common.logs import get_logger
+from services.common.observability import request_id, tracing
+from services.common.observability.logs import get_logger
 from services.facade import metrics
 from services.facade.connection import abort
 from services.facade.errors import ErrorRenderer

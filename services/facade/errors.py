@@ -9,9 +9,9 @@ from starlette.responses import Response
 from starlette.types import Scope
 from towpath.locks.v1 import lock_service_pb2
 
-from services.common import request_id
 from services.common.errors import Reason, ServiceError
-from services.common.logs import get_logger
+from services.common.observability import request_id
+from services.common.observability.logs import get_logger
 from services.facade import dialect, models
 from services.facade.answers import answer
 from services.facade.lock_bodies import lock_body

@@ -10,7 +10,7 @@ from starlette.types import Message
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from services.common.undivided import in_thread
+from services.common.concurrency.uncancellable import in_thread
 
 FILE_MESSAGE = "http.response.zerocopysend"
 """The type of a message, and the name of the extension in the scope."""

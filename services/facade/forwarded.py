@@ -9,7 +9,7 @@ from functools import lru_cache
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
-from services.common import request_id
+from services.common.observability import request_id
 from services.facade.addresses import holder_of
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network

@@ -4,7 +4,7 @@ from functools import cache
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from services.common.metrics import SECONDS
+from services.common.observability.metrics import SECONDS
 
 REQUESTS = Counter("towpath_http_requests_total", "Requests that have ended.", ["operation", "status"])
 REQUEST_SECONDS = Histogram("towpath_http_request_seconds", "How long requests took.", ["operation"], buckets=SECONDS)

@@ -8,7 +8,7 @@ from starlette.responses import Response
 from starlette.types import Message, Receive, Scope, Send
 
 from services.common.errors import ServiceError
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.facade.connection import abort
 from services.facade.file_sender import FILE_MESSAGE
 from services.facade.request_log import note

@@ -8,7 +8,7 @@ from itertools import islice
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import ServiceError
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.facade.peers import Peers
 from services.facade.watching import HOLD_SECONDS
 

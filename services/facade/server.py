@@ -10,7 +10,7 @@ from typing import cast
 import uvicorn
 from starlette.types import ASGIApp
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.facade.accepting import Accepting
 from services.facade.certificate import Certificate
 from services.facade.connection import Connection

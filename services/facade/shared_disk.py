@@ -13,10 +13,10 @@ from pathlib import Path
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
+from services.common.concurrency.uncancellable import in_thread
 from services.common.errors import Reason, ServiceError
 from services.common.lifecycle import end
-from services.common.logs import get_logger
-from services.common.undivided import in_thread
+from services.common.observability.logs import get_logger
 from services.facade.action_tokens import Permit
 from services.facade.cached_file import read_cached
 from services.facade.peers import Peers

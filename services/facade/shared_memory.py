@@ -9,10 +9,10 @@ from pathlib import Path
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
+from services.common.concurrency.uncancellable import in_thread
 from services.common.errors import Reason, ServiceError
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.common.rpc.options import CHUNK_BYTES, SHARED_BYTES
-from services.common.undivided import in_thread
 
 PIECES = 2
 """How many pieces a file has room for: one is filled while storage copies the other."""

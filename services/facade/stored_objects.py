@@ -7,8 +7,8 @@ from typing import NamedTuple
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceStub
 
+from services.common.concurrency.batcher import Grouped
 from services.common.errors import ServiceError
-from services.common.grouped import Grouped
 from services.common.rpc.client import Peer
 from services.facade.reasons import invalid_reply
 

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from towpath.access.v1 import access_service_pb2
 
 from services.common.lifecycle import end
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.facade.peers import Peers
 from services.facade.reasons import invalid_reply
 from services.facade.throttle import FailedLogins

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 from services.common.lifecycle import end
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.facade.forwarded import Network
 
 _INTERVAL_SECONDS = 2.0

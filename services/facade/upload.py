@@ -10,8 +10,8 @@ from starlette.types import Receive
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason, ServiceError
-from services.common.rpc.bytes_field import BytesField
 from services.common.rpc.options import CHUNK_BYTES
+from services.common.rpc.raw_bytes import BytesField
 from services.facade.action_tokens import Permit
 from services.facade.body import chunks
 from services.facade.outages import PAUSE_SECONDS, is_interruption, overdue

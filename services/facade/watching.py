@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 
 HOLD_SECONDS = 0.9
 """The time for which an answer holds, from when it was asked for. The rest of a second is for the request itself."""

@@ -8,8 +8,8 @@ from google.rpc import status_pb2
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceStub
 
+from services.common.concurrency.batcher import Grouped
 from services.common.errors import ServiceError, from_status
-from services.common.grouped import Grouped
 from services.common.rpc.client import Peer
 from services.facade.reasons import invalid_reply
 

@@ -6,11 +6,11 @@ from contextlib import redirect_stdout
 
 import uvloop
 
-from services.common import logs
 from services.common.errors import ServiceError
 from services.common.failure import fail, tell
 from services.common.lifecycle import stop_event
-from services.common.tracing import traced
+from services.common.observability import logs
+from services.common.observability.tracing import traced
 from services.database.engine import create_engine
 from services.database.transactions import Database
 from services.locks.application import serve

@@ -8,7 +8,7 @@ from towpath.access.v1 import access_service_pb2 as pb
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceServicer
 
 from services.common.errors import NotFound, PermissionDenied, Reason, ServiceError, Unauthenticated
-from services.common.rpc.call_fields import note
+from services.common.rpc.log_fields import note
 from services.database.notifications import Notifications
 from services.database.transactions import Database
 from services.locks import access_changes

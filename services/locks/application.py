@@ -6,9 +6,9 @@ from functools import partial
 from towpath.access.v1 import access_service_pb2, access_service_pb2_grpc, admin_service_pb2, admin_service_pb2_grpc
 from towpath.locks.v1 import lock_service_pb2, lock_service_pb2_grpc
 
+from services.common.concurrency.periodic import keep_refreshed
 from services.common.lifecycle import end
-from services.common.metrics import served_metrics
-from services.common.refresh import keep_refreshed
+from services.common.observability.metrics import served_metrics
 from services.common.rpc.server import Server
 from services.database.engine import create_engine
 from services.database.notifications import Notifications

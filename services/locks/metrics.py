@@ -7,7 +7,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.common.metrics import Snapshot
+from services.common.observability.metrics import Snapshot
 from services.database.transactions import Database
 from services.locks.models import Lock, Repository
 

@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import Aborted, FailedPrecondition, NotFound, Reason, ServiceError
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.locks.lock_history import release_locks
 from services.locks.models import Lock, RemovedRepository, Repository, User

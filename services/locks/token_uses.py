@@ -7,7 +7,7 @@ from itertools import islice
 
 from sqlalchemy import text
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 
 # With the time for which facades keep an answer (see `access_service`), less than the ten minutes that are promised.

@@ -6,10 +6,12 @@ from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
-from services.common import lifecycle, logs, memory
+from services.common import allocator as memory
+from services.common import lifecycle
 from services.common.errors import ServiceError
 from services.common.failure import fail, tell
-from services.common.tracing import traced
+from services.common.observability import logs
+from services.common.observability.tracing import traced
 from services.storage.application import serve
 from services.storage.schema import SCHEMA
 from services.storage.settings import MigrationSettings, StorageSettings

@@ -5,11 +5,11 @@ from functools import partial
 
 from towpath.storage.v1.store_service_pb2_grpc import add_StoreServiceServicer_to_server
 
+from services.common.concurrency.periodic import keep_refreshed
 from services.common.errors import Unavailable
 from services.common.lifecycle import after, end
-from services.common.logs import get_logger
-from services.common.metrics import served_metrics
-from services.common.refresh import keep_refreshed
+from services.common.observability.logs import get_logger
+from services.common.observability.metrics import served_metrics
 from services.common.rpc.server import Server, methods_of
 from services.database.engine import create_engine
 from services.database.notifications import Notifications

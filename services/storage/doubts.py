@@ -4,7 +4,7 @@ from collections.abc import Collection
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.storage import contents
 from services.storage.contents import Placed
 from services.storage.metrics import OBJECTS_DOUBTED

@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.storage.backend import Chunk, Upload
 from services.storage.contents import Arrived, Placed
 from services.storage.stores.places import Place, Places

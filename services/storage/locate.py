@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from services.common.rpc.call_fields import note
+from services.common.rpc.log_fields import note
 from services.storage.contents import Placed
 from services.storage.disk import DiskBackend
 from services.storage.read import held_object, range_length

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from services.common.grouped import Grouped
+from services.common.concurrency.batcher import Grouped
 from services.database.transactions import Database
 from services.storage import index
 from services.storage.index import Asked, Located

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from prometheus_client import Counter
 
 from services.common.errors import Reason, ServiceError
-from services.common.metrics import Snapshot
+from services.common.observability.metrics import Snapshot
 
 OBJECTS_MISSING = Counter(
     "towpath_objects_missing_total", "Objects asked for whose bytes are not there although the index has them."

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
+from services.common.concurrency.uncancellable import undivided
 from services.common.errors import ServiceError
-from services.common.undivided import undivided
 from services.storage import contents
 from services.storage.contents import New
 from services.storage.incoming import Incoming

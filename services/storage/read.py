@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack, aclosing, asynccontextmanager
 from dataclasses import dataclass
 
 from services.common.errors import OutOfRange, Reason, Unavailable
-from services.common.logs import get_logger
-from services.common.rpc.call_fields import note
+from services.common.observability.logs import get_logger
+from services.common.rpc.log_fields import note
 from services.storage.backend import BytesMissing, StoredBytes
 from services.storage.contents import Placed
 from services.storage.doubts import doubt

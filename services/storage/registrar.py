@@ -7,8 +7,8 @@ from itertools import islice
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from services.common.concurrency.batcher import Grouped
 from services.common.errors import ServiceError
-from services.common.grouped import Grouped
 from services.database.transactions import Database
 from services.storage import contents, index
 from services.storage.contents import Arrived, Begun, New

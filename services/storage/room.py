@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.storage.backend import Backend
 from services.storage.neighbours import TELL_SECONDS, Neighbours
 from services.storage.refusals import storage_full

@@ -11,8 +11,8 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer, add_StorageServiceServicer_to_server
 
 from services.common.errors import Reason, ServiceError, Unavailable, status_of
-from services.common.logs import get_logger
-from services.common.rpc.call_fields import note
+from services.common.observability.logs import get_logger
+from services.common.rpc.log_fields import note
 from services.common.rpc.options import SHARED_BYTES
 from services.storage import fields, metrics
 from services.storage.direct.confirm import confirm_object

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
+from services.common.concurrency.uncancellable import in_thread
 from services.common.errors import FailedPrecondition, InvalidArgument, Reason
 from services.common.rpc.options import SHARED_BYTES
-from services.common.undivided import in_thread
 from services.storage.upload_stream import WriteRequest
 
 _NAME = re.compile("[0-9a-f]{32}")

@@ -5,7 +5,7 @@ from contextlib import suppress
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.storage import contents, index
 from services.storage.contents import Placed
 from services.storage.store import Store

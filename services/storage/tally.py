@@ -2,8 +2,8 @@
 
 import hashlib
 
+from services.common.concurrency.uncancellable import in_thread
 from services.common.errors import InvalidArgument, Reason
-from services.common.undivided import in_thread
 from services.storage.backend import Chunk
 
 # In less time than the way to a thread and back takes.

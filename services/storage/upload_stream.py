@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import DeadlineExceeded, InvalidArgument, Reason
-from services.common.rpc.bytes_field import BytesField
 from services.common.rpc.options import CHUNK_BYTES
+from services.common.rpc.raw_bytes import BytesField
 from services.storage import fields
 from services.storage.backend import Chunk
 

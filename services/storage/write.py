@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
+from services.common.concurrency.uncancellable import undivided
 from services.common.errors import ServiceError
-from services.common.rpc.call_fields import note
-from services.common.undivided import undivided
+from services.common.rpc.log_fields import note
 from services.storage import metrics
 from services.storage.backend import Chunk
 from services.storage.commit import keep

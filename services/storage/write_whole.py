@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from services.common.concurrency.batcher import Grouped
 from services.common.errors import ServiceError
-from services.common.grouped import Grouped
 from services.storage.backend import Chunk
 from services.storage.commit import keep
 from services.storage.incoming import Incoming, put

@@ -6,7 +6,7 @@ import secrets
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.storage.advisory import key
 
 _PING_SECONDS = 2.0

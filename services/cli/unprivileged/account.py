@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Self
 
 from services.cli.errors import CommandError
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 
 DEFAULT_NAME = "towpath"
 

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from services.cli.errors import CommandError
 from services.cli.unprivileged.account import Account
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 
 _CACHE = Path("/var/cache/towpath")
 _UNFINISHED_SECONDS = 3600.0

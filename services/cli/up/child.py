@@ -17,7 +17,7 @@ from services.cli.unprivileged.run_as import OURSELVES, RunAs
 from services.cli.up.watch import PROBE_SECONDS, Question, heartbeats, until_it_hangs
 from services.common.failure import REASON_VARIABLE
 from services.common.lifecycle import HEARTBEAT_SECONDS
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 
 _DEATHS = 5
 _DEATHS_SECONDS = 60.0

@@ -19,7 +19,7 @@ from services.cli.up import programs
 from services.cli.up.listener import Address
 from services.cli.up.stack import UpOptions, enter_account
 from services.cli.up.stack import up as run_stack
-from services.common.logs import LogFormat, configure
+from services.common.observability.logs import LogFormat, configure
 
 _WAIT_SECONDS = 60.0
 

@@ -26,11 +26,7 @@ from services.cli.unprivileged.account import Account
 from services.cli.unprivileged.entry import Inherited, reached_by
 from services.cli.unprivileged.ownership import give
 from services.cli.unprivileged.run_as import RunAs
-from services.cli.up.runtime_directory import (
-    make_memory_directory,
-    make_runtime_directory,
-    remove_memory_directory,
-)
+from services.cli.up.runtime_directory import make_memory_directory, make_runtime_directory, remove_memory_directory
 
 _LOCK = "lock"
 _STORAGE = "storage"

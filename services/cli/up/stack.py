@@ -25,7 +25,7 @@ from services.cli.up.orphans import lock_out_orphans
 from services.cli.up.supervisor import Supervisor
 from services.cli.up.tables import tables_are_newest
 from services.common.lifecycle import stop_event
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 
 _log = get_logger(__name__)
 

@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from services.cli.embedded_postgres import EmbeddedPostgres
-from services.common.revisions import newest_version
+from services.common.migration_versions import newest_version
 
 _SERVICES = Path(__file__).parents[2]
 _SCHEMAS = ("storage", "locks")

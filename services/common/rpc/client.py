@@ -10,8 +10,8 @@ from google.protobuf.message import Message
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import SecretStr
 
-from services.common import request_id, tracing
 from services.common.errors import Reason, ServiceError, Unavailable, from_rpc_error
+from services.common.observability import request_id, tracing
 from services.common.rpc.options import ADMIN_METADATA_KEY, channel_options, is_local
 from services.common.rpc.tls import Tls
 

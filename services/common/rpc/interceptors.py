@@ -9,10 +9,11 @@ from typing import Any
 import grpc
 from pydantic import SecretStr
 
-from services.common import request_id, tracing
 from services.common.errors import ServiceError, trailing_metadata
-from services.common.logs import get_logger
-from services.common.rpc import call_fields, metrics
+from services.common.observability import request_id, tracing
+from services.common.observability.logs import get_logger
+from services.common.rpc import log_fields as call_fields
+from services.common.rpc import metrics
 from services.common.rpc.options import ADMIN_METADATA_KEY
 from services.common.rpc.types import Context, Handler
 

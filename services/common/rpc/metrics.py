@@ -4,7 +4,7 @@ from functools import cache
 
 from prometheus_client import Counter, Gauge, Histogram
 
-from services.common.metrics import SECONDS
+from services.common.observability.metrics import SECONDS
 
 REQUESTS = Counter("towpath_grpc_requests_total", "Calls that have ended.", ["method", "status"])
 REQUEST_SECONDS = Histogram("towpath_grpc_request_seconds", "How long calls took.", ["method"], buckets=SECONDS)

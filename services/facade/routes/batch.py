@@ -11,13 +11,7 @@ from services.facade.errors import Area
 from services.facade.facade import facade_of
 from services.facade.models import BatchAnswer, BatchRequest
 from services.facade.openapi import answers, json_request
-from services.facade.request import (
-    accepted_dialect,
-    authenticated_caller,
-    read_json,
-    refuse_strangers,
-    repository_name,
-)
+from services.facade.request import accepted_dialect, authenticated_caller, read_json, refuse_strangers, repository_name
 from services.facade.request_log import note
 from services.facade.routes.endpoint import endpoints_in
 

@@ -9,8 +9,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceServicer
 
 from services.common.errors import PermissionDenied, Reason
-from services.common.rpc.call_fields import note
 from services.common.rpc.interceptors import bearer_token
+from services.common.rpc.log_fields import note
 from services.database.transactions import Database
 from services.locks.authentication import authenticate
 from services.locks.lock_pages import LockPages

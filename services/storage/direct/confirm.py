@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Reason, ServiceError
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.storage import contents, index, metrics
 from services.storage.commit import commit
 from services.storage.contents import Placed

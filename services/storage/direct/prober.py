@@ -6,7 +6,7 @@ from contextlib import suppress
 
 import httpx
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.storage.direct.probe import Unsuitable, probe_downloads, probe_uploads
 from services.storage.direct.transfer import Directions, wanted
 from services.storage.signing import Signer

@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Unavailable
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.storage import index
 from services.storage.contents import Placed
 from services.storage.direct import uploads

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from services.common.undivided import in_thread
+from services.common.concurrency.uncancellable import in_thread
 from services.storage.backend import Chunk
 from services.storage.disk.durable import Folders, sync_folder
 from services.storage.disk.errors import NO_ROOM, on_disk

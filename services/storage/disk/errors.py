@@ -5,9 +5,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
+from services.common.concurrency.uncancellable import in_thread
 from services.common.errors import Reason, Unavailable
-from services.common.logs import get_logger
-from services.common.undivided import in_thread
+from services.common.observability.logs import get_logger
 from services.storage.refusals import storage_full
 
 Parameters = ParamSpec("Parameters")

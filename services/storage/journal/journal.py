@@ -10,7 +10,7 @@ from functools import partial
 from typing import Self
 
 from services.common.errors import ServiceError
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.storage.backend import Chunk
 from services.storage.disk import DiskBackend

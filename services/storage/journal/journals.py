@@ -2,7 +2,7 @@
 
 import asyncio
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.storage.disk import DiskBackend
 from services.storage.journal.journal import Journal

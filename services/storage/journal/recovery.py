@@ -4,7 +4,7 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from itertools import islice
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.storage.disk import DiskBackend
 from services.storage.disk.errors import on_disk

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 import obstore
 
-from services.common.undivided import undivided
+from services.common.concurrency.uncancellable import undivided
 from services.storage.backend import Chunk, StoredBytes, Upload
 from services.storage.object_store.bucket import Bucket
 from services.storage.object_store.deadlines import ANSWER_SECONDS, CHECK_SECONDS

@@ -14,7 +14,7 @@ from botocore.exceptions import BotoCoreError, ClientError
 from obstore.exceptions import BaseError, UnauthenticatedError
 
 from services.common.errors import Reason, ServiceError, Unavailable
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.storage.refusals import storage_full
 
 # What obstore's text has of an answer, and of a request that got none.

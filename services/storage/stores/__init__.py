@@ -1,1 +1,1 @@
-"""Where bytes lie: the stores of a site, which of them is written to, and how one becomes a copy of another."""
+"""The stores of a site as this process has them open, and which of them is the primary."""

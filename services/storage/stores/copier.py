@@ -12,7 +12,7 @@ from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import ServiceError
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.storage.advisory import key
 from services.storage.pace import Pace
 from services.storage.store import Store

@@ -5,8 +5,8 @@ from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from services.common.concurrency.uncancellable import undivided
 from services.common.errors import InvalidArgument
-from services.common.undivided import undivided
 from services.storage import contents, index
 from services.storage.backend import BytesMissing, Upload
 from services.storage.contents import Arrived, Placed

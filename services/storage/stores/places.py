@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.storage.backend import Backend
 from services.storage.contents import FIRST_STORE_ID, Placed

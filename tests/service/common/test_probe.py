@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from services.common.metrics import served_metrics
+from services.common.observability.metrics import served_metrics
 from tests.support.ports import free_ports
 from tests.support.waiting import STEP_SECONDS
 

@@ -17,7 +17,6 @@ from pydantic import SecretStr
 from towpath.locks.v1 import lock_service_pb2 as pb
 from towpath.locks.v1 import lock_service_pb2_grpc as pb_grpc
 
-from services.common import request_id
 from services.common.errors import (
     AlreadyExists,
     DeadlineExceeded,
@@ -28,6 +27,7 @@ from services.common.errors import (
     Unavailable,
     Unimplemented,
 )
+from services.common.observability import request_id
 from services.common.rpc.client import Health, Peer
 from services.common.rpc.server import Server
 from services.common.rpc.types import Context

@@ -13,13 +13,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 from towpath.storage.v1 import storage_service_pb2 as storage_pb
 
-from services.common.errors import (
-    DeadlineExceeded,
-    FailedPrecondition,
-    InvalidArgument,
-    NotFound,
-    Reason,
-)
+from services.common.errors import DeadlineExceeded, FailedPrecondition, InvalidArgument, NotFound, Reason
 from services.common.rpc.client import Peer
 from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
 from tests.support.postgres import TestPostgres

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from services.common.tracing import traced
+from services.common.observability.tracing import traced
 from tests.support.collector import Collector, ReceivedSpan, running_collector
 from tests.support.http import content, oid_of
 from tests.support.postgres import TestPostgres
@@ -162,7 +162,7 @@ async def test_nothing_is_imported_while_traces_are_off(service: str, absent: st
 
 def test_an_endpoint_without_the_packages_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     """With what to install."""
-    monkeypatch.delitem(sys.modules, "services.common.spans", raising=False)
+    monkeypatch.delitem(sys.modules, "services.common.observability.spans", raising=False)
     monkeypatch.setitem(sys.modules, "opentelemetry", None)
     with (
         pytest.raises(ValueError, match=r"traces_endpoint: needs .*pip install 'towpath\[tracing\]'"),

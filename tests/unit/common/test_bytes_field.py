@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.rpc.bytes_field import BytesField
+from services.common.rpc.raw_bytes import BytesField
 
 DATA = BytesField(pb.WriteObjectRequest, "data")
 LENGTHS = [0, 1, 127, 128, 129, 16383, 16384, 16385, 1024 * 1024, 2097151, 2097152]

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
-from services.common.grouped import Grouped
+from services.common.concurrency.batcher import Grouped
 from tests.support.loop import settled
 from tests.support.waiting import STEP_SECONDS, until
 

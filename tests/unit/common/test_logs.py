@@ -12,7 +12,8 @@ from tests.support.waiting import STEP_SECONDS
 ODD = "a\x85\u2028\x9b\x1b[2J\u00e9"
 _PROGRAM = """
 import logging, sys
-from services.common import logs, request_id
+from services.common.observability import logs
+from services.common.observability import request_id
 
 logs.configure("barge", level="INFO", log_format=logs.LogFormat(sys.argv[1]))
 request_id.adopt("told-1")

@@ -7,12 +7,12 @@ import sys
 
 import pytest
 
-from services.common import memory
+from services.common import allocator as memory
 from tests.support.waiting import STEP_SECONDS
 
 _FAULTS = """
 import resource
-from services.common import memory
+from services.common import allocator as memory
 {prepare}
 def faults():
     return resource.getrusage(resource.RUSAGE_SELF).ru_minflt
@@ -39,7 +39,7 @@ def test_freed_memory_is_used_again() -> None:
 
 _ARENAS = """
 import ctypes, threading
-from services.common import memory
+from services.common import allocator as memory
 {prepare}
 together = threading.Barrier(12)
 def allocate():
@@ -76,7 +76,7 @@ def test_without_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
 
 _COLLECTIONS = """
 import gc
-from services.common import memory
+from services.common import allocator as memory
 {prepare}
 collections = 0
 def count(phase, _info):

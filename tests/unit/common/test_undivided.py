@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from services.common.undivided import in_thread, undivided
+from services.common.concurrency.uncancellable import in_thread, undivided
 from tests.support.waiting import STEP_SECONDS
 
 

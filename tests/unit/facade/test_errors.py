@@ -9,7 +9,6 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from starlette.responses import Response
 from towpath.locks.v1 import lock_service_pb2
 
-from services.common import request_id
 from services.common.errors import (
     Aborted,
     AlreadyExists,
@@ -26,6 +25,7 @@ from services.common.errors import (
     Unavailable,
     Unimplemented,
 )
+from services.common.observability import request_id
 from services.facade.dialect import DIALECTS, WIDESPREAD, Dialect
 from services.facade.errors import Area, ErrorRenderer, http_status
 from services.facade.reasons import HttpReason, invalid_reply

@@ -15,7 +15,7 @@ from socketserver import TCPServer
 from prometheus_client import MetricsHandler
 from pydantic import SecretStr
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 
 _REQUEST_SECONDS = 10
 

@@ -10,7 +10,7 @@ import structlog
 from pydantic_core import to_json
 from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
-from services.common import request_id
+from services.common.observability import request_id
 
 # Local variables hold credentials.
 _tracebacks = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))

@@ -4,7 +4,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable
 
-from services.common.logs import get_logger
+from services.common.observability.logs import get_logger
 
 _INTERVAL_SECONDS = 15.0
 # What takes long is done the more seldom: at most so much of the time goes into it.

@@ -1,4 +1,4 @@
-"""The spans themselves; imported only where traces are on (`services.common.tracing`).
+"""The spans themselves; imported only where traces are on (`services.common.observability.tracing`).
 
 The instrumentations that OpenTelemetry offers for ASGI, gRPC and SQLAlchemy are not used: docs/decisions/0011.
 """
@@ -15,7 +15,7 @@ from opentelemetry.sdk.trace.export import BatchSpanProcessor
 from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
-from services.common import request_id
+from services.common.observability import request_id
 
 REQUEST_ID = "towpath.request_id"
 
@@ -65,7 +65,7 @@ class Spans:
 
 
 class ServedSpan:
-    """See `services.common.tracing.Span`."""
+    """See `services.common.observability.tracing.Span`."""
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span

@@ -5,7 +5,7 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Protocol
 
 if TYPE_CHECKING:
-    from services.common.spans import Spans
+    from services.common.observability.spans import Spans
 
 _spans: "Spans | None" = None
 
@@ -36,7 +36,7 @@ def traced(service: str, endpoint: str | None) -> Iterator[None]:
         yield
         return
     try:
-        from services.common.spans import Spans
+        from services.common.observability.spans import Spans
     except ModuleNotFoundError as error:
         raise ValueError("traces_endpoint: needs what `pip install 'towpath[tracing]'` brings") from error
     spans = _spans = Spans(service, endpoint)

@@ -15,7 +15,7 @@ from prometheus_client.registry import Collector
 from pydantic import SecretStr
 
 from services.common.lifecycle import end
-from services.common.metrics_server import serve_metrics
+from services.common.observability.metrics_server import serve_metrics
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
 """The buckets for what is a matter of milliseconds, and for a big object of minutes."""

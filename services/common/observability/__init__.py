@@ -1,0 +1,1 @@
+"""Logs, metrics, request ids and traces of a process; nothing that a service decides."""
