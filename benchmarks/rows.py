@@ -20,8 +20,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.database.engine import create_engine
 from services.database.migrations import migrate
 from services.database.transactions import Database
-from services.locks.lock_removal import remove_lock
-from services.locks.lock_table import LockLimits, create_lock
+from services.locks.locking.release import remove_lock
+from services.locks.locking.table import LockLimits, create_lock
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.contents import FIRST_STORE_ID, Arrived, New
 from services.storage.names import new_name

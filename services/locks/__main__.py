@@ -13,8 +13,8 @@ from services.common.observability import logs
 from services.common.observability.tracing import traced
 from services.database.engine import create_engine
 from services.database.transactions import Database
+from services.locks.access.bootstrap import bootstrap
 from services.locks.application import serve
-from services.locks.bootstrap import bootstrap
 from services.locks.models import SCHEMA
 from services.locks.settings import BootstrapSettings, LocksDatabaseSettings, LocksSettings
 

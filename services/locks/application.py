@@ -14,18 +14,18 @@ from services.database.engine import create_engine
 from services.database.notifications import Notifications
 from services.database.readiness import serve as serve_when_ready
 from services.database.transactions import Database
-from services.locks import access_changes
-from services.locks.access_service import AccessServicer
-from services.locks.admin.handlers import Resources
-from services.locks.admin.servicer import AdminServicer
-from services.locks.lock_pages import LockPages
-from services.locks.lock_service import LockServicer
+from services.locks.access import revocation_feed as access_changes
+from services.locks.access.token_uses import TokenUses
+from services.locks.api.access_service import AccessServicer
+from services.locks.api.admin.base import Resources
+from services.locks.api.admin.service import AdminServicer
+from services.locks.api.lock_service import LockServicer
+from services.locks.locking.pages import LockPages
 from services.locks.metrics import refresh_repositories
 from services.locks.models import SCHEMA
-from services.locks.repository_removal import finish_removals
+from services.locks.removals.repositories import finish_removals
 from services.locks.settings import LocksSettings
-from services.locks.storage_peer import StoragePeer
-from services.locks.token_uses import TokenUses
+from services.locks.storage_client import StoragePeer
 
 LOCK_SERVICE: str = lock_service_pb2.DESCRIPTOR.services_by_name["LockService"].full_name
 ACCESS_SERVICE: str = access_service_pb2.DESCRIPTOR.services_by_name["AccessService"].full_name

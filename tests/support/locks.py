@@ -23,8 +23,8 @@ from services.common.rpc.client import Peer
 from services.database.engine import create_engine, parse_url
 from services.database.migrations import migrate
 from services.database.transactions import Database
+from services.locks.access.bootstrap import bootstrap
 from services.locks.application import serve
-from services.locks.bootstrap import bootstrap
 from services.locks.models import SCHEMA
 from services.locks.settings import LocksSettings
 from tests.support.waiting import START_SECONDS, STEP_SECONDS

@@ -12,7 +12,7 @@ from services.common.errors import InvalidArgument, NotFound, Reason
 from services.database.engine import create_engine
 from services.database.statement import Row, Statement
 from services.database.transactions import Database
-from services.locks import lock_table
+from services.locks.locking import table as lock_table
 from tests.service.locks.conftest import Team, fill
 from tests.support.locks import RunningLocks, refused
 

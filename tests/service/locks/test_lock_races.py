@@ -11,7 +11,7 @@ from towpath.locks.v1 import lock_service_pb2 as pb
 from services.common.errors import AlreadyExists, NotFound, Reason, ServiceError
 from services.database.engine import create_engine
 from services.database.statement import rows
-from services.locks import lock_table
+from services.locks.locking import table as lock_table
 from tests.service.locks.conftest import Team, fill
 from tests.support.locks import RunningLocks
 

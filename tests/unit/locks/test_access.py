@@ -5,7 +5,7 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.locks.access import Decision, Grant, Outcome, Permission, RepositoryAccess, Role, decide
+from services.locks.access.policy import Decision, Grant, Outcome, Permission, RepositoryAccess, Role, decide
 
 _ALICE = RepositoryAccess(public=False, grants=[Grant(Role.ADMIN)])
 _BOB = RepositoryAccess(public=False, grants=[Grant(Role.READ), Grant(Role.WRITE, ["refs/heads/bob"])])

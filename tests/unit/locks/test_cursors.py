@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.common.errors import InvalidArgument, Reason
-from services.locks.cursors import NO_ID, parse_cursor, parse_id
+from services.locks.ids import NO_ID, parse_cursor, parse_id
 
 _STRANGE = [
     "0",

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.common.errors import InvalidArgument
-from services.locks.names import (
+from services.locks.validation import (
     check_idempotency_key,
     check_name,
     check_ref_patterns,

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.common.errors import InvalidArgument, Reason
-from services.locks.paths import check_path, path_hash
+from services.locks.locking.paths import check_path, path_hash
 
 _PARTS = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs"]), min_size=1, max_size=20).filter(
     lambda part: part not in (".", "..")

@@ -1,6 +1,6 @@
 """The secrets of tokens."""
 
-from services.locks.tokens import new_secret, token_hash
+from services.locks.access.tokens import new_secret, token_hash
 
 
 def test_secrets_are_long_and_different() -> None:

@@ -3,8 +3,8 @@
 import pytest
 
 from services.common.errors import PermissionDenied, Reason
+from services.locks.locking.unlock_policy import check_unlock
 from services.locks.models import FORCED_BY_ADMINS, FORCED_BY_WRITERS
-from services.locks.unlocking import check_unlock
 
 
 @pytest.mark.parametrize("force", [False, True])

@@ -8,12 +8,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, NotFound, Reason
-from services.locks.admin.handlers import Handlers, administrative
-from services.locks.messages import token_message
+from services.locks.access.tokens import new_secret, token_hash
+from services.locks.access.users import create_token, list_tokens, revoke_token
+from services.locks.api.admin.base import Handlers, administrative
+from services.locks.api.messages import token_message
 from services.locks.models import Token, User
-from services.locks.names import check_name
-from services.locks.tokens import new_secret, token_hash
-from services.locks.user_table import create_token, list_tokens, revoke_token
+from services.locks.validation import check_name
 
 
 class TokenHandlers(Handlers):

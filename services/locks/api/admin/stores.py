@@ -3,7 +3,7 @@
 from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.storage.v1 import store_service_pb2 as storage
 
-from services.locks.admin.handlers import Handlers, administrative
+from services.locks.api.admin.base import Handlers, administrative
 from services.locks.models import User
 
 

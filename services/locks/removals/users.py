@@ -5,9 +5,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import FailedPrecondition, Reason
-from services.locks import lock_history
+from services.locks.access.users import find_user
+from services.locks.locking import history as lock_history
 from services.locks.models import Lock, User
-from services.locks.user_table import find_user
 
 
 async def remove_user(connection: AsyncConnection, name: str, *, release_locks: bool, administrator: User) -> User:

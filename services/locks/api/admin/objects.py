@@ -6,9 +6,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.storage.v1 import storage_service_pb2 as storage
 
-from services.locks.admin.handlers import Handlers, administrative
+from services.locks.api.admin.base import Handlers, administrative
 from services.locks.models import Repository, User
-from services.locks.repository_table import count_locks, list_repositories
+from services.locks.repositories import count_locks, list_repositories
 
 
 class ObjectHandlers(Handlers):

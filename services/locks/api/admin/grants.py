@@ -7,13 +7,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, NotFound, Reason
-from services.locks.access import Outcome, Role, decide
-from services.locks.admin.handlers import Handlers, administrative
-from services.locks.grant_table import FoundRepository, delete_grants, find_access, list_grants, put_grant
-from services.locks.messages import ROLE_NUMBERS, grant_message, permission_of, repository_message
+from services.locks.access.grants import FoundRepository, delete_grants, find_access, list_grants, put_grant
+from services.locks.access.policy import Outcome, Role, decide
+from services.locks.api.admin.base import Handlers, administrative
+from services.locks.api.messages import ROLE_NUMBERS, grant_message, permission_of, repository_message
 from services.locks.models import Grant, Repository, User
-from services.locks.names import check_ref_patterns, check_repository_name
-from services.locks.repository_table import find_repository, repository_not_found
+from services.locks.repositories import find_repository, repository_not_found
+from services.locks.validation import check_ref_patterns, check_repository_name
 
 _ROLES = {number: role for role, number in ROLE_NUMBERS.items()}
 

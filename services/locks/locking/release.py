@@ -4,10 +4,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import NotFound, Reason
-from services.locks.lock_history import find_release, release_locks
-from services.locks.lock_table import StandingLock, hold_lock
+from services.locks.locking.history import find_release, release_locks
+from services.locks.locking.table import StandingLock, hold_lock
+from services.locks.locking.unlock_policy import check_unlock
 from services.locks.models import Lock
-from services.locks.unlocking import check_unlock
 
 
 async def remove_lock(

@@ -7,9 +7,9 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.locks.lock_table import StandingLock
+from services.locks.locking.paths import path_hash
+from services.locks.locking.table import StandingLock
 from services.locks.models import Lock, ReleasedLock, User
-from services.locks.paths import path_hash
 
 
 async def release_locks(

@@ -12,15 +12,15 @@ from services.common.errors import PermissionDenied, Reason
 from services.common.rpc.interceptors import bearer_token
 from services.common.rpc.log_fields import note
 from services.database.transactions import Database
-from services.locks.authentication import authenticate
-from services.locks.lock_pages import LockPages
+from services.locks.access.authentication import authenticate
+from services.locks.access.token_uses import TokenUses
+from services.locks.access.users import find_user
+from services.locks.locking.pages import LockPages
 from services.locks.models import Repository, User
-from services.locks.names import check_name, check_repository_name
-from services.locks.repository_table import find_repository
+from services.locks.repositories import find_repository
 from services.locks.settings import LocksSettings
-from services.locks.storage_peer import StoragePeer
-from services.locks.token_uses import TokenUses
-from services.locks.user_table import find_user
+from services.locks.storage_client import StoragePeer
+from services.locks.validation import check_name, check_repository_name
 
 _Handlers = TypeVar("_Handlers", bound="Handlers")
 _Request = TypeVar("_Request")

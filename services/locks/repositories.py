@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import AlreadyExists, NotFound, Reason
-from services.locks.constraints import violated
+from services.database.constraints import violated
 from services.locks.look_alikes import find_look_alike, told
 from services.locks.models import Lock, RemovedRepository, Repository
 

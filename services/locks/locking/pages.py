@@ -3,8 +3,8 @@
 from typing import NamedTuple
 
 from services.database.transactions import Database
-from services.locks.cursors import parse_cursor
-from services.locks.lock_table import StandingLock, list_locks
+from services.locks.ids import parse_cursor
+from services.locks.locking.table import StandingLock, list_locks
 from services.locks.settings import LocksSettings
 
 _MOST_LONG = 10_000

@@ -5,12 +5,12 @@ from collections.abc import Sequence
 from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 
-from services.locks.admin.handlers import Handlers, administrative
-from services.locks.messages import user_message
+from services.locks.access.users import create_user, list_users
+from services.locks.api.admin.base import Handlers, administrative
+from services.locks.api.messages import user_message
 from services.locks.models import User
-from services.locks.names import check_name, check_new_name
-from services.locks.user_removal import remove_user
-from services.locks.user_table import create_user, list_users
+from services.locks.removals.users import remove_user
+from services.locks.validation import check_name, check_new_name
 
 
 class UserHandlers(Handlers):

@@ -10,9 +10,9 @@ from sqlmodel import col
 from services.common.errors import Aborted, FailedPrecondition, NotFound, Reason, ServiceError
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
-from services.locks.lock_history import release_locks
+from services.locks.locking.history import release_locks
 from services.locks.models import Lock, RemovedRepository, Repository, User
-from services.locks.repository_table import (
+from services.locks.repositories import (
     find_repository,
     forget_removed,
     has_locks,
@@ -20,7 +20,7 @@ from services.locks.repository_table import (
     move_to_removed,
     repository_not_found,
 )
-from services.locks.storage_peer import StoragePeer
+from services.locks.storage_client import StoragePeer
 
 _log = get_logger(__name__)
 

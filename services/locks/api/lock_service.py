@@ -8,15 +8,15 @@ from towpath.locks.v1.lock_service_pb2_grpc import LockServiceServicer
 
 from services.common.errors import AlreadyExists, Reason
 from services.database.transactions import Database
-from services.locks.cursors import parse_id
-from services.locks.lock_pages import LockPages
-from services.locks.lock_removal import remove_lock
-from services.locks.lock_table import LockLimits, StandingLock, create_lock
-from services.locks.messages import list_response, lock_message, verify_response
+from services.locks.api.messages import list_response, lock_message, verify_response
+from services.locks.ids import parse_id
+from services.locks.locking.pages import LockPages
+from services.locks.locking.paths import check_path
+from services.locks.locking.release import remove_lock
+from services.locks.locking.table import LockLimits, StandingLock, create_lock
 from services.locks.metrics import LOCK_CONFLICTS, LOCKS_CREATED, count_released
-from services.locks.names import check_idempotency_key
-from services.locks.paths import check_path
 from services.locks.settings import LocksSettings
+from services.locks.validation import check_idempotency_key
 
 
 class LockServicer(LockServiceServicer):

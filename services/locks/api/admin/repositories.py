@@ -7,12 +7,12 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason
 from services.locks import models
-from services.locks.admin.handlers import Handlers, administrative
-from services.locks.messages import FORCED_UNLOCK_NUMBERS, repository_message
+from services.locks.api.admin.base import Handlers, administrative
+from services.locks.api.messages import FORCED_UNLOCK_NUMBERS, repository_message
 from services.locks.models import Repository, User
-from services.locks.names import check_new_repository_name, check_repository_name
-from services.locks.repository_removal import remove_repository
-from services.locks.repository_table import create_repository, list_repositories, update_repository
+from services.locks.removals.repositories import remove_repository
+from services.locks.repositories import create_repository, list_repositories, update_repository
+from services.locks.validation import check_new_repository_name, check_repository_name
 
 _FORCED_UNLOCK = {number: word for word, number in FORCED_UNLOCK_NUMBERS.items()}
 

@@ -9,7 +9,7 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.locks import access
+from services.locks.access import policy as access
 from services.locks.models import Grant, Repository, User
 
 _BY_ROLE = case({role.value: rank for rank, role in enumerate(access.Role)}, value=col(Grant.role))

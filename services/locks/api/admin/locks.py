@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 
-from services.locks.admin.handlers import Handlers, administrative
-from services.locks.cursors import parse_cursor, parse_id
-from services.locks.lock_history import list_released
-from services.locks.lock_removal import remove_lock
-from services.locks.lock_table import StandingLock
-from services.locks.messages import lock_message, released_lock_message
+from services.locks.api.admin.base import Handlers, administrative
+from services.locks.api.messages import lock_message, released_lock_message
+from services.locks.ids import parse_cursor, parse_id
+from services.locks.locking.history import list_released
+from services.locks.locking.release import remove_lock
+from services.locks.locking.table import StandingLock
 from services.locks.metrics import count_released
 from services.locks.models import ReleasedLock, User
 

@@ -4,10 +4,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Reason, Unauthenticated
 from services.database.transactions import Database
-from services.locks.revoked_tokens import find_revoked
-from services.locks.token_uses import TokenUses
-from services.locks.tokens import token_hash
-from services.locks.user_table import TokenUser, find_token_user
+from services.locks.access.revoked_tokens import find_revoked
+from services.locks.access.token_uses import TokenUses
+from services.locks.access.tokens import token_hash
+from services.locks.access.users import TokenUser, find_token_user
 
 
 async def authenticate(database: Database, uses: TokenUses, token: str) -> TokenUser:

@@ -16,12 +16,12 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import Aborted, NotFound, Reason, ResourceExhausted
+from services.database.constraints import violated
 from services.database.statement import Row, Statement
 from services.database.transactions import Database
-from services.locks.access import Role
-from services.locks.constraints import violated
+from services.locks.access.policy import Role
+from services.locks.locking.paths import path_hash
 from services.locks.models import Grant, Lock, Repository, User
-from services.locks.paths import path_hash
 
 _ATTEMPTS = 10
 

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import AlreadyExists, NotFound, Reason
-from services.locks import revoked_tokens
+from services.locks.access import revoked_tokens
 from services.locks.look_alikes import find_look_alike, told
 from services.locks.models import Token, TokenUse, User
 

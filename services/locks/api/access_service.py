@@ -11,15 +11,15 @@ from services.common.errors import NotFound, PermissionDenied, Reason, ServiceEr
 from services.common.rpc.log_fields import note
 from services.database.notifications import Notifications
 from services.database.transactions import Database
-from services.locks import access_changes
-from services.locks.access import Decision, Outcome, decide
-from services.locks.authentication import authenticate
-from services.locks.failed_logins import add_up
-from services.locks.grant_table import FoundRepository, find_access
-from services.locks.messages import failed_logins_of, permission_of, wait_seconds_of
-from services.locks.names import is_repository_name
-from services.locks.token_uses import TokenUses
-from services.locks.user_table import valid_seconds
+from services.locks.access import revocation_feed as access_changes
+from services.locks.access.authentication import authenticate
+from services.locks.access.failed_logins import add_up
+from services.locks.access.grants import FoundRepository, find_access
+from services.locks.access.policy import Decision, Outcome, decide
+from services.locks.access.token_uses import TokenUses
+from services.locks.access.users import valid_seconds
+from services.locks.api.messages import failed_logins_of, permission_of, wait_seconds_of
+from services.locks.validation import is_repository_name
 
 # However rarely anything changes: an answer that is kept for longer gains little, and hides that the token is used.
 _MOST_KEPT_SECONDS = 300.0

@@ -7,9 +7,9 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.database.transactions import Database
+from services.locks.access.tokens import new_secret, token_hash
+from services.locks.access.users import create_token, find_user, list_tokens, revoke_token
 from services.locks.models import User
-from services.locks.tokens import new_secret, token_hash
-from services.locks.user_table import create_token, find_user, list_tokens, revoke_token
 
 USER = "admin"
 TOKEN = "local"  # noqa: S105 - the name of a token, not its secret

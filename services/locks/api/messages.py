@@ -10,9 +10,9 @@ from towpath.locks.v1 import lock_service_pb2 as locks
 
 from services.common.errors import InvalidArgument, Reason
 from services.locks import models
-from services.locks.access import Permission, Role
-from services.locks.lock_pages import LockPage
-from services.locks.lock_table import StandingLock
+from services.locks.access.policy import Permission, Role
+from services.locks.locking.pages import LockPage
+from services.locks.locking.table import StandingLock
 
 ROLE_NUMBERS = {
     Role.READ: admin.ROLE_READ,

@@ -1,1 +1,0 @@
-"""AdminService: the operator's single door."""

@@ -1,0 +1,1 @@
+"""AdminService, one module for each kind of thing that it administers."""

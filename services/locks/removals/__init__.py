@@ -1,0 +1,1 @@
+"""Removals of users and repositories, which touch locks and access alike."""
