@@ -23,10 +23,10 @@ from services.database.transactions import Database
 from services.locks.locking.release import remove_lock
 from services.locks.locking.table import LockLimits, create_lock
 from services.locks.models import SCHEMA as LOCKS
-from services.storage.contents import FIRST_STORE_ID, Arrived, New
-from services.storage.names import new_name
-from services.storage.registrar import Registrar, Verified
-from services.storage.schema import SCHEMA as STORAGE
+from services.storage.blob_names import new_name
+from services.storage.index.contents import FIRST_STORE_ID, Arrived, New
+from services.storage.index.registrar import Registrar, Verified
+from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.postgres import running_postgres
 
 ROWS = Path(__file__).with_suffix(".json")
@@ -63,7 +63,7 @@ WITH made AS (
 )
 INSERT INTO contents (store_id, oid, name) SELECT 1, oid, oid || '.' || left(md5(oid), 16) FROM made
 """
-# What services/storage/sizes.py asks for the metrics.
+# What services/storage/objects/sizes.py asks for the metrics.
 _COUNT = "SELECT repository_id, count(*), sum(size) FROM objects WHERE removed_at IS NULL GROUP BY repository_id"
 _PATH_BYTES = "SELECT avg(octet_length(path)) FROM locks"
 

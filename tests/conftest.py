@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, settings
 from pydantic import SecretStr
 
-from services.storage.object_store.backend import ObjectStoreBackend
+from services.storage.backends.object_store.backend import ObjectStoreBackend
 from tests.support import programs
 from tests.support.azurite import Azurite, running_azurite
 from tests.support.postgres import TestPostgres, running_postgres

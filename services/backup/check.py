@@ -25,9 +25,9 @@ from services.backup.progress import Bytes, progress
 from services.backup.reading import DamagedBytes, stored_bytes
 from services.backup.stores import Source, Store
 from services.database.versions import RESTORING, version_of
-from services.storage.models import SCHEMA_NAME as STORAGE
-from services.storage.names import oid_of
-from services.storage.pace import Pace
+from services.storage.blob_names import oid_of
+from services.storage.index.models import SCHEMA_NAME as STORAGE
+from services.storage.replication.rate_limit import Pace
 
 _MOMENT_SECONDS = 1.0
 

@@ -9,7 +9,7 @@ from services.backup.folder import BackupFolder
 from services.backup.object_list import Entry
 from services.backup.reading import copied_bytes, stored_bytes
 from services.common.concurrency.uncancellable import in_thread
-from services.storage.backend import Backend
+from services.storage.backends.base import Backend
 
 
 async def copy_out(backend: Backend, folder: BackupFolder, entry: Entry, *, stored_as: str) -> None:

@@ -12,7 +12,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.database.engine import role_of
 from services.database.versions import Schema
 from services.locks.models import SCHEMA as LOCKS
-from services.storage.schema import SCHEMA as STORAGE
+from services.storage.index.schema import SCHEMA as STORAGE
 
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (STORAGE, LOCKS)}
 

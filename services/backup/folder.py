@@ -18,10 +18,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from services.backup.errors import BackupError
-from services.storage.disk.durable import Folders, sync_folder
-from services.storage.disk.listing import contents_of, subfolders
-from services.storage.disk.paths import path_of
-from services.storage.names import oid_of
+from services.storage.backends.disk.durable import Folders, sync_folder
+from services.storage.backends.disk.listing import contents_of, subfolders
+from services.storage.backends.disk.paths import path_of
+from services.storage.blob_names import oid_of
 
 _OURS = {"manifest.json", "manifest.json.new", "index", "objects", "incoming", "lock"}
 

@@ -9,8 +9,8 @@ from sqlalchemy import text
 from services.backup.database import acting_for
 from services.backup.object_list import Entry
 from services.backup.stores import Source, Store
-from services.storage.models import SCHEMA_NAME as STORAGE
-from services.storage.writer import is_gone
+from services.storage.index.models import SCHEMA_NAME as STORAGE
+from services.storage.index.writer_lease import is_gone
 
 _PAGE = 10_000
 

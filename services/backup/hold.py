@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from services.backup.errors import BackupError
 from services.database.migrations import MIGRATION_KEY
-from services.storage import index
+from services.storage.index import objects as index
 
 Result = TypeVar("Result")
 

@@ -7,7 +7,7 @@ from typing import NamedTuple
 from services.backup.errors import BackupError
 from services.backup.files import open_file
 from services.common.oid import is_oid
-from services.storage.names import is_name, oid_of
+from services.storage.blob_names import is_name, oid_of
 
 QUERY = (
     "SELECT DISTINCT ON (o.oid) o.oid, o.size, coalesce(c.name, o.oid)"

@@ -10,7 +10,7 @@ from services.backup.object_list import Entry
 from services.common.concurrency.uncancellable import in_thread
 from services.common.errors import Unavailable
 from services.common.rpc.options import CHUNK_BYTES
-from services.storage.backend import Backend, BytesMissing
+from services.storage.backends.base import Backend, BytesMissing
 
 
 class DamagedBytes(Exception):

@@ -16,7 +16,7 @@ from services.backup.reading import DamagedBytes
 from services.backup.stores import Source
 from services.backup.verification import Verified, verify
 from services.common.concurrency.uncancellable import in_thread
-from services.storage.backend import Backend
+from services.storage.backends.base import Backend
 
 
 async def restore(

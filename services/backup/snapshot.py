@@ -18,7 +18,7 @@ from services.backup.manifest import Sequence, TableFile
 from services.backup.object_list import QUERY
 from services.common.concurrency.uncancellable import in_thread
 from services.database.versions import RESTORING, version_of
-from services.storage.models import SCHEMA_NAME as STORAGE
+from services.storage.index.models import SCHEMA_NAME as STORAGE
 
 
 @dataclass(frozen=True)

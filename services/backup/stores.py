@@ -9,9 +9,9 @@ from services.backup.database import acting_for
 from services.backup.errors import BackupError
 from services.common.errors import ServiceError
 from services.database.versions import RESTORING, version_of
-from services.storage.backend import Backend
-from services.storage.location import open_backend
-from services.storage.models import SCHEMA_NAME as STORAGE
+from services.storage.backends.base import Backend
+from services.storage.backends.opening import open_backend
+from services.storage.index.models import SCHEMA_NAME as STORAGE
 
 _FIRST = (1, "first")
 _STORES = text("SELECT id, name, url FROM storage.stores ORDER BY is_primary DESC, id")

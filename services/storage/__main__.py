@@ -13,7 +13,7 @@ from services.common.failure import fail, tell
 from services.common.observability import logs
 from services.common.observability.tracing import traced
 from services.storage.application import serve
-from services.storage.schema import SCHEMA
+from services.storage.index.schema import SCHEMA
 from services.storage.settings import MigrationSettings, StorageSettings
 
 # More than there are cores: they wait for the disk.

@@ -15,30 +15,30 @@ from services.database.engine import create_engine
 from services.database.notifications import Notifications
 from services.database.readiness import serve as serve_when_ready
 from services.database.transactions import Database
-from services.storage.backend import Backend
+from services.storage.api.storage_service import ADMIN_METHODS, SERVICE_NAME, add_storage_service
+from services.storage.api.store_service import SERVICE_NAME as STORE_SERVICE_NAME
+from services.storage.api.store_service import StoreService
+from services.storage.backends.base import Backend
+from services.storage.backends.opening import open_backend
+from services.storage.capacity.quota import TrafficMeter
+from services.storage.capacity.space import Room
+from services.storage.capacity.space_exchange import Neighbours
+from services.storage.context import Store
 from services.storage.direct.prober import Prober
-from services.storage.direct.transfer import wanted
+from services.storage.index.lookups import Lookups
+from services.storage.index.registrar import Registrar
+from services.storage.index.removal_feed import SOURCE as REMOVALS
+from services.storage.index.removal_feed import Removals
+from services.storage.index.schema import SCHEMA
+from services.storage.index.writer_lease import Writer
 from services.storage.journal import Journals
-from services.storage.location import open_backend
-from services.storage.lookups import Lookups
-from services.storage.neighbours import Neighbours
-from services.storage.registrar import Registrar
-from services.storage.removals import SOURCE as REMOVALS
-from services.storage.removals import Removals
-from services.storage.room import Room
-from services.storage.schema import SCHEMA
-from services.storage.service import ADMIN_METHODS, SERVICE_NAME, add_storage_service
+from services.storage.objects.sizes import refresh_sizes
+from services.storage.objects.write_small import WholeObjects
+from services.storage.replication.copier import Copier
 from services.storage.settings import StorageSettings
-from services.storage.sizes import refresh_sizes
-from services.storage.store import Store
-from services.storage.stores.copier import Copier
-from services.storage.stores.places import Places
-from services.storage.stores.servicer import SERVICE_NAME as STORE_SERVICE_NAME
-from services.storage.stores.servicer import StoreService
-from services.storage.sweep import Sweeper
-from services.storage.traffic import TrafficMeter
-from services.storage.write_whole import WholeObjects
-from services.storage.writer import Writer
+from services.storage.stores.registry import Places
+from services.storage.stores.transfer_modes import wanted
+from services.storage.sweeper import Sweeper
 
 _LAST_FLUSH_SECONDS = 2.0
 

@@ -7,7 +7,7 @@ from pydantic import Field, SecretStr, field_validator
 
 from services.common.settings import Bytes, Seconds
 from services.database.settings import DatabaseSettings
-from services.storage.direct.transfer import parse
+from services.storage.stores.transfer_modes import parse
 
 
 class MigrationSettings(DatabaseSettings):

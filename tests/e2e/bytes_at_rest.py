@@ -3,7 +3,7 @@
 from contextlib import suppress
 from pathlib import Path
 
-from services.storage.names import oid_of
+from services.storage.blob_names import oid_of
 from tests.support.stack import Stack
 
 

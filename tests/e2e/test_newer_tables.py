@@ -12,7 +12,7 @@ from services.cli.embedded_postgres import EmbeddedPostgres
 from services.cli.up.runtime_directory import runtime_directory
 from services.database.versions import newest_version
 from services.locks.models import SCHEMA as LOCKS
-from services.storage.schema import SCHEMA as STORAGE
+from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.http import Client
 from tests.support.newer_tables import migrate_later
 from tests.support.stack import TOWPATH, running_stack

@@ -15,7 +15,7 @@ from sqlalchemy.engine import make_url
 from services.cli.embedded_postgres import PORT
 from services.database.migrations import migrate
 from services.locks.models import SCHEMA as LOCKS
-from services.storage.schema import SCHEMA as STORAGE
+from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.folders import temporary_folder
 from tests.support.http import Client, content, oid_of
 from tests.support.pgbouncer import PgBouncer, running_pgbouncer

@@ -13,7 +13,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.database.versions import newest_version
 from services.locks.models import SCHEMA as LOCKS
-from services.storage.schema import SCHEMA as STORAGE
+from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.backup import Installation, Place, running_installation
 from tests.support.postgres import running_postgres
 

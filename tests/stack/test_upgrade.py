@@ -13,7 +13,7 @@ import pytest
 
 from services.database.versions import Schema, newest_version
 from services.locks.models import SCHEMA as LOCKS
-from services.storage.schema import SCHEMA as STORAGE
+from services.storage.index.schema import SCHEMA as STORAGE
 from tests.stack.compose import ROOT, SERVICES, ComposeStack, docker, inspect
 from tests.stack.conftest import behind_proxy
 from tests.stack.work import add_crew, at_work

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import httpx
 
-from services.storage.object_store.backend import ObjectStoreBackend
-from services.storage.object_store.opening import open_object_store
+from services.storage.backends.object_store.backend import ObjectStoreBackend
+from services.storage.backends.object_store.opening import open_object_store
 from tests.support.ports import free_ports
 from tests.support.programs import AZURITE, needed
 from tests.support.waiting import START_SECONDS, STEP_SECONDS

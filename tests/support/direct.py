@@ -12,8 +12,8 @@ import httpx
 from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.storage.object_store.backend import ObjectStoreBackend
-from services.storage.object_store.opening import open_object_store
+from services.storage.backends.object_store.backend import ObjectStoreBackend
+from services.storage.backends.object_store.opening import open_object_store
 from tests.support.seaweedfs import SeaweedFS
 from tests.support.storage import RunningStorage, oid_of, running_storage
 from tests.support.waiting import STEP_SECONDS, until

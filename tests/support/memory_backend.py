@@ -5,14 +5,14 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from services.common.rpc.options import CHUNK_BYTES
-from services.storage.backend import BytesMissing, Chunk
-from services.storage.names import checked
-from services.storage.refusals import storage_full
+from services.storage.backends.base import BytesMissing, Chunk
+from services.storage.blob_names import checked
+from services.storage.errors import storage_full
 
 
 @dataclass(eq=False)
 class MemoryUpload:
-    """One upload; see `services.storage.backend.Upload`."""
+    """One upload; see `services.storage.backends.base.Upload`."""
 
     backend: "MemoryBackend"
     name: str
@@ -31,7 +31,7 @@ class MemoryUpload:
 
 @dataclass(frozen=True)
 class MemoryBytes:
-    """Bytes open for reading; see `services.storage.backend.StoredBytes`."""
+    """Bytes open for reading; see `services.storage.backends.base.StoredBytes`."""
 
     content: bytes
 
@@ -50,7 +50,7 @@ class MemoryBytes:
 
 
 class MemoryBackend:
-    """Bytes by name, and the uploads that go on; see `services.storage.backend.Backend`."""
+    """Bytes by name, and the uploads that go on; see `services.storage.backends.base.Backend`."""
 
     is_remote = False
     signing = None

@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from services.database.migrations import migrate
 from services.database.versions import Schema, newest_version
 from services.locks.models import SCHEMA as LOCKS
-from services.storage.schema import SCHEMA as STORAGE
+from services.storage.index.schema import SCHEMA as STORAGE
 
 _MIGRATION = '''"""A migration of a version that is yet to be."""
 

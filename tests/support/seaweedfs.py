@@ -16,8 +16,8 @@ import httpx
 from botocore.config import Config
 from botocore.exceptions import BotoCoreError, ClientError
 
-from services.storage.object_store.backend import ObjectStoreBackend
-from services.storage.object_store.opening import open_object_store
+from services.storage.backends.object_store.backend import ObjectStoreBackend
+from services.storage.backends.object_store.opening import open_object_store
 from tests.support.ports import free_ports
 from tests.support.snippets import snippet
 from tests.support.waiting import START_SECONDS, STEP_SECONDS

@@ -18,7 +18,7 @@ from pydantic import SecretStr
 from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.database.migrations import migrate
-from services.storage.schema import SCHEMA
+from services.storage.index.schema import SCHEMA
 from tests.support.http import Client
 from tests.support.locks import running_locks
 from tests.support.postgres import TestPostgres

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping, Sequence
 
-from services.storage.signing import SignedUrl, StoredFacts
+from services.storage.backends.signing import SignedUrl, StoredFacts
 
 
 class NoSigner:
-    """See `services.storage.signing.Signer`; it has nothing and signs nothing."""
+    """See `services.storage.backends.signing.Signer`; it has nothing and signs nothing."""
 
     async def downloads(self, names: Sequence[str], seconds: int) -> list[SignedUrl]:
         """Refuse."""

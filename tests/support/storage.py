@@ -23,10 +23,10 @@ from services.common.errors import ServiceError, from_rpc_error
 from services.common.rpc.client import connect
 from services.common.rpc.options import CHUNK_BYTES
 from services.database.migrations import migrate
+from services.storage.api.storage_service import SERVICE_NAME
 from services.storage.application import serve
-from services.storage.backend import Backend
-from services.storage.schema import SCHEMA
-from services.storage.service import SERVICE_NAME
+from services.storage.backends.base import Backend
+from services.storage.index.schema import SCHEMA
 from services.storage.settings import StorageSettings
 from tests.support.waiting import START_SECONDS, STEP_SECONDS
 

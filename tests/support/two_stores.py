@@ -10,9 +10,9 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.database.migrations import create_operator_engine, migrate
 from services.locks.models import SCHEMA as LOCKS
-from services.storage.disk import DiskBackend
-from services.storage.names import new_name
-from services.storage.schema import SCHEMA as STORAGE
+from services.storage.backends.disk import DiskBackend
+from services.storage.blob_names import new_name
+from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.backup import Place
 from tests.support.storage import oid_of
 

@@ -15,7 +15,7 @@ from benchmarks.speed.client import Site
 from benchmarks.speed.servers.server import Server
 from services.cli import embedded_postgres
 from services.cli.up.runtime_directory import runtime_directory
-from services.storage.names import new_name
+from services.storage.blob_names import new_name
 from tests.support.http import basic
 from tests.support.stack import Stack
 

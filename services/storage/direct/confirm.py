@@ -6,15 +6,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Reason, ServiceError
 from services.common.observability.logs import get_logger
-from services.storage import contents, index, metrics
-from services.storage.commit import commit
-from services.storage.contents import Placed
-from services.storage.direct import uploads
-from services.storage.incoming import Incoming
-from services.storage.index import Record
-from services.storage.refusals import object_not_found, object_removed
-from services.storage.signing import StoredFacts
-from services.storage.store import Store
+from services.storage import metrics
+from services.storage.backends.signing import StoredFacts
+from services.storage.context import Store
+from services.storage.errors import object_not_found, object_removed
+from services.storage.index import client_uploads as uploads
+from services.storage.index import contents
+from services.storage.index import objects as index
+from services.storage.index.contents import Placed
+from services.storage.index.objects import Record
+from services.storage.uploads.commit import commit
+from services.storage.uploads.fanout import Incoming
 
 # Each costs a request. One that sends again and again gets a new name each time, and has used a late one.
 _MOST_LOOKED_AT = 20

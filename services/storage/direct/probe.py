@@ -10,12 +10,12 @@ from hashlib import sha256
 
 import httpx
 
-from services.storage.backend import Backend
-from services.storage.names import new_name
-from services.storage.noted import noted
-from services.storage.signing import SignedUrl, Signer, StoredFacts
-from services.storage.store import Store
-from services.storage.stores.places import Place
+from services.storage.backends.base import Backend
+from services.storage.backends.signing import SignedUrl, Signer, StoredFacts
+from services.storage.blob_names import new_name
+from services.storage.context import Store
+from services.storage.stores.registry import Place
+from services.storage.uploads.pending import noted
 
 _BYTES = 1000
 _RANGE = (100, 199)

@@ -7,11 +7,11 @@ from contextlib import suppress
 import httpx
 
 from services.common.observability.logs import get_logger
+from services.storage.backends.signing import Signer
+from services.storage.context import Store
 from services.storage.direct.probe import Unsuitable, probe_downloads, probe_uploads
-from services.storage.direct.transfer import Directions, wanted
-from services.storage.signing import Signer
-from services.storage.store import Store
-from services.storage.stores.places import Place
+from services.storage.stores.registry import Place
+from services.storage.stores.transfer_modes import Directions, wanted
 
 _INTERVAL_SECONDS = 3600.0
 _UNTIL_PASSED_SECONDS = 60.0

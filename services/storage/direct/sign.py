@@ -6,16 +6,16 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Unavailable
 from services.common.observability.logs import get_logger
-from services.storage import index
-from services.storage.contents import Placed
-from services.storage.direct import uploads
+from services.storage.backends.signing import SignedUrl, Signer
+from services.storage.blob_names import new_name
+from services.storage.context import Store
+from services.storage.errors import repository_deleted, store_gone
+from services.storage.index import client_uploads as uploads
+from services.storage.index import objects as index
+from services.storage.index.contents import Placed
 from services.storage.intent import Intent
-from services.storage.names import new_name
-from services.storage.refusals import repository_deleted, store_gone
-from services.storage.signing import SignedUrl, Signer
-from services.storage.stat import ObjectKey, ObjectStat, Status
-from services.storage.store import Store
-from services.storage.stores.places import Place
+from services.storage.objects.stat import ObjectKey, ObjectStat, Status
+from services.storage.stores.registry import Place
 
 _log = get_logger(__name__)
 

@@ -12,10 +12,10 @@ from typing import Self
 from services.common.errors import ServiceError
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
-from services.storage.backend import Chunk
-from services.storage.disk import DiskBackend
-from services.storage.disk.durable import is_synced_as_a_whole, sync_file_system, sync_folder
-from services.storage.disk.errors import on_disk
+from services.storage.backends.base import Chunk
+from services.storage.backends.disk import DiskBackend
+from services.storage.backends.disk.durable import is_synced_as_a_whole, sync_file_system, sync_folder
+from services.storage.backends.disk.errors import on_disk
 from services.storage.journal import table
 from services.storage.journal.recovery import Recovery
 from services.storage.journal.segment import NO_LOCKS, Segment, segments

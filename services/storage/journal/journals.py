@@ -4,9 +4,9 @@ import asyncio
 
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
-from services.storage.disk import DiskBackend
+from services.storage.backends.disk import DiskBackend
 from services.storage.journal.journal import Journal
-from services.storage.stores.places import Place, Places
+from services.storage.stores.registry import Place, Places
 
 _INTERVAL_SECONDS = 1.0
 _PAUSE_SECONDS = 5.0

@@ -6,8 +6,8 @@ from itertools import islice
 
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
-from services.storage.disk import DiskBackend
-from services.storage.disk.errors import on_disk
+from services.storage.backends.disk import DiskBackend
+from services.storage.backends.disk.errors import on_disk
 from services.storage.journal import table
 from services.storage.journal.segment import Record, Segment
 

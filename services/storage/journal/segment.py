@@ -20,9 +20,9 @@ from pathlib import Path
 from typing import NamedTuple, Self
 
 from services.common.rpc.options import CHUNK_BYTES
-from services.storage.backend import Chunk
-from services.storage.disk.durable import sync_folder
-from services.storage.names import is_name, oid_of
+from services.storage.backends.base import Chunk
+from services.storage.backends.disk.durable import sync_folder
+from services.storage.blob_names import is_name, oid_of
 
 _MAGIC = b"TWP1"
 _FIELDS = struct.Struct(">4sQ81s")

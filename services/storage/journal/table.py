@@ -11,9 +11,9 @@ from sqlmodel import col
 
 from services.database.statement import Statement
 from services.database.transactions import Database
-from services.storage import advisory
-from services.storage.models import Content, Discard, JournalSegment, StoreRecord
-from services.storage.names import oid_of
+from services.storage.blob_names import oid_of
+from services.storage.index import advisory_locks as advisory
+from services.storage.index.models import Content, Discard, JournalSegment, StoreRecord
 
 _COMMIT = "SELECT * FROM storage.commit_journaled($1, $2, $3, $4, $5, $6, $7)"
 

@@ -13,8 +13,8 @@ import pytest
 from pydantic import SecretStr
 
 from services.database.migrations import migrate
-from services.storage.names import oid_of as name_oid
-from services.storage.schema import SCHEMA as STORAGE
+from services.storage.blob_names import oid_of as name_oid
+from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.backup import Installation, Place, running_installation
 from tests.support.storage import stored_path
 from tests.support.waiting import STEP_SECONDS, until

@@ -10,10 +10,11 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.database.migrations import create_operator_engine
 from services.database.statement import rows
-from services.storage import contents, index
-from services.storage.contents import FIRST_STORE_ID, New
-from services.storage.disk import DiskBackend
-from services.storage.names import new_name
+from services.storage.backends.disk import DiskBackend
+from services.storage.blob_names import new_name
+from services.storage.index import contents
+from services.storage.index import objects as index
+from services.storage.index.contents import FIRST_STORE_ID, New
 from tests.support.backup import Installation
 from tests.support.storage import oid_of, upload
 from tests.support.waiting import STEP_SECONDS, until

@@ -12,8 +12,8 @@ from services.backup import hold as module
 from services.backup.errors import BackupError
 from services.backup.hold import hold
 from services.database.migrations import create_operator_engine, migrate
-from services.storage import index
-from services.storage.schema import SCHEMA
+from services.storage.index import objects as index
+from services.storage.index.schema import SCHEMA
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.errors import NotFound, PermissionDenied, Reason
 from services.database.versions import newest_version
 from services.locks.models import SCHEMA as LOCKS
-from services.storage.schema import SCHEMA as STORAGE
+from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.backup import Place, running_installation
 from tests.support.locks import refused
 from tests.support.postgres import TestPostgres

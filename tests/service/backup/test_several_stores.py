@@ -6,8 +6,8 @@ import pytest
 
 from services.database.migrations import migrate
 from services.locks.models import SCHEMA as LOCKS
-from services.storage.names import new_name
-from services.storage.schema import SCHEMA as STORAGE
+from services.storage.blob_names import new_name
+from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.backup import Place, running_installation
 from tests.support.storage import oid_of
 from tests.support.two_stores import FIRST, SECOND, TwoStores, bytes_in, stores_of

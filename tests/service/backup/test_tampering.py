@@ -12,7 +12,7 @@ from sqlalchemy.engine import make_url
 from services.backup.manifest import Manifest
 from services.database.versions import newest_version
 from services.locks.models import SCHEMA as LOCKS
-from services.storage.schema import SCHEMA as STORAGE
+from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.backup import Place, running_installation
 from tests.support.postgres import TestPostgres
 from tests.support.storage import oid_of, stored_path

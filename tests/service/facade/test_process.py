@@ -13,7 +13,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.database.migrations import migrate
 from services.facade.server import listening_socket
-from services.storage.schema import SCHEMA
+from services.storage.index.schema import SCHEMA
 from tests.support.http import Client, content, oid_of
 from tests.support.locks import running_locks
 from tests.support.postgres import TestPostgres

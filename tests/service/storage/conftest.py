@@ -9,7 +9,7 @@ from pydantic import SecretStr
 from sqlalchemy.engine import make_url
 
 from services.database.migrations import migrate
-from services.storage.schema import SCHEMA
+from services.storage.index.schema import SCHEMA
 from tests.support.postgres import TestPostgres
 from tests.support.storage import RunningStorage, StorageClient, StorageProcess, running_storage
 

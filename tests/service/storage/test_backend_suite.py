@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 
 from services.common.errors import Unavailable
 from services.common.rpc.options import CHUNK_BYTES
-from services.storage.backend import Backend, BytesMissing
-from services.storage.disk import DiskBackend
-from services.storage.names import new_name
+from services.storage.backends.base import Backend, BytesMissing
+from services.storage.backends.disk import DiskBackend
+from services.storage.blob_names import new_name
 from tests.support.memory_backend import MemoryBackend
 from tests.support.storage import chunks_of, oid_of
 

@@ -13,9 +13,9 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.rpc.options import CHUNK_BYTES
 from services.database.engine import create_engine
-from services.storage import index
-from services.storage.names import oid_of as oid_in
-from services.storage.schema import SCHEMA
+from services.storage.blob_names import oid_of as oid_in
+from services.storage.index import objects as index
+from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.storage import StorageClient, StorageProcess, oid_of, upload
 from tests.support.waiting import STEP_SECONDS, until

@@ -14,8 +14,8 @@ from structlog.testing import capture_logs
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason
-from services.storage.names import new_name
-from services.storage.object_store.opening import open_object_store
+from services.storage.backends.object_store.opening import open_object_store
+from services.storage.blob_names import new_name
 from tests.support.azurite import Azurite
 from tests.support.direct import DirectStorage, direct_storage, some_bytes
 from tests.support.seaweedfs import SeaweedFS

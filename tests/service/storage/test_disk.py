@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from services.common.errors import ResourceExhausted
-from services.storage.disk import DiskBackend
-from services.storage.disk.paths import incoming_path, path_of
-from services.storage.names import new_name
+from services.storage.backends.disk import DiskBackend
+from services.storage.backends.disk.paths import incoming_path, path_of
+from services.storage.blob_names import new_name
 from tests.service.storage.test_backend_suite import get, put
 from tests.support.folders import small_disk
 from tests.support.storage import oid_of

@@ -15,7 +15,7 @@ from pathlib import Path
 import grpc
 import pytest
 
-from services.storage.names import oid_of as oid_in
+from services.storage.blob_names import oid_of as oid_in
 from tests.service.storage.conftest import Sql
 from tests.support.programs import needed
 from tests.support.storage import StorageClient, StorageProcess, oid_of

@@ -14,13 +14,13 @@ from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.database.engine import create_engine
-from services.storage import advisory
-from services.storage.disk import DiskBackend, durable
+from services.storage.backends.disk import DiskBackend, durable
+from services.storage.blob_names import new_name
+from services.storage.blob_names import oid_of as oid_in
+from services.storage.index import advisory_locks as advisory
+from services.storage.index.schema import SCHEMA
 from services.storage.journal import journal
 from services.storage.journal.segment import Segment, segments
-from services.storage.names import new_name
-from services.storage.names import oid_of as oid_in
-from services.storage.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.storage import RunningStorage, StorageClient, StorageProcess, failure, oid_of, running_storage
 from tests.support.waiting import STEP_SECONDS, until

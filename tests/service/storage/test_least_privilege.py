@@ -12,9 +12,9 @@ import pytest
 
 from services.common.errors import Unavailable
 from services.common.rpc.options import CHUNK_BYTES
-from services.storage.backend import Backend, BytesMissing
-from services.storage.names import new_name
-from services.storage.object_store.opening import open_object_store
+from services.storage.backends.base import Backend, BytesMissing
+from services.storage.backends.object_store.opening import open_object_store
+from services.storage.blob_names import new_name
 from tests.support.azurite import CONTAINER, Azurite
 from tests.support.storage import chunks_of, oid_of
 

@@ -8,8 +8,8 @@ from sqlalchemy.ext.asyncio import create_async_engine
 
 from services.database.engine import parse_url
 from services.database.migrations import migrate
-from services.storage.models import SCHEMA_NAME
-from services.storage.schema import SCHEMA
+from services.storage.index.models import SCHEMA_NAME
+from services.storage.index.schema import SCHEMA
 
 
 def _differences(connection: Connection) -> list[object]:

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from services.common.errors import Reason, ResourceExhausted, ServiceError, Unavailable
-from services.storage.names import new_name
-from services.storage.object_store import client_options, upload
-from services.storage.object_store.backend import ObjectStoreBackend
-from services.storage.object_store.keys import key_of
-from services.storage.object_store.parts import MEBIBYTE, PART_BYTES
+from services.storage.backends.object_store import client_options, upload
+from services.storage.backends.object_store.backend import ObjectStoreBackend
+from services.storage.backends.object_store.keys import key_of
+from services.storage.backends.object_store.parts import MEBIBYTE, PART_BYTES
+from services.storage.blob_names import new_name
 from tests.support.seaweedfs import BUCKET, SeaweedFS, running_seaweedfs
 from tests.support.storage import chunks_of, oid_of
 from tests.support.store_proxy import StoreProxy, store_proxy

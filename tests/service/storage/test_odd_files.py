@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.storage.disk.backend import DiskBackend
+from services.storage.backends.disk.backend import DiskBackend
 from tests.service.storage.conftest import Sql
 from tests.support.storage import RunningStorage, failure, oid_of, stored_path, upload
 from tests.support.waiting import STEP_SECONDS, until

@@ -15,7 +15,7 @@ import grpc
 import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.storage.names import oid_of as oid_in
+from services.storage.blob_names import oid_of as oid_in
 from tests.service.storage.conftest import Sql
 from tests.support.storage import StorageClient, StorageProcess, oid_of
 from tests.support.waiting import LONG_SECONDS, until

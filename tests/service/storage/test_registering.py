@@ -16,12 +16,13 @@ from services.common.errors import FailedPrecondition, NotFound, Unavailable
 from services.database.engine import create_engine
 from services.database.migrations import migrate
 from services.database.transactions import Database
-from services.storage import contents, index
-from services.storage.contents import FIRST_STORE_ID, Arrived, New
-from services.storage.names import new_name
-from services.storage.names import oid_of as oid_in
-from services.storage.registrar import Registered, Registrar, Verified
-from services.storage.schema import SCHEMA
+from services.storage.blob_names import new_name
+from services.storage.blob_names import oid_of as oid_in
+from services.storage.index import contents
+from services.storage.index import objects as index
+from services.storage.index.contents import FIRST_STORE_ID, Arrived, New
+from services.storage.index.registrar import Registered, Registrar, Verified
+from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.service.storage.test_crash import SESSIONS, SLOW_COMMIT
 from tests.support.storage import RunningStorage, StorageClient, StorageProcess, oid_of, running_storage

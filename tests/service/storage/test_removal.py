@@ -10,8 +10,8 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import from_rpc_error
 from services.database.engine import create_engine
-from services.storage import index
-from services.storage.schema import SCHEMA
+from services.storage.index import objects as index
+from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.storage import RunningStorage, StorageClient, failure, oid_of
 from tests.support.waiting import STEP_SECONDS, until

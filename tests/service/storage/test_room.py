@@ -13,9 +13,9 @@ from services.common.lifecycle import end
 from services.database.engine import create_engine
 from services.database.migrations import migrate
 from services.database.transactions import Database
-from services.storage.neighbours import Neighbours
-from services.storage.room import LOOK_AHEAD_BYTES, Announced, Room
-from services.storage.schema import SCHEMA
+from services.storage.capacity.space import LOOK_AHEAD_BYTES, Announced, Room
+from services.storage.capacity.space_exchange import Neighbours
+from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.memory_backend import MemoryBackend
 from tests.support.waiting import STEP_SECONDS

@@ -10,7 +10,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason, Unavailable
 from services.database.migrations import migrate
-from services.storage.schema import SCHEMA
+from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.postgres import running_postgres
 from tests.support.service_process import standing_still

@@ -5,8 +5,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from services.storage import pace as module
-from services.storage.pace import Pace
+from services.storage.replication import rate_limit as module
+from services.storage.replication.rate_limit import Pace
 
 
 async def test_pauses_add_up(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,7 +14,7 @@ from sqlalchemy import BigInteger, Column, Text
 from services.database.migrations import oldest_service
 from services.database.versions import Schema, newest_version
 from services.locks.models import SCHEMA as LOCKS
-from services.storage.schema import SCHEMA as STORAGE
+from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.migration_rules import breaches, statements_of
 
 ROOT = Path(__file__).parents[3]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.common.errors import InvalidArgument
-from services.storage import fields
+from services.storage import validation as fields
 
 OID = "0123456789abcdef" * 4
 

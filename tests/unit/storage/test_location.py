@@ -6,9 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.storage.disk.paths import incoming_path, path_of
-from services.storage.location import folder_of, open_backend
-from services.storage.names import new_name, oid_of
+from services.storage.backends.disk.paths import incoming_path, path_of
+from services.storage.backends.opening import folder_of, open_backend
+from services.storage.blob_names import new_name, oid_of
 
 OID = "abcdef0123456789" * 4
 

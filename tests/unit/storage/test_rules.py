@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.common.errors import OutOfRange, trailing_metadata
-from services.storage.read import range_length
-from services.storage.refusals import object_removed
-from services.storage.stat import ObjectKey, ObjectStat, Status, missing_bytes
+from services.storage.errors import object_removed
+from services.storage.objects.read import range_length
+from services.storage.objects.stat import ObjectKey, ObjectStat, Status, missing_bytes
 
 _SIZES = st.integers(0, 2**63 - 1)
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.common.errors import InvalidArgument
-from services.storage.tally import Tally
+from services.storage.uploads.checksum import Tally
 
 _CUTS = st.lists(st.integers(0, 300), max_size=8)
 

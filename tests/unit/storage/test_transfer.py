@@ -2,9 +2,9 @@
 
 import pytest
 
-from services.storage.direct.transfer import Directions, Mode, parse, wanted
+from services.storage.backends.signing import Signing
 from services.storage.settings import StorageSettings
-from services.storage.signing import Signing
+from services.storage.stores.transfer_modes import Directions, Mode, parse, wanted
 from tests.support.signers import NoSigner
 
 SETTINGS = {"storage_listen": "unix:x", "storage_url": "file:///x", "storage_database_url": "postgresql://x"}

@@ -1,0 +1,102 @@
+"""Records and rules of this service as messages of the contract."""
+
+from collections.abc import Iterable
+
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import InvalidArgument, Reason
+from services.common.oid import is_oid
+from services.storage import validation as fields
+from services.storage.backends.signing import SignedUrl
+from services.storage.index.objects import Record
+from services.storage.intent import Intent
+from services.storage.objects.locate import Part
+from services.storage.objects.stat import ObjectKey, ObjectStat, Status
+
+_MOST_REPOSITORIES = 1000
+
+_STATUSES = {
+    Status.PRESENT: pb.OBJECT_STATUS_PRESENT,
+    Status.MISSING: pb.OBJECT_STATUS_MISSING,
+    Status.REMOVED: pb.OBJECT_STATUS_REMOVED,
+}
+
+_INTENTS = {
+    pb.INTENT_UNSPECIFIED: Intent.NONE,
+    pb.INTENT_READ: Intent.READ,
+    pb.INTENT_WRITE: Intent.WRITE,
+}
+
+
+def intent_of(value: int) -> Intent:
+    """Return an intent. Raises `InvalidArgument` for a number that names none."""
+    for number, intent in _INTENTS.items():
+        if number == value:
+            return intent
+    raise InvalidArgument(Reason.INVALID_FIELD, f"intent: expected one of the Intent enum, got {value}")
+
+
+def object_keys(
+    keys: Iterable[pb.BatchStatObjectsRequest.ObjectKey | pb.SignObjectUrlsRequest.ObjectKey],
+) -> list[ObjectKey]:
+    """Return objects with their sizes. Raises as `fields.oid` and `fields.not_negative` do."""
+    found = [ObjectKey(key.oid, key.size) for key in keys]
+    for each in found:
+        # Whatever is right, as nearly all is, is seen here: a batch has hundreds.
+        if each.size < 0 or not is_oid(each.oid):
+            fields.oid(each.oid)
+            fields.not_negative("size", each.size)
+    return found
+
+
+def read_bytes(request: pb.CountReadsRequest) -> dict[int, int]:
+    """Return how many bytes were read of repositories. Raises `InvalidArgument`."""
+    if len(request.bytes) > _MOST_REPOSITORIES:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"bytes: expected at most {_MOST_REPOSITORIES} repositories")
+    return {fields.repository_id(id_): fields.not_negative("bytes", count) for id_, count in request.bytes.items()}
+
+
+def part_of(request: pb.LocateObjectRequest) -> Part:
+    """Return what will be read of an object. Raises as the functions of `fields` do."""
+    return Part(
+        fields.repository_id(request.repository_id),
+        fields.oid(request.oid),
+        fields.not_negative("offset", request.offset),
+        fields.not_negative("length", request.length) if request.HasField("length") else None,
+    )
+
+
+def object_message(record: Record) -> pb.Object:
+    """Return the message of an object's record."""
+    message = pb.Object(oid=record.oid, size=record.size)
+    message.created_at.FromDatetime(record.created_at)
+    if record.removed_at is not None:
+        message.removed_at.FromDatetime(record.removed_at)
+        message.removal_reason = record.removal_reason or ""
+        message.removed_by = record.removed_by or ""
+    return message
+
+
+def add_stat(
+    response: pb.BatchStatObjectsResponse,
+    stat: ObjectStat,
+    signed: SignedUrl | None,
+    place: pb.BatchStatObjectsResponse.Place | None,
+) -> None:
+    """Add the answer for one object, with its address at the store and its place on a disk if it has them."""
+    message = response.objects.add(status=_STATUSES[stat.status], size=stat.size)
+    if place is not None and place.suffix:
+        message.place.CopyFrom(place)
+    if stat.removal_reason:
+        message.removal_reason = stat.removal_reason
+    if signed is not None:
+        message.signed.CopyFrom(signed_message(signed))
+
+
+def signed_message(signed: SignedUrl | None) -> pb.SignObjectUrlsResponse.SignedUrl:
+    """Return the message of a signed address; an empty one for none."""
+    if signed is None:
+        return pb.SignObjectUrlsResponse.SignedUrl()
+    message = pb.SignObjectUrlsResponse.SignedUrl(url=signed.url, headers=signed.headers)
+    message.expires_at.FromDatetime(signed.expires_at)
+    return message

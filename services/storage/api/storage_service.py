@@ -1,0 +1,263 @@
+"""The storage service over gRPC: each method translates, calls one function, translates back."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import aclosing
+from itertools import repeat
+from typing import Any
+
+import grpc
+from towpath.storage.v1 import storage_service_pb2 as pb
+from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer, add_StorageServiceServicer_to_server
+
+from services.common.errors import Reason, ServiceError, Unavailable, status_of
+from services.common.observability.logs import get_logger
+from services.common.rpc.log_fields import note
+from services.common.rpc.options import SHARED_BYTES
+from services.storage import metrics
+from services.storage import validation as fields
+from services.storage.api.messages import (
+    add_stat,
+    intent_of,
+    object_keys,
+    object_message,
+    part_of,
+    read_bytes,
+    signed_message,
+)
+from services.storage.context import Store
+from services.storage.direct.confirm import confirm_object
+from services.storage.direct.sign import sign_found, sign_objects
+from services.storage.intent import Intent
+from services.storage.objects.delete import delete_object, delete_repository, restore_object
+from services.storage.objects.listing import list_objects
+from services.storage.objects.locate import disks_of, locate_object, suffix_on_disk
+from services.storage.objects.read import open_object
+from services.storage.objects.stat import stat_objects
+from services.storage.objects.usage import usage_of
+from services.storage.objects.write import write_object
+from services.storage.objects.write_small import WholeObjects
+from services.storage.uploads.shared_memory import messages_of
+from services.storage.uploads.stream import DATA, UploadStream, WriteRequest, bounded, header_of
+
+SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
+
+ADMIN_METHODS = [f"/{SERVICE_NAME}/{name}" for name in ("DeleteObject", "RestoreObject", "DeleteRepository")]
+"""The full names of the methods that are for administration alone."""
+
+_log = get_logger(__name__)
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class StorageService(StorageServiceServicer):
+    """See `towpath.storage.v1.StorageService`."""
+
+    def __init__(self, store: Store, whole_objects: WholeObjects) -> None:
+        self._store = store
+        self._whole_objects = whole_objects
+
+    async def BatchStatObjects(
+        self, request: pb.BatchStatObjectsRequest, _context: _Context
+    ) -> pb.BatchStatObjectsResponse:
+        """Tell of each object whether the repository holds it."""
+        keys = object_keys(request.objects)
+        repository_id = fields.repository_id(request.repository_id)
+        intent = intent_of(request.intent)
+        seconds = fields.not_negative("expires_in", request.expires_in)
+        moment = self._store.removals.moment() if intent is Intent.READ else None
+        stats = await stat_objects(self._store, repository_id, keys, intent)
+        signed = (
+            await sign_found(self._store, repository_id, keys, stats, intent, seconds=seconds)
+            if seconds
+            else repeat(None)
+        )
+        response = pb.BatchStatObjectsResponse(is_signed=self._store.places.primary.direct.cover(intent))
+        place = pb.BatchStatObjectsResponse.Place(**moment._asdict()) if moment is not None else None
+        disks = disks_of(self._store) if moment is not None else ()
+        for stat, address in zip(stats, signed, strict=False):
+            if place is not None:
+                place.suffix = suffix_on_disk(disks, stat.placed)
+            add_stat(response, stat, address, place)
+        return response
+
+    async def SignObjectUrls(self, request: pb.SignObjectUrlsRequest, _context: _Context) -> pb.SignObjectUrlsResponse:
+        """Return addresses of the store."""
+        keys = object_keys(request.objects)
+        signed = await sign_objects(
+            self._store,
+            fields.repository_id(request.repository_id),
+            keys,
+            fields.transfer(intent_of(request.intent)),
+            seconds=fields.positive("expires_in", request.expires_in),
+        )
+        return pb.SignObjectUrlsResponse(objects=map(signed_message, signed))
+
+    async def ConfirmObject(self, request: pb.ConfirmObjectRequest, _context: _Context) -> pb.ConfirmObjectResponse:
+        """Make an object visible that a client has written at the store itself."""
+        record = await confirm_object(
+            self._store,
+            fields.repository_id(request.repository_id),
+            fields.oid(request.oid),
+            fields.not_negative("size", request.size),
+        )
+        return pb.ConfirmObjectResponse(object=object_message(record))
+
+    async def ReadObject(
+        self, request: pb.ReadObjectRequest, _context: _Context
+    ) -> AsyncIterator[pb.ReadObjectResponse]:
+        """Send a header and then the bytes."""
+        async with open_object(
+            self._store,
+            fields.repository_id(request.repository_id),
+            fields.oid(request.oid),
+            offset=fields.not_negative("offset", request.offset),
+            length=fields.not_negative("length", request.length) if request.HasField("length") else None,
+            is_counted=request.is_counted,
+        ) as opened:
+            yield pb.ReadObjectResponse(header=pb.ReadObjectResponse.Header(size=opened.size))
+            async for chunk in opened.chunks:
+                yield pb.ReadObjectResponse(data=chunk)
+
+    async def LocateObject(self, request: pb.LocateObjectRequest, _context: _Context) -> pb.LocateObjectResponse:
+        """Tell where on a disk an object lies."""
+        located = await locate_object(self._store, part_of(request))
+        return pb.LocateObjectResponse(size=located.size, paths=located.paths)
+
+    async def WatchRemovals(self, request: pb.WatchRemovalsRequest, _context: _Context) -> pb.WatchRemovalsResponse:
+        """Tell of removals when they come."""
+        since = await self._store.removals.watch(request.known_since, fields.wait_seconds(request.wait_seconds))
+        return pb.WatchRemovalsResponse(
+            server_started=since.server_started,
+            known_since=since.transaction_id,
+            is_bandwidth_limited=self._store.traffic.is_limited,
+        )
+
+    async def CountReads(self, request: pb.CountReadsRequest, _context: _Context) -> pb.CountReadsResponse:
+        """Count bytes as read, and tell whose are used up."""
+        read = read_bytes(request)
+        note(bytes_out=sum(read.values()))
+        for repository_id, count in read.items():
+            self._store.traffic.count(repository_id, bytes_out=count)
+        try:
+            used_up = await self._store.traffic.used_up(read)
+        except Unavailable:
+            # They are counted, so the call succeeds; whose bytes are left is not known.
+            used_up = [*read]
+        return pb.CountReadsResponse(used_up_repository_ids=used_up)
+
+    async def WriteObject(
+        self, request_iterator: AsyncIterator[WriteRequest], _context: _Context
+    ) -> pb.WriteObjectResponse:
+        """Take a header and then the bytes."""
+        stream = UploadStream(aiter(request_iterator), self._store.idle_seconds)
+        return pb.WriteObjectResponse(object=object_message(await write_object(self._store, stream)))
+
+    async def WriteWholeObject(
+        self, request: pb.WriteWholeObjectRequest, _context: _Context
+    ) -> pb.WriteWholeObjectResponse:
+        """Take an object in one message."""
+        note(objects=1, bytes_in=len(request.data))
+        with metrics.decided():
+            record = await self._whole_objects.write(header_of(request), bounded(request.data))
+        return pb.WriteWholeObjectResponse(object=object_message(record))
+
+    async def WriteWholeObjects(
+        self, request: pb.WriteWholeObjectsRequest, _context: _Context
+    ) -> pb.WriteWholeObjectsResponse:
+        """Take several objects in one message."""
+        note(objects=len(request.objects), bytes_in=sum(len(each.data) for each in request.objects))
+        objects = await asyncio.gather(*map(self._written_or_not, request.objects))
+        return pb.WriteWholeObjectsResponse(objects=objects)
+
+    async def _written_or_not(self, request: pb.WriteWholeObjectRequest) -> pb.WriteWholeObjectResponse:
+        try:
+            with metrics.decided():
+                record = await self._whole_objects.write(header_of(request), bounded(request.data))
+        except ServiceError as error:
+            refused = error
+        except Exception:  # whatever it is, the others are written
+            _log.exception("object not written", oid=request.oid)
+            refused = ServiceError(Reason.INTERNAL, "internal error")
+        else:
+            return pb.WriteWholeObjectResponse(object=object_message(record))
+        _log.info("object not written", oid=request.oid, reason=refused.reason, message=refused.message)
+        response = pb.WriteWholeObjectResponse()
+        response.error.Pack(status_of(refused))
+        return response
+
+    async def WriteSharedObject(  # type: ignore[override] # stubs know only generators of responses
+        self, request_iterator: AsyncIterator[pb.WriteSharedObjectRequest], context: _Context
+    ) -> None:
+        """Take a header, and the bytes by way of a file."""
+
+        async def answer() -> None:
+            await context.write(pb.WriteSharedObjectResponse())
+
+        async with aclosing(messages_of(aiter(request_iterator), self._store.shared_memory, answer)) as messages:
+            stream = UploadStream(messages, self._store.idle_seconds, most_bytes=SHARED_BYTES)
+            record = await write_object(self._store, stream)
+        await context.write(pb.WriteSharedObjectResponse(object=object_message(record)))
+
+    async def DeleteObject(self, request: pb.DeleteObjectRequest, _context: _Context) -> pb.DeleteObjectResponse:
+        """Leave a tombstone in place of the object."""
+        tombstone = await delete_object(
+            self._store,
+            fields.repository_id(request.repository_id),
+            fields.oid(request.oid),
+            reason=fields.removal_text("reason", request.reason, required=True),
+            removed_by=fields.removal_text("removed_by", request.removed_by, required=False),
+        )
+        return pb.DeleteObjectResponse(object=object_message(tombstone))
+
+    async def RestoreObject(self, request: pb.RestoreObjectRequest, _context: _Context) -> pb.RestoreObjectResponse:
+        """Take a tombstone away."""
+        await restore_object(self._store, fields.repository_id(request.repository_id), fields.oid(request.oid))
+        return pb.RestoreObjectResponse()
+
+    async def DeleteRepository(
+        self, request: pb.DeleteRepositoryRequest, _context: _Context
+    ) -> pb.DeleteRepositoryResponse:
+        """Forget all objects and tombstones of a repository."""
+        count = await delete_repository(self._store, fields.repository_id(request.repository_id))
+        return pb.DeleteRepositoryResponse(object_count=count)
+
+    async def ListObjects(self, request: pb.ListObjectsRequest, _context: _Context) -> pb.ListObjectsResponse:
+        """Return a page of a repository's objects."""
+        objects, next_cursor = await list_objects(
+            self._store,
+            fields.repository_id(request.repository_id),
+            cursor=fields.cursor(request.cursor),
+            limit=fields.page_limit(request.limit),
+        )
+        return pb.ListObjectsResponse(objects=map(object_message, objects), next_cursor=next_cursor)
+
+    async def GetUsage(self, request: pb.GetUsageRequest, _context: _Context) -> pb.GetUsageResponse:
+        """Tell how much each of the repositories holds and has moved today."""
+        usages = await usage_of(self._store, [fields.repository_id(id_) for id_ in request.repository_ids])
+        return pb.GetUsageResponse(
+            repositories=[
+                pb.RepositoryUsage(
+                    object_count=holdings.object_count,
+                    object_bytes=holdings.object_bytes,
+                    removed_count=holdings.removed_count,
+                    bytes_in_today=moved.bytes_in,
+                    bytes_out_today=moved.bytes_out,
+                )
+                for holdings, moved in usages
+            ],
+            available_bytes=await self._store.room.available_bytes(),
+        )
+
+
+def add_storage_service(store: Store, whole_objects: WholeObjects, server: grpc.aio.Server) -> None:
+    """Register the service with a server that is not started yet."""
+    service = StorageService(store, whole_objects)
+    add_StorageServiceServicer_to_server(service, server)
+    # In place of the generated one, which copies all bytes of an upload three times.
+    write = grpc.stream_unary_rpc_method_handler(
+        service.WriteObject,
+        request_deserializer=DATA.parse,
+        response_serializer=pb.WriteObjectResponse.SerializeToString,
+    )
+    server.add_registered_method_handlers(SERVICE_NAME, {"WriteObject": write})

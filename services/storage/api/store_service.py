@@ -1,0 +1,100 @@
+"""StoreService over gRPC: each method translates, calls one function, translates back."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import grpc
+from towpath.storage.v1 import store_service_pb2 as pb
+from towpath.storage.v1.store_service_pb2_grpc import StoreServiceServicer
+
+from services.storage import validation as fields
+from services.storage.context import Store
+from services.storage.index import stores as table
+from services.storage.index.stores import Holdings, Listed
+from services.storage.replication import store_admin as changes
+from services.storage.replication.holdings import holdings_of
+
+SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["StoreService"].full_name
+
+_Context = grpc.aio.ServicerContext[Any, Any]
+
+
+class StoreService(StoreServiceServicer):
+    """See `towpath.storage.v1.StoreService`."""
+
+    def __init__(self, store: Store, first_url: str, folders: Sequence[Path]) -> None:
+        """Serve a store's list, of which `first_url` is the first; later ones on a disk lie below `folders`."""
+        self._store = store
+        self._first_url = first_url
+        self._folders = folders
+
+    async def CreateStore(self, request: pb.CreateStoreRequest, _context: _Context) -> pb.CreateStoreResponse:
+        """Add a store."""
+        await changes.create_store(
+            self._store, request.name, request.url, first_url=self._first_url, folders=self._folders
+        )
+        return pb.CreateStoreResponse(store=await self._message(request.name))
+
+    async def ListStores(self, _request: pb.ListStoresRequest, _context: _Context) -> pb.ListStoresResponse:
+        """Return all stores."""
+        return pb.ListStoresResponse(stores=await self._messages())
+
+    async def StartCopy(self, request: pb.StartCopyRequest, _context: _Context) -> pb.StartCopyResponse:
+        """Make a store a copy of another."""
+        await changes.start_copy(
+            self._store,
+            request.from_store,
+            request.to_store,
+            parallel=request.parallel,
+            bytes_per_second=fields.not_negative("bytes_per_second", request.bytes_per_second),
+        )
+        return pb.StartCopyResponse(store=await self._message(request.to_store))
+
+    async def StopCopy(self, request: pb.StopCopyRequest, _context: _Context) -> pb.StopCopyResponse:
+        """Let a store be no copy."""
+        await changes.stop_copy(self._store, request.name)
+        return pb.StopCopyResponse(store=await self._message(request.name))
+
+    async def SetPrimaryStore(
+        self, request: pb.SetPrimaryStoreRequest, _context: _Context
+    ) -> pb.SetPrimaryStoreResponse:
+        """Make a store the primary."""
+        await changes.set_primary(self._store, request.name)
+        return pb.SetPrimaryStoreResponse(store=await self._message(request.name))
+
+    async def DeleteStore(self, request: pb.DeleteStoreRequest, _context: _Context) -> pb.DeleteStoreResponse:
+        """Forget a store."""
+        await changes.delete_store(self._store, request.name)
+        return pb.DeleteStoreResponse()
+
+    async def _message(self, name: str) -> pb.Store | None:
+        return next((store for store in await self._messages() if store.name == name), None)
+
+    async def _messages(self) -> list[pb.Store]:
+        listed = await self._store.database.run(table.listed)
+        has = await holdings_of(self._store)
+        names = {one.store.id: one.store.name for one in listed}
+        return [_message(one, has, names) for one in listed]
+
+
+def _message(listed: Listed, holdings: Mapping[int, Holdings], names: Mapping[int, str]) -> pb.Store:
+    store, copy = listed
+    has, anywhere = holdings.get(store.id, Holdings()), holdings[table.ANYWHERE]
+    message = pb.Store(
+        name=store.name,
+        url=store.url or "",
+        is_primary=store.is_primary,
+        object_count=has.objects,
+        object_bytes=has.bytes,
+        lacking_count=max(0, anywhere.objects - has.objects),
+        lacking_bytes=max(0, anywhere.bytes - has.bytes),
+    )
+    message.created_at.FromDatetime(store.created_at)
+    if copy is not None:
+        message.copy.from_store = names[copy.from_id]
+        message.copy.parallel = copy.parallel
+        message.copy.bytes_per_second = copy.bytes_per_second or 0
+        message.copy.problem = copy.problem
+        message.copy.started_at.FromDatetime(copy.started_at)
+    return message

@@ -1,0 +1,114 @@
+"""An upload to the disk."""
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from services.storage.backends.base import Chunk
+from services.storage.backends.disk.durable import Folders
+from services.storage.backends.disk.errors import on_disk
+from services.storage.backends.disk.new_file import NewFile
+from services.storage.backends.disk.paths import incoming_path, path_of
+
+
+class DiskUpload:
+    """One upload; see `services.storage.backends.base.Upload`. `close` ends it in any case.
+
+    Bytes that come in one piece are held until `finish`, which then does all there is to do in one thread: for small
+    objects the ways there and back cost more than the work. Their file is made where it stays. For others the first
+    piece makes the file, in the folder of what is on its way.
+    """
+
+    def __init__(self, root: Path, folders: Folders, name: str, size: int, *, held: Chunk = b"") -> None:
+        self._folders = folders
+        self._path = incoming_path(root, name)
+        self._final = path_of(root, name)
+        self._size = size
+        self._held = held
+        self._file: NewFile | None = None
+        self._is_durable = False
+
+    async def write(self, chunk: Chunk) -> None:
+        """Add bytes at the end. Raises FileExistsError for a name that is used already."""
+        if self._file is None and not self._held and len(chunk) == self._size:
+            self._held = chunk
+        else:
+            await on_disk(self._write, chunk)
+
+    async def finish(self) -> None:
+        """Put the file in place, durably. Raises FileExistsError as `write` does."""
+        await put_in_place([self], self._folders)
+
+    async def close(self) -> None:
+        """End the upload: its file goes, unless it is in place."""
+        if self._file is not None:
+            await on_disk(self.end)
+
+    def _opened(self) -> NewFile:
+        if self._file is None:
+            self._file = NewFile(self._path, self._size)
+        return self._file
+
+    def _write(self, chunk: Chunk) -> None:
+        file = self._opened()
+        if self._held:
+            file.write(self._held)
+            self._held = b""
+        file.write(chunk)
+
+    def place(self) -> None:
+        """Give the file its name, and let its bytes go to the disk."""
+        self._folders.make(self._final.parent)
+        if self._file is None:
+            self._path = self._final
+            self._write(b"")
+        else:
+            self._path = self._path.rename(self._final)
+        self._opened().start_sync()
+
+    def sync(self) -> None:
+        """Return when the bytes are durable."""
+        self._opened().sync()
+
+    @property
+    def folder(self) -> Path:
+        """Where the file lies when it has its name."""
+        return self._final.parent
+
+    def stay(self) -> None:
+        """Let the file stay at the end."""
+        self._is_durable = True
+
+    def end(self) -> None:
+        """Close the file; it goes, unless it is durable."""
+        if self._file is None:
+            return
+        try:
+            if not self._is_durable:
+                self._path.unlink(missing_ok=True)
+        finally:
+            self._file.close()
+            self._file = None
+
+
+async def put_in_place(uploads: Sequence[DiskUpload], folders: Folders) -> None:
+    """Put the files of uploads in place in one thread, durably, and end the uploads.
+
+    Raises FileExistsError as `DiskUpload.write` does, and what `on_disk` raises; none is durable then.
+    """
+    await on_disk(_put_in_place, uploads, folders)
+
+
+def _put_in_place(uploads: Sequence[DiskUpload], folders: Folders) -> None:
+    with ExitStack() as ending:
+        for upload in uploads:
+            ending.callback(upload.end)
+        # Nobody looks under the names before this has returned. So they are given before the bytes are synced, and a
+        # file system with a journal writes them together with all of those.
+        for upload in uploads:
+            upload.place()
+        for upload in uploads:
+            upload.sync()
+        folders.sync(*(upload.folder for upload in uploads))
+        for upload in uploads:
+            upload.stay()

@@ -1,0 +1,128 @@
+"""Objects in a store of others: S3, Google Cloud Storage or Azure Blob.
+
+    BUCKET/PREFIX/objects/ab/cd/NAME
+
+No object is changed after it was put, and no key is used for a second one.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Iterable, Mapping
+from contextlib import asynccontextmanager
+
+import obstore
+
+from services.common.concurrency.uncancellable import undivided
+from services.storage.backends.base import Chunk, StoredBytes, Upload
+from services.storage.backends.object_store.bucket import Bucket
+from services.storage.backends.object_store.deadlines import ANSWER_SECONDS, CHECK_SECONDS
+from services.storage.backends.object_store.errors import asked
+from services.storage.backends.object_store.keys import folder_of, key_of, name_of
+from services.storage.backends.object_store.reading import open_object
+from services.storage.backends.object_store.upload import new_upload
+from services.storage.backends.signing import Signing
+
+_REQUESTS_AT_ONCE = 8
+_PAGE = 1000
+# Readiness asks every second, and each request to a store has its price.
+_CHECK_LASTS_SECONDS = 5.0
+
+
+class ObjectStoreBackend:
+    """A bucket; see `services.storage.backends.base.Backend`. `stored` is ascending, as all three list by key."""
+
+    is_remote = True
+
+    def __init__(self, bucket: Bucket, prefix: str, signing: Signing) -> None:
+        self._bucket = bucket
+        self._prefix = prefix
+        self.signing: Signing | None = signing
+        self._checked_at: float | None = None
+
+    @asynccontextmanager
+    async def begin(self, name: str, size: int) -> AsyncIterator[Upload]:
+        """Begin an upload; left before its end, its parts are taken back as far as the store answers at once."""
+        upload = new_upload(self._bucket.uploads, key_of(self._prefix, name), size)
+        try:
+            yield upload
+        finally:
+            await undivided(upload.close())
+
+    async def put(self, contents: Mapping[str, Chunk]) -> None:
+        """Put all at once."""
+
+        async def put(name: str, data: Chunk) -> None:
+            async with self.begin(name, len(data)) as upload:
+                await upload.write(data)
+                await upload.finish()
+
+        ended = await asyncio.gather(*(put(*item) for item in contents.items()), return_exceptions=True)
+        for error in filter(None, ended):
+            raise error
+
+    @asynccontextmanager
+    async def open(self, name: str) -> AsyncIterator[StoredBytes]:
+        """Ask for an object."""
+        stored = await open_object(self._bucket.requests, key_of(self._prefix, name))
+        try:
+            yield stored
+        finally:
+            stored.close()
+
+    def path_below(self, name: str) -> None:
+        """Return none: no folder has them."""
+
+    async def sizes(self, names: Iterable[str]) -> dict[str, int]:
+        """Ask for each name, several at once."""
+        keys = iter({name: key_of(self._prefix, name) for name in names}.items())
+        found: dict[str, int] = {}
+
+        async def ask() -> None:
+            for name, key in keys:
+                size = await self._size(key)
+                if size is not None:
+                    found[name] = size
+
+        tasks = [asyncio.create_task(ask()) for _ in range(_REQUESTS_AT_ONCE)]
+        try:
+            await asyncio.gather(*tasks)
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+        return found
+
+    async def _size(self, key: str) -> int | None:
+        async with asked("ask for the size of an object", ANSWER_SECONDS):
+            try:
+                return (await obstore.head_async(self._bucket.requests, key))["size"]
+            except FileNotFoundError:
+                return None
+
+    async def stored(self) -> AsyncIterator[tuple[str, int]]:
+        """List the bucket, a page at a time; keys that are none of ours are passed over."""
+        pages = obstore.list(self._bucket.requests, folder_of(self._prefix), chunk_size=_PAGE)
+        while True:
+            async with asked("list objects", ANSWER_SECONDS):
+                page = await anext(pages, None)
+            if page is None:
+                return
+            for entry in page:
+                if (name := name_of(self._prefix, entry["path"])) is not None:
+                    yield name, entry["size"]
+
+    async def discard(self, name: str) -> None:
+        """Remove an object, and the parts of uploads to its key; what the clouds allow of this, their modules say."""
+        await self._bucket.discard(key_of(self._prefix, name))
+
+    async def available_bytes(self) -> None:
+        """Return None: a bucket takes what it is given."""
+
+    async def check(self) -> None:
+        """Return if the bucket can be listed, or could within the last seconds."""
+        now = time.monotonic()
+        if self._checked_at is None or now - self._checked_at > _CHECK_LASTS_SECONDS:
+            async with asked("list the bucket", CHECK_SECONDS):
+                # A folder of which there is nothing.
+                await obstore.list_with_delimiter_async(self._bucket.requests, f"{folder_of(self._prefix)}/check")
+            self._checked_at = now

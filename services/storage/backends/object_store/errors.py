@@ -1,0 +1,80 @@
+"""What a store's refusals and silences mean.
+
+The libraries' own errors hold addresses and answers, and so perhaps signatures: nothing of their text is logged or
+passed on but what is picked out here.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from botocore.exceptions import BotoCoreError, ClientError
+from obstore.exceptions import BaseError, UnauthenticatedError
+
+from services.common.errors import Reason, ServiceError, Unavailable
+from services.common.observability.logs import get_logger
+from services.storage.errors import storage_full
+
+# What obstore's text has of an answer, and of a request that got none.
+_STATUS = re.compile(r"\bstatus: (\d{3})\b")
+_CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
+_KIND = re.compile(r"\bkind: ([A-Z][A-Za-z]{1,30})\b")
+
+_BAD_CREDENTIALS = ("401", "403")
+# 408 and 429 ask to come again.
+_REFUSED = re.compile(r"4(?!08|29)\d\d")
+_FULL = "507"
+_FULL_CODES = ("XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage")
+
+_log = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class Cause:
+    """What is picked out of an error of a library: what it is, and what the store said or why it said nothing."""
+
+    name: str
+    status: str
+    code: str
+
+    def __str__(self) -> str:
+        return ", ".join(filter(None, (self.name, self.status, self.code)))
+
+
+def cause_of(error: BaseException) -> Cause:
+    """Return what happened, in words of which none is secret."""
+    name = type(error).__name__
+    if isinstance(error, ClientError):
+        status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
+        return Cause(name, str(status), error.response.get("Error", {}).get("Code", ""))
+    text = str(error)
+    status, code, kind = (match[1] if (match := each.search(text)) else "" for each in (_STATUS, _CODE, _KIND))
+    return Cause(name, status, code or kind)
+
+
+def _translated(error: BaseException, doing: str) -> ServiceError:
+    cause = cause_of(error)
+    _log.warning("the object store does not do what it is asked", doing=doing, cause=str(cause))
+    if cause.status == _FULL or cause.code in _FULL_CODES:
+        return storage_full()
+    if cause.status in _BAD_CREDENTIALS or isinstance(error, UnauthenticatedError):
+        return Unavailable(Reason.UNAVAILABLE, "the object store does not accept the credentials of this service")
+    if _REFUSED.fullmatch(cause.status):
+        return Unavailable(Reason.UNAVAILABLE, "the object store refuses what it is asked")
+    return Unavailable(Reason.UNAVAILABLE, "the object store does not answer")
+
+
+@asynccontextmanager
+async def asked(doing: str, seconds: float | None) -> AsyncIterator[None]:
+    """Wait for the store at most so long, or as long as it takes, and raise its errors as ours.
+
+    Raises `Unavailable`, or `ResourceExhausted` (STORAGE_FULL) where the store says so. What may be missing is for the
+    block itself to tell, by the FileNotFoundError that obstore raises.
+    """
+    try:
+        async with asyncio.timeout(seconds):
+            yield
+    except (BaseError, FileNotFoundError, BotoCoreError, ClientError, TimeoutError) as error:
+        raise _translated(error, doing) from None

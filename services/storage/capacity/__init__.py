@@ -1,0 +1,1 @@
+"""Free space and bandwidth: what may still be written and moved; no bytes."""

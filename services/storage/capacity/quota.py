@@ -1,0 +1,142 @@
+"""The bytes that repositories move, counted in memory and kept in Postgres."""
+
+import asyncio
+import datetime
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass
+
+from sqlalchemy import ARRAY, BigInteger, any_, cast, select
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from services.common.observability.logs import get_logger
+from services.database.transactions import Database
+from services.storage import metrics
+from services.storage.errors import bandwidth_exceeded
+from services.storage.index.models import Traffic
+
+FLUSH_SECONDS = 1.0
+
+_log = get_logger(__name__)
+_Key = tuple[int, datetime.date]
+
+
+def today() -> datetime.date:
+    """Return the day, by UTC."""
+    return datetime.datetime.now(datetime.UTC).date()
+
+
+@dataclass
+class Moved:
+    """Bytes written and bytes read."""
+
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+class TrafficMeter:
+    """Counts the traffic of this process. Its owner runs `run`, and at last `flush`.
+
+    After a crash the last second is not counted; after an outage of Postgres a second may be counted twice.
+    """
+
+    def __init__(self, database: Database, limit: int) -> None:
+        self._database = database
+        self._limit = limit
+        self._unflushed: dict[_Key, Moved] = {}
+        self._flushing = asyncio.Lock()
+
+    def count(self, repository_id: int, *, bytes_in: int = 0, bytes_out: int = 0) -> None:
+        """Count bytes that a repository has moved just now."""
+        metrics.BYTES_IN.inc(bytes_in)
+        metrics.BYTES_OUT.inc(bytes_out)
+        moved = self._unflushed.setdefault((repository_id, today()), Moved())
+        moved.bytes_in += bytes_in
+        moved.bytes_out += bytes_out
+
+    @property
+    def is_limited(self) -> bool:
+        """Whether repositories may move only so many bytes a day."""
+        return self._limit > 0
+
+    async def used_up(self, repository_ids: Collection[int]) -> list[int]:
+        """Return which of these repositories have moved what they may today.
+
+        What this process has counted is in Postgres then, for others to see. Raises `Unavailable`.
+        """
+        if not self._limit:
+            return []
+        await self.flush()
+        moved = await self.moved_today(repository_ids)
+        return [id_ for id_, each in moved.items() if each.bytes_in + each.bytes_out >= self._limit]
+
+    async def require(self, repository_id: int) -> None:
+        """Raise `ResourceExhausted` (BANDWIDTH_EXCEEDED) where the repository has moved what it may today."""
+        if not self._limit:
+            return
+        moved = (await self.moved_today([repository_id])).get(repository_id, Moved())
+        if moved.bytes_in + moved.bytes_out >= self._limit:
+            raise bandwidth_exceeded(self._limit)
+
+    async def moved_today(self, repository_ids: Iterable[int]) -> dict[int, Moved]:
+        """Return what those of these repositories that moved anything today have moved."""
+        day, ids = today(), list(repository_ids)
+
+        async def work(connection: AsyncConnection) -> dict[int, Moved]:
+            statement = select(Traffic).where(
+                col(Traffic.repository_id) == any_(cast(ids, ARRAY(BigInteger))), col(Traffic.day) == day
+            )
+            rows = (await connection.execute(statement)).mappings()
+            return {row["repository_id"]: Moved(row["bytes_in"], row["bytes_out"]) for row in rows}
+
+        moved = await self._database.run(work)
+        for repository_id in set(ids):
+            if unflushed := self._unflushed.get((repository_id, day)):
+                known = moved.get(repository_id, Moved())
+                moved[repository_id] = Moved(known.bytes_in + unflushed.bytes_in, known.bytes_out + unflushed.bytes_out)
+        return moved
+
+    async def run(self) -> None:
+        """Flush about every second, for ever."""
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            try:
+                await self.flush()
+            except Exception:  # whatever it was, the counts are kept, and the next flush may succeed
+                _log.exception("traffic not flushed")
+
+    async def flush(self) -> None:
+        """Add what is counted to Postgres. Raises `Unavailable`; the counts stay then."""
+        # Two at once would add the same.
+        async with self._flushing:
+            await self._flush()
+
+    async def _flush(self) -> None:
+        flushing = {key: Moved(moved.bytes_in, moved.bytes_out) for key, moved in self._unflushed.items()}
+        if not flushing:
+            return
+        rows = [
+            {"repository_id": key[0], "day": key[1], "bytes_in": moved.bytes_in, "bytes_out": moved.bytes_out}
+            # In one order everywhere, so that two processes do not wait for each other.
+            for key, moved in sorted(flushing.items())
+        ]
+
+        async def work(connection: AsyncConnection) -> None:
+            new = postgresql.insert(Traffic)
+            statement = new.on_conflict_do_update(
+                index_elements=["repository_id", "day"],
+                set_={
+                    "bytes_in": col(Traffic.bytes_in) + new.excluded.bytes_in,
+                    "bytes_out": col(Traffic.bytes_out) + new.excluded.bytes_out,
+                },
+            )
+            await connection.execute(statement, rows)
+
+        await self._database.run(work)
+        for key, flushed in flushing.items():
+            moved = self._unflushed[key]
+            moved.bytes_in -= flushed.bytes_in
+            moved.bytes_out -= flushed.bytes_out
+            if moved == Moved():
+                del self._unflushed[key]

@@ -1,0 +1,61 @@
+"""What the storage services that share a disk keep for uploads, told to each other by way of Postgres."""
+
+import datetime
+import secrets
+import time
+
+from sqlalchemy import delete, func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from services.database.transactions import Database
+from services.storage.index.models import Announcement
+
+TELL_SECONDS = 1.0
+# A process that has not told for so long is gone, and so are its uploads.
+_GONE_AFTER = datetime.timedelta(seconds=15)
+
+
+class Neighbours:
+    """The other storage services; what is known of them is a second old at most."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._process = secrets.randbits(63)
+        self._kept = 0
+        self._known_at = -TELL_SECONDS
+
+    async def kept(self) -> int:
+        """Return for how many bytes that are to come the others keep room. Raises `Unavailable`."""
+        if time.monotonic() - self._known_at >= TELL_SECONDS:
+            self._learned(await self._database.run(self._of_others))
+        return self._kept
+
+    async def tell(self, own: int) -> None:
+        """Tell the others for how many bytes room is kept here. Raises `Unavailable`."""
+
+        async def work(connection: AsyncConnection) -> int:
+            await self._tell(connection, own)
+            return await self._of_others(connection)
+
+        self._learned(await self._database.run(work))
+
+    def _learned(self, kept: int) -> None:
+        self._kept = kept
+        self._known_at = time.monotonic()
+
+    async def _of_others(self, connection: AsyncConnection) -> int:
+        others = select(func.coalesce(func.sum(col(Announcement.remaining_bytes)), 0)).where(
+            col(Announcement.process) != self._process,
+            # A transaction may have waited for a row, and it is not when it began that counts.
+            col(Announcement.told_at) > func.clock_timestamp() - _GONE_AFTER,
+        )
+        return int(await connection.scalar(others) or 0)
+
+    async def _tell(self, connection: AsyncConnection, own: int) -> None:
+        told = {"remaining_bytes": own, "told_at": func.clock_timestamp()}
+        new = insert(Announcement).values(process=self._process, **told)
+        await connection.execute(new.on_conflict_do_update(index_elements=["process"], set_=told))
+        gone = col(Announcement.told_at) < func.clock_timestamp() - 4 * _GONE_AFTER
+        await connection.execute(delete(Announcement).where(gone))

@@ -1,0 +1,284 @@
+"""The SQL of where bytes lie. Each function runs in the transaction of its connection.
+
+A name is in one store, and in one table at a time. It goes only one way: `uploads` (bytes on their way), `contents`
+(the bytes of an object), `discards` (bytes that nothing refers to any more). No bytes are removed unless their name is
+in `discards`, and nothing comes back from there: so a removal that is late, or repeated, never meets bytes that are
+needed. Names of a journal are in its segment in place of `uploads`.
+"""
+
+import datetime
+from collections.abc import Collection, Sequence
+from typing import NamedTuple
+
+from sqlalchemy import (
+    ARRAY,
+    ColumnElement,
+    String,
+    any_,
+    cast,
+    delete,
+    exists,
+    func,
+    or_,
+    select,
+    text,
+    true,
+    tuple_,
+    update,
+)
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import aliased
+from sqlalchemy.sql.dml import ReturningDelete
+from sqlmodel import col
+
+from services.database.statement import Statement
+from services.storage.blob_names import oid_of
+from services.storage.index import advisory_locks as advisory
+from services.storage.index.models import Content, Discard, Object, OngoingUpload, StoreRecord
+
+FIRST_STORE_ID = 1
+"""The store of `TOWPATH_STORAGE_URL`."""
+
+_CLAIM_SECONDS = 15
+"""How long a sweep has bytes to itself that it removes: so long they stay, too, where its process is killed amid it."""
+
+_LATE = datetime.timedelta(days=1)
+"""How long after its end a request may last that a client began in time."""
+
+# Until when a client may put bytes there with the address that it was given; NULL for what this service writes.
+_writable_until = (col(OngoingUpload.expires_at) + _LATE).label("writable_until")
+
+# Where and what a name is, and that, of the rows of the two tables.
+_UPLOAD = (col(OngoingUpload.store_id), col(OngoingUpload.name), _writable_until)
+_CONTENT = (col(Content.store_id), col(Content.name), col(Content.writable_until))
+
+
+class Placed(NamedTuple):
+    """Bytes in one store."""
+
+    store_id: int
+    name: str
+
+
+class Arrived(NamedTuple):
+    """An upload's bytes, in place in one store, that are to be those of the object.
+
+    `replaces` is under which name the object's bytes lay there when the upload began: those stay for so many seconds,
+    as readers may be at them.
+    """
+
+    store_id: int
+    oid: str
+    name: str
+    replaces: str | None
+    replaced_seconds: float
+
+
+class New(NamedTuple):
+    """A new name in a store, for bytes of an object; of which repository, where they are uploaded for one."""
+
+    repository_id: int | None
+    store_id: int
+    oid: str
+    name: str
+
+
+class Begun(NamedTuple):
+    """What was found when bytes were about to come to a new name, and noted unless something is in their way."""
+
+    is_known: bool
+    """Whether there is the store; it may have been forgotten."""
+    replaces: str | None
+    """Under which name the object's bytes lie there."""
+    removal_reason: str | None
+    """Why the object was removed from the repository; None where it was not."""
+
+
+# Written out as those of `services.storage.index.objects` are.
+_BEGIN = """
+    WITH new AS (
+        SELECT new.*, stores.id IS NOT NULL AS is_known, contents.name AS replaces, objects.removal_reason
+        FROM unnest($1::bigint[], $2::smallint[], $3::text[], $4::text[])
+            WITH ORDINALITY AS new (repository_id, store_id, oid, name, number)
+        LEFT JOIN storage.stores ON stores.id = new.store_id
+        LEFT JOIN storage.contents USING (store_id, oid)
+        LEFT JOIN storage.objects
+            ON objects.repository_id = new.repository_id AND objects.oid = new.oid AND objects.removed_at IS NOT NULL
+    ), noted AS (
+        INSERT INTO storage.uploads (store_id, name, writer)
+        SELECT store_id, name, $5::bigint FROM new WHERE is_known AND removal_reason IS NULL
+        ON CONFLICT DO NOTHING
+    )
+    SELECT is_known, replaces, removal_reason FROM new ORDER BY number
+"""
+_COMMIT = text("""
+    WITH arrived AS (
+        SELECT new.*, contents.name AS present, contents.writable_until AS present_writable_until,
+            contents.name IS NULL OR contents.name IS NOT DISTINCT FROM new.replaces AS is_wanted
+        FROM unnest(
+            CAST(:store_ids AS smallint[]), CAST(:oids AS text[]), CAST(:names AS text[]), CAST(:replaces AS text[]),
+            CAST(:seconds AS double precision[])
+        ) WITH ORDINALITY AS new (store_id, oid, name, replaces, seconds, number)
+        LEFT JOIN storage.contents USING (store_id, oid)
+    ), ended AS (
+        DELETE FROM storage.uploads USING arrived JOIN storage.stores ON stores.id = arrived.store_id
+        WHERE uploads.store_id = arrived.store_id AND uploads.name = arrived.name
+        RETURNING arrived.*, uploads.expires_at + CAST(:late AS interval) AS writable_until
+    ), named AS (
+        INSERT INTO storage.contents (store_id, oid, name, writable_until, is_doubted)
+        SELECT store_id, oid, name, writable_until, false FROM ended WHERE is_wanted
+        ON CONFLICT (oid, store_id) DO UPDATE
+        SET name = excluded.name, writable_until = excluded.writable_until, is_doubted = false
+    ), discarded AS (
+        INSERT INTO storage.discards (store_id, name, writable_until, due_at)
+        SELECT store_id, name, writable_until, now() FROM ended WHERE NOT is_wanted
+        UNION ALL
+        SELECT store_id, present, present_writable_until, now() + seconds * interval '1 second'
+        FROM ended WHERE is_wanted AND present IS NOT NULL
+        ON CONFLICT DO NOTHING
+    )
+    SELECT CASE WHEN arrived.is_wanted THEN ended.name ELSE arrived.present END
+    FROM arrived LEFT JOIN ended USING (number)
+    ORDER BY arrived.number
+""")
+
+
+def _any_of(texts: Sequence[str]) -> object:
+    return any_(cast(list(texts), ARRAY(String)))
+
+
+def _in(seconds: float) -> ColumnElement[datetime.datetime]:
+    return func.now() + datetime.timedelta(seconds=seconds)
+
+
+def beginning(new: Sequence[New], *, writer: int) -> Statement:
+    """Return what notes that bytes come to new names; each row is a `Begun`, in order."""
+    return Statement(_BEGIN, (*zip(*new, strict=True), writer))
+
+
+async def hold_store(connection: AsyncConnection, store_id: int) -> None:
+    """Let the store not be forgotten until the transaction ends."""
+    await advisory.lock(connection, shared=[advisory.store(store_id)])
+
+
+async def is_known(connection: AsyncConnection, store_id: int) -> bool:
+    """Tell whether there is such a store."""
+    return bool(await connection.scalar(select(exists().where(col(StoreRecord.id) == store_id))))
+
+
+async def commit(connection: AsyncConnection, arrived: Sequence[Arrived]) -> list[str | None]:
+    """Make the bytes of uploads those of the objects, each object at most once in each store.
+
+    Return for each under which name the object's bytes lie there now, or None where the upload was given up, or the
+    store forgotten. Where others have replaced meanwhile what was there when it began, theirs are as good, and stay.
+    The caller holds the locks of the oids and of the stores. May be repeated after it has succeeded.
+    """
+    store_ids, oids, names, replaces, seconds = zip(*arrived, strict=True)
+    values = {"store_ids": store_ids, "oids": oids, "names": names, "replaces": replaces, "seconds": seconds}
+    return list((await connection.execute(_COMMIT, {**values, "late": _LATE})).scalars())
+
+
+async def names_of(connection: AsyncConnection, oid: str) -> dict[int, str]:
+    """Return under which name the bytes of an object lie, by store."""
+    statement = select(col(Content.store_id), col(Content.name)).where(col(Content.oid) == oid)
+    return {row.store_id: row.name for row in await connection.execute(statement)}
+
+
+async def doubt(connection: AsyncConnection, found: Collection[Placed], *, if_elsewhere: bool) -> int:
+    """Note bytes that are missing or damaged; return how many those are.
+
+    Others take their place, from a store that has them, or from a client: what no store has is asked for like new.
+    With `if_elsewhere` nothing is noted of what no other store has.
+    """
+    another = aliased(Content)
+    elsewhere = exists().where(
+        col(another.oid) == col(Content.oid), col(another.store_id) != col(Content.store_id), ~col(another.is_doubted)
+    )
+    statement = (
+        update(Content)
+        .where(col(Content.oid) == _any_of([oid_of(placed.name) for placed in found]))
+        .where(tuple_(col(Content.store_id), col(Content.name)).in_(found), ~col(Content.is_doubted))
+        .where(elsewhere if if_elsewhere else true())
+        .values(is_doubted=True)
+    )
+    return (await connection.execute(statement)).rowcount
+
+
+async def release(connection: AsyncConnection, oids: Sequence[str]) -> None:
+    """Let go of the bytes of those of `oids` that no repository holds. The caller holds the locks of the oids."""
+    held = exists().where(col(Object.oid) == col(Content.oid), col(Object.removed_at).is_(None))
+    let_go = delete(Content).where(col(Content.oid) == _any_of(oids), ~held)
+    await _discard(connection, let_go.returning(*_CONTENT), in_seconds=0)
+
+
+async def writers(connection: AsyncConnection) -> list[int]:
+    """Return whose uploads go on."""
+    writer = col(OngoingUpload.writer)
+    return list(await connection.scalars(select(writer).where(writer.is_not(None)).distinct()))
+
+
+async def ongoing(connection: AsyncConnection, writer: int) -> list[str]:
+    """Return the names of a writer's uploads."""
+    return list(await connection.scalars(select(col(OngoingUpload.name)).where(col(OngoingUpload.writer) == writer)))
+
+
+async def give_up(connection: AsyncConnection, names: Sequence[str]) -> int:
+    """Give up those of the uploads that go on, and return how many they were."""
+    given_up = delete(OngoingUpload).where(col(OngoingUpload.name) == _any_of(names))
+    return await _discard(connection, given_up.returning(*_UPLOAD), in_seconds=0)
+
+
+async def give_up_expired(connection: AsyncConnection) -> int:
+    """Give up what clients could have brought to the store themselves and have not, and return how many it was."""
+    expired = delete(OngoingUpload).where(col(OngoingUpload.expires_at) <= func.now() - _LATE)
+    return await _discard(connection, expired.returning(*_UPLOAD), in_seconds=0)
+
+
+async def claim_due(connection: AsyncConnection, store_ids: Sequence[int], *, limit: int) -> list[Placed]:
+    """Return up to `limit` names in these stores that are due, which no other sweep gets for a while."""
+    due = (
+        select(col(Discard.store_id), col(Discard.name))
+        .where(col(Discard.due_at) <= func.now(), col(Discard.store_id).in_(store_ids))
+        .order_by(col(Discard.due_at))
+        .limit(limit)
+        .with_for_update(skip_locked=True)
+    )
+    statement = (
+        update(Discard)
+        .where(tuple_(col(Discard.store_id), col(Discard.name)).in_(due))
+        .values(due_at=_in(_CLAIM_SECONDS))
+        .returning(col(Discard.store_id), col(Discard.name))
+    )
+    return [Placed(*row) for row in await connection.execute(statement)]
+
+
+async def discarded(connection: AsyncConnection, names: Sequence[str]) -> None:
+    """Forget names: there are no bytes under them any more.
+
+    Where a client may still put some there, the name stays, and is due again when that has ended.
+    """
+    named, until = col(Discard.name) == _any_of(names), col(Discard.writable_until)
+    await connection.execute(delete(Discard).where(named, or_(until.is_(None), until <= func.now())))
+    await connection.execute(update(Discard).where(named).values(due_at=until))
+
+
+async def postpone(connection: AsyncConnection, names: Sequence[str], *, in_seconds: float) -> None:
+    """Let names that are due be so again in so many seconds."""
+    await connection.execute(update(Discard).where(col(Discard.name) == _any_of(names)).values(due_at=_in(in_seconds)))
+
+
+async def seconds_until_due(connection: AsyncConnection) -> float | None:
+    """Return when the next name is due; None where there is none."""
+    seconds = await connection.scalar(select(func.extract("epoch", func.min(col(Discard.due_at)) - func.now())))
+    return None if seconds is None else max(0.0, float(seconds))
+
+
+async def _discard(
+    connection: AsyncConnection, gone: ReturningDelete[int, str, datetime.datetime | None], *, in_seconds: float
+) -> int:
+    """Carry `gone` out, note what it returns as due in so many seconds, and return how many names those are."""
+    left = gone.cte("gone")
+    rows = select(left.c.store_id, left.c.name, left.c.writable_until, _in(in_seconds))
+    statement = postgresql.insert(Discard).from_select(["store_id", "name", "writable_until", "due_at"], rows)
+    return (await connection.execute(statement.on_conflict_do_nothing())).rowcount

@@ -1,0 +1,230 @@
+"""The SQL of the index of objects. Each function runs in the transaction of its connection."""
+
+import datetime
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, NamedTuple
+
+from sqlalchemy import ARRAY, String, any_, cast, delete, exists, func, select, text, update
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from services.database.statement import Statement
+from services.database.transactions import Database
+from services.storage.index import advisory_locks as advisory
+from services.storage.index.advisory_locks import key
+from services.storage.index.contents import Placed
+from services.storage.index.models import DeletedRepository, Object
+
+
+class Record(NamedTuple):
+    """An object that a repository holds, or, with `removed_at`, the tombstone of one."""
+
+    oid: str
+    size: int
+    created_at: datetime.datetime
+    removed_at: datetime.datetime | None
+    removal_reason: str | None
+    removed_by: str | None
+
+
+class Located(NamedTuple):
+    """What is there of an object, and where its bytes lie; nowhere for one that was removed."""
+
+    oid: str
+    size: int
+    is_removed: bool
+    removal_reason: str | None
+    placed: list[Placed]
+    doubted: list[Placed]
+    """Where they were found missing or damaged."""
+
+
+class Asked(NamedTuple):
+    """Objects of a repository that somebody asks for."""
+
+    repository_id: int
+    oids: Sequence[str]
+
+
+class Added(NamedTuple):
+    """An object that a repository is to hold."""
+
+    repository_id: int
+    oid: str
+    size: int
+
+
+_RECORD = (
+    col(Object.oid),
+    col(Object.size),
+    col(Object.created_at),
+    col(Object.removed_at),
+    col(Object.removal_reason),
+    col(Object.removed_by),
+)
+_RECORD_SQL = ", ".join(f"objects.{name}" for name in Record._fields)
+
+# What each request needs is written out: to put a statement together costs more than to carry it out.
+_LOCATE = """
+    SELECT asked.number, objects.oid, objects.size, objects.removed_at IS NOT NULL, objects.removal_reason,
+        contents.store_id, contents.name, contents.is_doubted
+    FROM unnest($1::integer[], $2::bigint[], $3::text[]) AS asked (number, repository_id, oid)
+    JOIN storage.objects USING (repository_id, oid)
+    LEFT JOIN storage.contents USING (oid)
+"""
+_ADD = text(f"""
+    INSERT INTO storage.objects (repository_id, oid, size)
+    SELECT repository_id, oid, size
+    FROM unnest(CAST(:repository_ids AS bigint[]), CAST(:oids AS text[]), CAST(:sizes AS bigint[]))
+        AS added (repository_id, oid, size)
+    WHERE NOT EXISTS (
+        SELECT FROM storage.deleted_repositories AS deleted WHERE deleted.repository_id = added.repository_id
+    )
+    ON CONFLICT (repository_id, oid) DO UPDATE SET size = excluded.size WHERE objects.removed_at IS NULL
+    RETURNING objects.repository_id, {_RECORD_SQL}
+""")  # noqa: S608 - our own names
+
+
+def _any_of(oids: Sequence[str]) -> object:
+    return any_(cast(list(oids), ARRAY(String)))
+
+
+async def lock(
+    connection: AsyncConnection, oids: Iterable[str], *, into: Iterable[int] = (), stores: Iterable[int] = ()
+) -> None:
+    """Keep all others from changing where the bytes of `oids` lie until the transaction ends.
+
+    The repositories whose ids are `into` are not deleted meanwhile, and the stores not forgotten.
+    """
+    # In one order everywhere, so that two transactions do not wait for each other.
+    shared = [*map(str, sorted(set(into))), *map(advisory.store, sorted(set(stores)))]
+    await advisory.lock(connection, alone=sorted(set(oids)), shared=shared)
+
+
+async def hold_deletions(connection: AsyncConnection) -> None:
+    """Let no bytes be discarded that are needed at this moment or later, as long as this connection lives."""
+    await connection.execute(select(func.pg_advisory_lock(key("deletions"))))
+
+
+async def may_delete(connection: AsyncConnection) -> bool:
+    """Tell whether bytes may be discarded that are due at this moment: not while another holds deletions."""
+    return bool(await connection.scalar(select(func.pg_try_advisory_xact_lock_shared(key("deletions")))))
+
+
+async def close_repository(connection: AsyncConnection, repository_id: int) -> None:
+    """Let nothing be added to the repository any more; what is being added at this moment is waited for."""
+    await connection.execute(select(func.pg_advisory_xact_lock(key(repository_id))))
+    await connection.execute(
+        postgresql.insert(DeletedRepository).values(repository_id=repository_id).on_conflict_do_nothing()
+    )
+
+
+async def is_deleted(connection: AsyncConnection, repository_id: int) -> bool:
+    """Tell whether the repository was deleted."""
+    deleted = exists().where(col(DeletedRepository.repository_id) == repository_id)
+    return bool(await connection.scalar(select(deleted)))
+
+
+async def find(connection: AsyncConnection, repository_id: int, oid: str) -> Record | None:
+    """Return the record of an object, held or removed."""
+    statement = select(*_RECORD).where(col(Object.repository_id) == repository_id, col(Object.oid) == oid)
+    return _record((await connection.execute(statement)).one_or_none())
+
+
+async def locate(database: Database, asked: Sequence[Asked], *, patient: bool) -> list[list[Located]]:
+    """Return for each of `asked` which of the objects there are, held or removed, and where their bytes lie.
+
+    In a transaction of its own; see `Database.fetch`.
+    """
+    wanted = [(number, one.repository_id, oid) for number, one in enumerate(asked) for oid in one.oids]
+    values = zip(*wanted, strict=True) if wanted else ((), (), ())
+    found: list[dict[str, Located]] = [{} for _ in asked]
+    for number, oid, size, is_removed, reason, store_id, name, is_doubted in await database.fetch(
+        Statement(_LOCATE, tuple(values)), patient=patient
+    ):
+        located = found[number].get(oid)
+        if located is None:
+            located = found[number][oid] = Located(oid, size, is_removed, reason, [], [])
+        if name is not None:
+            (located.doubted if is_doubted else located.placed).append(Placed(store_id, name))
+    return [list(each.values()) for each in found]
+
+
+async def is_held(connection: AsyncConnection, oid: str) -> bool:
+    """Tell whether any repository holds the object."""
+    held = exists().where(col(Object.oid) == oid, col(Object.removed_at).is_(None))
+    return bool(await connection.scalar(select(held)))
+
+
+async def page(connection: AsyncConnection, repository_id: int, *, after: str, limit: int) -> list[Record]:
+    """Return the next records by oid after the oid `after`."""
+    statement = (
+        select(*_RECORD)
+        .where(col(Object.repository_id) == repository_id, col(Object.oid) > after)
+        .order_by(col(Object.oid))
+        .limit(limit)
+    )
+    return [Record._make(row) for row in await connection.execute(statement)]
+
+
+async def add(connection: AsyncConnection, added: Collection[Added]) -> dict[tuple[int, str], Record]:
+    """Record that repositories hold objects, each once, and return the records by repository and oid.
+
+    What was removed, or is of a repository that was deleted, is missing in the answer. The caller holds the locks. The
+    records cannot change until the transaction ends.
+    """
+    repository_ids, oids, sizes = zip(*added, strict=True)
+    values = {"repository_ids": repository_ids, "oids": oids, "sizes": sizes}
+    return {
+        (repository_id, record[0]): Record(*record) for repository_id, *record in await connection.execute(_ADD, values)
+    }
+
+
+async def bury(
+    connection: AsyncConnection, repository_id: int, oid: str, *, reason: str, removed_by: str
+) -> Record | None:
+    """Turn the record of an object that is held into a tombstone and return it; None where none is held."""
+    statement = (
+        update(Object)
+        .where(
+            col(Object.repository_id) == repository_id,
+            col(Object.oid) == oid,
+            col(Object.removed_at).is_(None),
+        )
+        .values(removed_at=func.now(), removal_reason=reason, removed_by=removed_by)
+        .returning(*_RECORD)
+    )
+    return _record((await connection.execute(statement)).one_or_none())
+
+
+async def unbury(connection: AsyncConnection, repository_id: int, oid: str) -> bool:
+    """Delete a tombstone; tell whether there was one."""
+    statement = delete(Object).where(
+        col(Object.repository_id) == repository_id,
+        col(Object.oid) == oid,
+        col(Object.removed_at).is_not(None),
+    )
+    return (await connection.execute(statement)).rowcount > 0
+
+
+async def some_of(connection: AsyncConnection, repository_id: int, *, limit: int) -> list[str]:
+    """Return up to `limit` oids of a repository's records."""
+    statement = (
+        select(col(Object.oid)).where(col(Object.repository_id) == repository_id).order_by(col(Object.oid)).limit(limit)
+    )
+    return list(await connection.scalars(statement))
+
+
+async def forget(connection: AsyncConnection, repository_id: int, oids: Sequence[str]) -> list[Record]:
+    """Delete the records of these objects in a repository, and return them."""
+    statement = (
+        delete(Object)
+        .where(col(Object.repository_id) == repository_id, col(Object.oid) == _any_of(oids))
+        .returning(*_RECORD)
+    )
+    return [Record._make(row) for row in await connection.execute(statement)]
+
+
+def _record(row: Iterable[Any] | None) -> Record | None:
+    return None if row is None else Record._make(row)

@@ -1,0 +1,137 @@
+"""Uploads entered in the index: what comes at once goes in one transaction."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from itertools import islice
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.common.concurrency.batcher import Grouped
+from services.common.errors import ServiceError
+from services.database.transactions import Database
+from services.storage.errors import object_removed, repository_deleted
+from services.storage.index import contents
+from services.storage.index import objects as index
+from services.storage.index.contents import Arrived, Begun, New
+from services.storage.index.objects import Added, Record
+
+# So few that a group's transaction is short, and its locks are few.
+_MOST = 64
+# One is on its way to the disk while the next is made up.
+_AT_ONCE = 2
+
+
+@dataclass(frozen=True)
+class Verified:
+    """An object that a repository is to hold, and its bytes where they are in place, verified and durable."""
+
+    repository_id: int
+    oid: str
+    size: int
+    arrived: Sequence[Arrived]
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What was entered: the record, and for each of `arrived` the name under which the object's bytes lie there.
+
+    None stands for an upload that was given up; it is never the first.
+    """
+
+    record: Record
+    names: Sequence[str | None]
+
+
+class Registrar:
+    """Enters uploads in the index. Its owner closes it, when no upload goes on any more."""
+
+    def __init__(self, database: Database, writer: int) -> None:
+        """`writer` is that of this process."""
+        self._database = database
+        self._writer = writer
+        self._beginning = Grouped(self._begin, most=_MOST, at_once=_AT_ONCE, held_seconds=0)
+        self._ending = Grouped(self._register, most=_MOST, at_once=_AT_ONCE, held_seconds=0)
+
+    async def begin(self, new: Sequence[New]) -> list[Begun]:
+        """Note that bytes of one upload come to new names; whatever lies there is swept unless it is registered.
+
+        Raises `Unavailable`.
+        """
+        return await self._beginning.ask(new)
+
+    async def register(self, verified: Verified) -> Registered | None:
+        """Let a repository hold an object; it does when this returns. None where the upload was given up meanwhile.
+
+        Raises `FailedPrecondition` (OBJECT_REMOVED), `NotFound` (REPOSITORY_NOT_FOUND), and `Unavailable`.
+        """
+        return await self._ending.ask(verified)
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        await self._beginning.close()
+        await self._ending.close()
+
+    async def _begin(self, group: Sequence[Sequence[New]]) -> list[list[Begun]]:
+        new = [each for one in group for each in one]
+        statement = contents.beginning(new, writer=self._writer)
+        begun = map(Begun._make, await self._database.fetch(statement, patient=len(group) == 1))
+        return [list(islice(begun, len(one))) for one in group]
+
+    async def _register(self, group: Sequence[Verified]) -> Sequence[Registered | ServiceError | None]:
+        try:
+            return await self._database.run(partial(_register, group), patient=len(group) == 1)
+        except _GivenUp:
+            if len(group) > 1:
+                raise
+            return [None]
+
+
+async def _register(group: Sequence[Verified], connection: AsyncConnection) -> list[Registered | ServiceError]:
+    await index.lock(
+        connection,
+        [each.oid for each in group],
+        into=[each.repository_id for each in group],
+        stores=[one.store_id for each in group for one in each.arrived],
+    )
+    answers: dict[int, Registered | ServiceError] = {}
+    for turn in _turns(group):
+        answers |= await _register_each_object_once(turn, connection)
+    return [answers[number] for number in range(len(group))]
+
+
+def _turns(group: Sequence[Verified]) -> Iterator[dict[int, Verified]]:
+    """Part a group so that no object is twice in a part: the bytes of the first stay, as if it had come before."""
+    rest = dict(enumerate(group))
+    while rest:
+        first_of = {each.oid: number for number, each in reversed(rest.items())}
+        yield {number: rest.pop(number) for number in sorted(first_of.values())}
+
+
+async def _register_each_object_once(
+    turn: dict[int, Verified], connection: AsyncConnection
+) -> dict[int, Registered | ServiceError]:
+    records = await index.add(connection, [Added(each.repository_id, each.oid, each.size) for each in turn.values()])
+    held = {number: each for number, each in turn.items() if (each.repository_id, each.oid) in records}
+    arrived = [(number, one) for number, each in held.items() for one in each.arrived]
+    committed = await contents.commit(connection, [one for _, one in arrived]) if arrived else []
+    names: dict[int, list[str | None]] = {number: [] for number in held}
+    for (number, _), name in zip(arrived, committed, strict=True):
+        names[number].append(name)
+    if any(each[0] is None for each in names.values()):
+        raise _GivenUp
+    return {
+        number: Registered(records[each.repository_id, each.oid], names[number])
+        if number in held
+        else await _refusal(connection, each)
+        for number, each in turn.items()
+    }
+
+
+async def _refusal(connection: AsyncConnection, verified: Verified) -> ServiceError:
+    tombstone = await index.find(connection, verified.repository_id, verified.oid)
+    return object_removed(verified.oid, tombstone.removal_reason or "") if tombstone else repository_deleted()
+
+
+class _GivenUp(Exception):
+    """Undoes the transaction: what nobody has the bytes of is not held."""

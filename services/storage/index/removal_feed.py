@@ -1,0 +1,92 @@
+"""Removals of objects, and doubts of their bytes, heard of as they are committed (docs/decisions/0030)."""
+
+from typing import NamedTuple
+
+from services.common.errors import Unavailable
+from services.database.notifications import Listening, Look, Notifications, Source
+from services.storage.index.schema import SCHEMA
+
+SOURCE = Source(
+    SCHEMA.name,
+    # What the triggers of the migration 0004 notify.
+    channel="towpath_object_removed",
+    trigger="object_removed",
+    tables=("objects", "contents"),
+    subject="removals",
+    columns=(
+        "(1000000 * extract(epoch FROM pg_postmaster_start_time()))::bigint",
+        "pg_snapshot_xmin(pg_current_snapshot())::text::bigint",
+        "pg_snapshot_xmax(pg_current_snapshot())::text::bigint",
+    ),
+)
+
+
+class Moment(NamedTuple):
+    """A moment among the transactions of a database server."""
+
+    server_started: int
+    """When the server was started, in microseconds since 1970: ids of another start are not compared."""
+    transaction_id: int
+
+
+class _Heard:
+    """The removals that one connection has heard of."""
+
+    def __init__(self, listening: Listening) -> None:
+        self.listening = listening
+        self.latest: Moment | None = None
+        """A moment before which all transactions have ended."""
+        self.known_since = 0
+        """The first transaction of which all removals are known; those before may have removed anything."""
+        self._counted = -1
+
+    @property
+    def is_changed(self) -> bool:
+        """Whether a removal was heard that `known_since` does not tell of."""
+        return self.listening.changes != self._counted
+
+    def take(self, look: Look) -> Moment:
+        """Take in the answer to a look; return from which moment on all removals are known."""
+        server_started, oldest, following = look.values
+        if self.is_changed:
+            # The first look counts as one, as nothing was heard before. A removal that was heard while it was under
+            # way may be later than `following`; it is a change for the next.
+            self.known_since = max(self.known_since, following)
+            self._counted = max(self._counted, look.changes)
+        self.latest = Moment(server_started, oldest)
+        return Moment(server_started, self.known_since)
+
+
+class Removals:
+    """Tells which places of objects may be read without asking."""
+
+    def __init__(self, notifications: Notifications) -> None:
+        self._notifications = notifications
+        self._heard: _Heard | None = None
+
+    def moment(self) -> Moment | None:
+        """Return a moment that is past, to be told with what is read from now on; None where removals are not heard.
+
+        Whoever reads the index after this call sees all transactions before that moment.
+        """
+        try:
+            return self._current().latest
+        except Unavailable:
+            return None
+
+    async def watch(self, known_since: int, wait_seconds: float) -> Moment:
+        """Return from which moment on places may be read that were told of; see StorageService.WatchRemovals.
+
+        Where that is no later than `known_since`, wait for a removal, at most for `wait_seconds`. Raises `Unavailable`
+        where removals are not heard.
+        """
+        heard = self._current()
+        if not heard.is_changed and heard.known_since <= known_since:
+            await heard.listening.wait(wait_seconds)
+        return heard.take(await heard.listening.catch_up())
+
+    def _current(self) -> _Heard:
+        listening = self._notifications.listening
+        if self._heard is None or self._heard.listening is not listening:
+            self._heard = _Heard(listening)
+        return self._heard

@@ -1,0 +1,12 @@
+"""The storage service's part of the database."""
+
+from pathlib import Path
+
+from services.database.versions import Schema
+from services.storage.index.models import SCHEMA_NAME, StorageModel
+
+SCHEMA = Schema(
+    name=SCHEMA_NAME,
+    metadata=StorageModel.metadata,
+    versions=Path(__file__).parents[1] / "migrations" / "versions",
+)

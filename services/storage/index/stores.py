@@ -1,0 +1,202 @@
+"""The SQL of the list of stores. Each function runs in the transaction of its connection."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from sqlalchemy import CTE, BigInteger, SmallInteger, delete, exists, func, literal, select, union_all, update
+from sqlalchemy.dialects import postgresql
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import aliased
+from sqlmodel import col
+
+from services.storage.index import advisory_locks as advisory
+from services.storage.index.advisory_locks import key
+from services.storage.index.models import Content, CopyRecord, Discard, Object, OngoingUpload, StoreRecord
+
+ANYWHERE = 0
+"""No store has this id."""
+
+_LAST = -1
+
+
+class Listed(NamedTuple):
+    """A store, and what it is a copy of."""
+
+    store: StoreRecord
+    copy: CopyRecord | None
+
+
+class Held(NamedTuple):
+    """An object that some repository holds."""
+
+    oid: str
+    size: int
+
+
+async def listed(connection: AsyncConnection) -> list[Listed]:
+    """Return all stores by name."""
+    stores = (await connection.execute(select(StoreRecord).order_by(col(StoreRecord.name)))).mappings().all()
+    copies = {row["to_id"]: CopyRecord(**row) for row in (await connection.execute(select(CopyRecord))).mappings()}
+    return [Listed(StoreRecord(**row), copies.get(row["id"])) for row in stores]
+
+
+async def lock_list(connection: AsyncConnection) -> None:
+    """Keep all others from changing the list until the transaction ends."""
+    await connection.execute(select(func.pg_advisory_xact_lock(key("stores"))))
+
+
+async def find(connection: AsyncConnection, name: str) -> StoreRecord | None:
+    """Return the store of that name."""
+    row = (await connection.execute(select(StoreRecord).where(col(StoreRecord.name) == name))).mappings().one_or_none()
+    return None if row is None else StoreRecord(**row)
+
+
+async def add(connection: AsyncConnection, name: str, url: str) -> None:
+    """Add a store, unless there is one of that name or URL."""
+    new = postgresql.insert(StoreRecord).values(name=name, url=url, is_primary=False)
+    await connection.execute(new.on_conflict_do_nothing())
+
+
+async def start_copy(
+    connection: AsyncConnection, from_id: int, to_id: int, *, parallel: int, bytes_per_second: int | None
+) -> None:
+    """Make a store a copy of another, or change how it is."""
+    new = postgresql.insert(CopyRecord).values(
+        from_id=from_id, to_id=to_id, parallel=parallel, bytes_per_second=bytes_per_second, problem=""
+    )
+    changed = {name: new.excluded[name] for name in ("from_id", "parallel", "bytes_per_second", "problem")}
+    await connection.execute(new.on_conflict_do_update(index_elements=["to_id"], set_=changed))
+
+
+async def stop_copy(connection: AsyncConnection, to_id: int) -> None:
+    """Let a store be no copy."""
+    await connection.execute(delete(CopyRecord).where(col(CopyRecord.to_id) == to_id))
+
+
+async def note_problem(connection: AsyncConnection, to_id: int, problem: str) -> None:
+    """Note what goes wrong with a copy; nothing for an empty text."""
+    noted = update(CopyRecord).where(col(CopyRecord.to_id) == to_id, col(CopyRecord.problem) != problem)
+    await connection.execute(noted.values(problem=problem))
+
+
+async def set_primary(connection: AsyncConnection, store_id: int) -> None:
+    """Make a store the primary, which is no copy."""
+    await stop_copy(connection, store_id)
+    # One after the other, as there is never more than one.
+    await connection.execute(update(StoreRecord).where(col(StoreRecord.id) != store_id).values(is_primary=False))
+    await connection.execute(update(StoreRecord).where(col(StoreRecord.id) == store_id).values(is_primary=True))
+
+
+def _held(after: str, limit: int) -> CTE:
+    """Return the next objects by oid that repositories hold: so much one statement looks at, whatever the whole is."""
+    statement = (
+        select(col(Object.oid), func.max(col(Object.size)).label("size"))
+        .where(col(Object.removed_at).is_(None), col(Object.oid) > after)
+        .group_by(col(Object.oid))
+        .order_by(col(Object.oid))
+        .limit(limit)
+    )
+    return statement.cte("held")
+
+
+async def lacking(connection: AsyncConnection, store_id: int, *, after: str, limit: int) -> tuple[list[Held], str]:
+    """Look at the next `limit` objects by oid after `after`.
+
+    Return those that a store lacks, and another has, and the last oid looked at; "" where there was none.
+    """
+    held = _held(after, limit)
+    good = exists().where(col(Content.oid) == held.c.oid, ~col(Content.is_doubted))
+    its = col(Content.store_id) == store_id
+    found = select(held.c.oid, held.c.size).where(~good.where(its), good.where(~its))
+    last = select(func.coalesce(func.max(held.c.oid), ""), literal(_LAST, BigInteger))
+    rows = [Held(*row) for row in await connection.execute(union_all(found, last))]
+    [end] = [row.oid for row in rows if row.size == _LAST]
+    return sorted(row for row in rows if row.size != _LAST), end
+
+
+@dataclass(frozen=True)
+class Holdings:
+    """Objects and their bytes."""
+
+    objects: int = 0
+    bytes: int = 0
+
+    def __add__(self, other: "Holdings") -> "Holdings":
+        """Return both together."""
+        return Holdings(self.objects + other.objects, self.bytes + other.bytes)
+
+
+async def holdings(connection: AsyncConnection, *, after: str, limit: int) -> tuple[dict[int, Holdings], str]:
+    """Look at the next `limit` objects by oid after `after`.
+
+    Return what each store has of them, and as that of `ANYWHERE` what some store has; and the last oid looked at, ""
+    where there was none.
+    """
+    held = _held(after, limit)
+    good = ~col(Content.is_doubted)
+    each = (
+        select(col(Content.store_id), func.count(), func.sum(held.c.size), literal(""))
+        .join(held, held.c.oid == col(Content.oid))
+        .where(good)
+        .group_by(col(Content.store_id))
+    )
+    is_anywhere = exists().where(col(Content.oid) == held.c.oid, good)
+    counted = func.count().filter(is_anywhere)
+    summed = func.coalesce(func.sum(held.c.size).filter(is_anywhere), 0)
+    last = func.coalesce(func.max(held.c.oid), "")
+    anywhere = select(literal(ANYWHERE, SmallInteger), counted, summed, last).select_from(held)
+    found, end = {}, ""
+    for store_id, count, size, last_oid in await connection.execute(union_all(each, anywhere)):
+        found[store_id] = Holdings(count, int(size))
+        end = end or last_oid
+    return found, end
+
+
+async def hold_uploads(connection: AsyncConnection, store_id: int) -> None:
+    """Let no upload to a store begin until the transaction ends."""
+    await connection.execute(select(func.pg_advisory_xact_lock(key(advisory.store(store_id)))))
+
+
+async def has_uploads(connection: AsyncConnection, store_id: int) -> bool:
+    """Tell whether uploads to a store go on, or clients may still bring bytes there."""
+    ongoing = exists().where(
+        col(OngoingUpload.store_id) == store_id,
+        func.coalesce(col(OngoingUpload.expires_at) > func.now(), literal(True)),
+    )
+    return bool(await connection.scalar(select(ongoing)))
+
+
+async def has_alone(connection: AsyncConnection, store_id: int) -> bool:
+    """Tell whether a store has bytes of an object that repositories hold, and no other has them."""
+    another = aliased(Content)
+    elsewhere = exists().where(
+        col(another.oid) == col(Content.oid), col(another.store_id) != store_id, ~col(another.is_doubted)
+    )
+    held = exists().where(col(Object.oid) == col(Content.oid), col(Object.removed_at).is_(None))
+    alone = exists().where(col(Content.store_id) == store_id, ~elsewhere, held)
+    return bool(await connection.scalar(select(alone)))
+
+
+async def is_copied(connection: AsyncConnection, store_id: int) -> bool:
+    """Tell whether another store is a copy of this one."""
+    return bool(await connection.scalar(select(exists().where(col(CopyRecord.from_id) == store_id))))
+
+
+async def let_go(connection: AsyncConnection, store_id: int, *, limit: int) -> int:
+    """Forget where up to `limit` objects lie in a store, which another has; return how many those were."""
+    another = aliased(Content)
+    elsewhere = exists().where(
+        col(another.oid) == col(Content.oid), col(another.store_id) != store_id, ~col(another.is_doubted)
+    )
+    some = select(col(Content.oid)).where(col(Content.store_id) == store_id, elsewhere).limit(limit)
+    gone = delete(Content).where(col(Content.store_id) == store_id, col(Content.oid).in_(some.scalar_subquery()))
+    return (await connection.execute(gone)).rowcount
+
+
+async def forget(connection: AsyncConnection, store_id: int) -> None:
+    """Forget a store, and what is still known of what lies there."""
+    tables: Sequence[type[OngoingUpload | Content | Discard]] = (OngoingUpload, Content, Discard)
+    for table in tables:
+        await connection.execute(delete(table).where(col(table.store_id) == store_id))
+    await connection.execute(delete(StoreRecord).where(col(StoreRecord.id) == store_id))

@@ -1,0 +1,1 @@
+"""One module for each call on objects; bytes go through `uploads` and `backends`, SQL through `index`."""

@@ -1,0 +1,73 @@
+"""Removing objects. Bytes that no repository holds any more are let go of in the index; the sweeper removes them."""
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.common.errors import NotFound, Reason
+from services.storage.context import Store
+from services.storage.errors import object_not_found
+from services.storage.index import contents
+from services.storage.index import objects as index
+from services.storage.index.objects import Record
+
+# Each takes a lock in Postgres, which has room for some thousands.
+_BATCH = 200
+
+
+async def delete_object(store: Store, repository_id: int, oid: str, *, reason: str, removed_by: str) -> Record:
+    """Leave a tombstone in place of the object and return it; the first removal's stays.
+
+    Raises `NotFound` where the repository knows no such object.
+    """
+
+    async def work(connection: AsyncConnection) -> Record:
+        await index.lock(connection, [oid])
+        buried = await index.bury(connection, repository_id, oid, reason=reason, removed_by=removed_by)
+        record = buried or await index.find(connection, repository_id, oid)
+        if record is None:
+            raise object_not_found(oid)
+        await contents.release(connection, [oid])
+        return record
+
+    tombstone = await store.database.run(work)
+    store.sweep_wanted.set()
+    return tombstone
+
+
+async def restore_object(store: Store, repository_id: int, oid: str) -> None:
+    """Take a tombstone away. Raises `NotFound` where there is none."""
+    taken = False
+
+    async def work(connection: AsyncConnection) -> None:
+        nonlocal taken
+        # An earlier attempt may have been committed although its answer was lost.
+        taken = await index.unbury(connection, repository_id, oid) or taken
+        if not taken:
+            raise NotFound(Reason.OBJECT_NOT_FOUND, f"object {oid} was not removed")
+
+    await store.database.run(work)
+
+
+async def delete_repository(store: Store, repository_id: int) -> int:
+    """Forget all records of a repository, and return how many objects it held. The sweeper deletes their bytes.
+
+    From then on nothing can be written into it.
+    """
+    held = 0
+
+    async def close(connection: AsyncConnection) -> None:
+        await index.close_repository(connection, repository_id)
+
+    async def work(connection: AsyncConnection) -> list[Record]:
+        oids = await index.some_of(connection, repository_id, limit=_BATCH)
+        await index.lock(connection, oids)
+        forgotten = await index.forget(connection, repository_id, oids)
+        await contents.release(connection, oids)
+        return forgotten
+
+    await store.database.run(close)
+    try:
+        while forgotten := await store.database.run(work):
+            held += sum(record.removed_at is None for record in forgotten)
+    finally:
+        store.sweep_wanted.set()
+    return held

@@ -1,0 +1,18 @@
+"""Listing a repository's objects."""
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.storage.context import Store
+from services.storage.index import objects as index
+from services.storage.index.objects import Record
+
+
+async def list_objects(store: Store, repository_id: int, *, cursor: str, limit: int) -> tuple[list[Record], str]:
+    """Return up to `limit` records by oid after the oid `cursor`, and the next cursor, empty after the last."""
+
+    async def work(connection: AsyncConnection) -> list[Record]:
+        return await index.page(connection, repository_id, after=cursor, limit=limit + 1)
+
+    records = await store.database.run(work)
+    page = records[:limit]
+    return page, page[-1].oid if len(records) > limit else ""

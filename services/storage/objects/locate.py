@@ -1,0 +1,50 @@
+"""Where the bytes of objects lie, for those who share the disk."""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from services.common.rpc.log_fields import note
+from services.storage.backends.disk import DiskBackend
+from services.storage.context import Store
+from services.storage.index.contents import Placed
+from services.storage.objects.read import held_object, range_length
+
+
+class Part(NamedTuple):
+    """What will be read of an object: from `offset` on, so many bytes at most, or all."""
+
+    repository_id: int
+    oid: str
+    offset: int
+    length: int | None
+
+
+class LocatedObject(NamedTuple):
+    """The whole size of an object, and its paths below the folders of stores, the best first; none on no disk."""
+
+    size: int
+    paths: Sequence[str]
+
+
+def disks_of(store: Store) -> list[int]:
+    """Return the ids of the stores that other processes may read as folders, the primary first."""
+    return [place.id for place in store.places.all if isinstance(place.backend, DiskBackend)]
+
+
+def suffix_on_disk(disks: Sequence[int], placed: Sequence[Placed]) -> str:
+    """Return what follows the oid and a dot in the name of an object's file on a disk; nothing where there is none."""
+    names = dict(placed)
+    return next((names[disk].partition(".")[2] for disk in disks if disk in names), "")
+
+
+async def locate_object(store: Store, part: Part) -> LocatedObject:
+    """Return where an object lies that will be read, and count what will be. Raises what LocateObject documents."""
+    await store.traffic.require(part.repository_id)
+    held = await held_object(store, part.repository_id, part.oid)
+    count = range_length(held.size, part.offset, part.length)
+    found = (place.backend.path_below(name) for place, name in store.places.of(held.placed))
+    paths = [path for path in found if path is not None]
+    if paths:
+        store.traffic.count(part.repository_id, bytes_out=count)
+        note(bytes_out=count)
+    return LocatedObject(held.size, paths)

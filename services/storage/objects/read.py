@@ -1,0 +1,135 @@
+"""Reading an object, or a part of it."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AsyncExitStack, aclosing, asynccontextmanager
+from dataclasses import dataclass
+
+from services.common.errors import OutOfRange, Reason, Unavailable
+from services.common.observability.logs import get_logger
+from services.common.rpc.log_fields import note
+from services.storage.backends.base import BytesMissing, StoredBytes
+from services.storage.capacity.quota import TrafficMeter
+from services.storage.context import Store
+from services.storage.errors import object_not_found, object_removed
+from services.storage.index.contents import Placed
+from services.storage.index.objects import Located
+from services.storage.metrics import OBJECTS_MISSING
+from services.storage.objects.damage import doubt
+
+_PATIENCE_SECONDS = 3.0
+"""How long a store may take to open bytes that another has as well."""
+
+_log = get_logger(__name__)
+
+
+def range_length(size: int, offset: int, length: int | None) -> int:
+    """Return how many bytes of an object of `size` bytes are read from `offset` on; neither is negative.
+
+    Raises `OutOfRange`, with the metadata `size`, where `offset` lies beyond the end.
+    """
+    if offset > size:
+        raise OutOfRange(Reason.OFFSET_OUT_OF_RANGE, f"offset: expected at most {size}, got {offset}", size=str(size))
+    return size - offset if length is None else min(length, size - offset)
+
+
+@dataclass
+class OpenObject:
+    """An object that is being read: its whole size, and the bytes asked for."""
+
+    size: int
+    chunks: AsyncIterator[bytes]
+
+
+@asynccontextmanager
+async def open_object(
+    store: Store, repository_id: int, oid: str, *, offset: int, length: int | None, is_counted: bool = False
+) -> AsyncIterator[OpenObject]:
+    """Open an object for reading. Raises what ReadObject documents.
+
+    With `is_counted` the bytes have been counted as read already. Bytes that are not there as the index says are an
+    error of ours: it is logged, and nothing is deleted.
+    """
+    if not is_counted:
+        await store.traffic.require(repository_id)
+    try:
+        async with _open(store, repository_id, oid) as (size, stored):
+            count = range_length(size, offset, length)
+            traffic = None if is_counted else store.traffic
+            async with aclosing(_counted(traffic, repository_id, stored, offset, count)) as chunks:
+                yield OpenObject(size, chunks)
+    except BytesMissing as error:
+        # Unless the object has been removed in this moment, which this raises for.
+        await held_object(store, repository_id, oid)
+        OBJECTS_MISSING.inc()
+        _log.exception("bytes of an object are lost", repository_id=repository_id, oid=oid)
+        raise object_not_found(oid) from error
+
+
+@asynccontextmanager
+async def _open(store: Store, repository_id: int, oid: str) -> AsyncIterator[tuple[int, StoredBytes]]:
+    held = await held_object(store, repository_id, oid)
+    async with AsyncExitStack() as stack:
+        try:
+            stored = await _open_any(store, stack, held)
+        except BytesMissing:
+            now = await held_object(store, repository_id, oid)
+            if now == held:
+                raise
+            # Others have taken their place in this moment.
+            stored = await _open_any(store, stack, now)
+        yield held.size, stored
+
+
+async def _open_any(store: Store, stack: AsyncExitStack, held: Located) -> StoredBytes:
+    """Open the bytes in the first store that has them. Raises `BytesMissing` where none has, and answers."""
+    places = store.places.of(held.placed) + store.places.of(held.doubted)
+    missing: list[Placed] = []
+    away: Exception | None = None
+    for number, (place, name) in enumerate(places, start=1):
+        try:
+            async with asyncio.timeout(_PATIENCE_SECONDS if number < len(places) else None):
+                stored = await stack.enter_async_context(place.backend.open(name))
+            _require_size(stored, held.size)
+        except BytesMissing:
+            missing.append(Placed(place.id, name))
+        except (Unavailable, TimeoutError) as error:
+            away = error
+        else:
+            await doubt(store, missing)
+            return stored
+    if away is not None:
+        raise away
+    await doubt(store, missing)
+    raise BytesMissing("no store has them")
+
+
+def _require_size(stored: StoredBytes, size: int) -> None:
+    if stored.size != size:
+        raise BytesMissing(f"{stored.size} bytes are there, expected {size}")
+
+
+async def held_object(store: Store, repository_id: int, oid: str) -> Located:
+    """Return what is there of an object that is held, and where its bytes lie.
+
+    Raises `NotFound`, or `FailedPrecondition` (OBJECT_REMOVED, with the reason).
+    """
+    found = await store.lookups.locate(repository_id, [oid])
+    if not found:
+        raise object_not_found(oid)
+    [located] = found
+    if located.is_removed:
+        raise object_removed(oid, located.removal_reason or "")
+    return located
+
+
+async def _counted(
+    traffic: TrafficMeter | None, repository_id: int, stored: StoredBytes, offset: int, length: int
+) -> AsyncGenerator[bytes]:
+    sent = 0
+    async for chunk in stored.chunks(offset, length):
+        if traffic is not None:
+            traffic.count(repository_id, bytes_out=len(chunk))
+        sent += len(chunk)
+        note(bytes_out=sent)
+        yield chunk

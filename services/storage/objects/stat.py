@@ -1,0 +1,68 @@
+"""Whether a repository holds objects."""
+
+from collections.abc import Sequence
+from enum import Enum, auto
+from typing import NamedTuple
+
+from services.storage.context import Store
+from services.storage.index.contents import Placed
+from services.storage.index.objects import Located
+from services.storage.intent import Intent
+
+
+class Status(Enum):
+    """Whether a repository holds an object."""
+
+    PRESENT = auto()
+    MISSING = auto()
+    REMOVED = auto()
+
+
+class ObjectKey(NamedTuple):
+    """An object asked about, with the size that the caller believes it has."""
+
+    oid: str
+    size: int
+
+
+class ObjectStat(NamedTuple):
+    """The answer for one object: its size and places where it is present, the reason where it was removed."""
+
+    status: Status
+    size: int = 0
+    removal_reason: str = ""
+    placed: Sequence[Placed] = ()
+
+
+_MISSING = ObjectStat(Status.MISSING)
+
+
+async def stat_objects(store: Store, repository_id: int, keys: Sequence[ObjectKey], intent: Intent) -> list[ObjectStat]:
+    """Return one answer for each key, in order. Raises what BatchStatObjects documents."""
+    found = await _find(store, repository_id, {key.oid for key in keys})
+    answers = [found.get(key.oid, _MISSING) for key in keys]
+    if intent is Intent.READ and any(answer.status is Status.PRESENT for answer in answers):
+        await store.traffic.require(repository_id)
+    if intent is Intent.WRITE and (size := missing_bytes(keys, answers)) is not None:
+        await store.traffic.require(repository_id)
+        await store.room.require(size)
+    return answers
+
+
+def missing_bytes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> int | None:
+    """Return the bytes that would be written for the objects that are missing; None where none is."""
+    sizes = {key.oid: key.size for key, answer in zip(keys, answers, strict=True) if answer.status is Status.MISSING}
+    return sum(sizes.values()) if sizes else None
+
+
+async def _find(store: Store, repository_id: int, oids: set[str]) -> dict[str, ObjectStat]:
+    return {located.oid: _answer(located) for located in await store.lookups.locate(repository_id, oids)}
+
+
+def _answer(located: Located) -> ObjectStat:
+    """Tell what the index says: that bytes are lost is found where they are read, or by a check."""
+    if located.is_removed:
+        return ObjectStat(Status.REMOVED, removal_reason=located.removal_reason or "")
+    if not located.placed:
+        return ObjectStat(Status.MISSING)
+    return ObjectStat(Status.PRESENT, located.size, "", located.placed)

@@ -1,0 +1,141 @@
+"""Writing objects that come in one piece: those that come at once share their ways to the disk and to the index."""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from services.common.concurrency.batcher import Grouped
+from services.common.errors import ServiceError
+from services.storage.backends.base import Chunk
+from services.storage.blob_names import new_name
+from services.storage.context import Store
+from services.storage.errors import object_removed, repository_deleted, upload_given_up
+from services.storage.index.objects import Record
+from services.storage.journal import Journal, table
+from services.storage.journal.table import Committed, Journaled
+from services.storage.stores.registry import Place
+from services.storage.uploads.checksum import Tally
+from services.storage.uploads.commit import keep
+from services.storage.uploads.fanout import Incoming, put
+from services.storage.uploads.pending import noted_uploads
+from services.storage.uploads.stream import UploadHeader
+
+# The bytes of so many are in memory, and written by one thread.
+_MOST = 32
+# Several times what a group takes on a healthy disk.
+_HELD_SECONDS = 0.03
+# What is far takes long, whatever else is on its way.
+_REMOTE_AT_ONCE = 16
+
+
+@dataclass(frozen=True)
+class _Whole:
+    """An object that is here, verified."""
+
+    header: UploadHeader
+    data: Chunk
+
+
+class WholeObjects:
+    """Writes objects that come in one piece, in groups. Its owner closes it, when no upload goes on any more."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._grouped = Grouped(self._write, most=_MOST, held_seconds=_HELD_SECONDS)
+        self._grouped_remote = Grouped(self._write, most=_MOST, at_once=_REMOTE_AT_ONCE, held_seconds=0)
+
+    async def write(self, header: UploadHeader, data: Chunk) -> Record:
+        """Take the bytes, and return the record of the object that the repository now holds.
+
+        Raises what WriteObject documents; nothing is kept then. Who gives up waiting changes nothing.
+        """
+        await self._store.traffic.require(header.repository_id)
+        self._store.traffic.count(header.repository_id, bytes_in=len(data))
+        tally = Tally(header.oid, header.size)
+        tally.count(data)
+        await tally.hash(data)
+        tally.finish()
+        is_remote = self._store.places.primary.backend.is_remote
+        return await (self._grouped_remote if is_remote else self._grouped).ask(_Whole(header, data))
+
+    async def close(self) -> None:
+        """Give up what is under way."""
+        await self._grouped.close()
+        await self._grouped_remote.close()
+
+    async def _write(self, group: Sequence[_Whole]) -> Sequence[Record | ServiceError]:
+        primary = self._store.places.primary
+        journal = self._store.journals.of(primary)
+        if journal is None or self._store.places.mirrors():
+            return await self._write_noted(group)
+        return await self._write_journaled(group, primary, journal)
+
+    async def _write_journaled(
+        self, group: Sequence[_Whole], place: Place, journal: Journal
+    ) -> Sequence[Record | ServiceError]:
+        """Write to a disk alone: what is in its journal need not be noted."""
+        data = {whole.header.oid: whole.data for whole in group}
+        names = {oid: new_name(oid) for oid in data}
+        asked = [
+            Journaled(whole.header.repository_id, whole.header.oid, whole.header.size, names[whole.header.oid])
+            for whole in group
+        ]
+        # For a while they are there twice.
+        size = 2 * sum(map(len, data.values()))
+        async with self._store.room.announced(size) as announced:
+            await announced.expect(size)
+            async with journal.written({names[oid]: each for oid, each in data.items()}) as segment:
+                announced.arrived(size)
+                committed = await table.commit(
+                    self._store.database, segment.name, place.id, set(asked), patient=len(group) == 1
+                )
+                if committed is None:
+                    segment.is_broken = True
+                    raise upload_given_up()
+        if any(each.is_replacing for each in committed.values()):
+            self._store.sweep_wanted.set()
+        kept = {one.name for one, each in committed.items() if each.created_at is not None}
+        for name in set(names.values()) - kept:
+            await place.backend.discard(name)
+        return [_outcome(one, committed[one]) for one in asked]
+
+    async def _write_noted(self, group: Sequence[_Whole]) -> Sequence[Record | ServiceError]:
+        """Write to all stores that keep up, under names that are noted before."""
+        size = sum(whole.header.size for whole in group)
+        async with (
+            self._store.room.announced(size) as announced,
+            noted_uploads(self._store, [whole.header for whole in group]) as noted,
+        ):
+            await announced.expect(size)
+            bytes_of: dict[Place, dict[str, Chunk]] = {}
+            for whole, incoming in zip(group, noted, strict=True):
+                if not isinstance(incoming, ServiceError):
+                    for one in incoming:
+                        bytes_of.setdefault(one.place, {})[one.name] = whole.data
+            kept_up = await put(bytes_of, self._store.places) if bytes_of else set()
+            announced.arrived(size)
+            if len(kept_up) < len(bytes_of):
+                self._store.sweep_wanted.set()
+                self._store.copy_wanted.set()
+            return await asyncio.gather(
+                *(self._keep(whole, incoming, kept_up) for whole, incoming in zip(group, noted, strict=True))
+            )
+
+    async def _keep(
+        self, whole: _Whole, noted: list[Incoming] | ServiceError, kept_up: set[Place]
+    ) -> Record | ServiceError:
+        if isinstance(noted, ServiceError):
+            return noted
+        try:
+            return await keep(self._store, whole.header, [one for one in noted if one.place in kept_up])
+        except ServiceError as error:
+            self._store.sweep_wanted.set()
+            return error
+
+
+def _outcome(asked: Journaled, committed: Committed) -> Record | ServiceError:
+    if committed.created_at is not None:
+        return Record(asked.oid, asked.size, committed.created_at, None, None, None)
+    if committed.removal_reason is not None:
+        return object_removed(asked.oid, committed.removal_reason)
+    return repository_deleted()

@@ -1,0 +1,1 @@
+"""Copies of objects between stores, and the administration of stores; no call of a client."""

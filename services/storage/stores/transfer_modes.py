@@ -1,0 +1,72 @@
+"""Which transfers are direct: what the setting wants, what the backend can, and what the probe has seen to work."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from services.storage.backends.signing import Signing
+from services.storage.intent import Intent
+
+_DIRECTIONS = ("download", "upload")
+_EXPECTED = "expected relay, direct or auto, or each direction's, such as download=direct,upload=relay"
+
+
+class Mode(StrEnum):
+    """How the bytes of one direction go."""
+
+    RELAY = "relay"
+    DIRECT = "direct"
+    AUTO = "auto"
+
+
+@dataclass
+class Directions:
+    """Which directions are direct."""
+
+    downloads: bool = False
+    uploads: bool = False
+
+    def cover(self, intent: Intent) -> bool:
+        """Tell whether what is intended goes directly."""
+        return (intent is Intent.READ and self.downloads) or (intent is Intent.WRITE and self.uploads)
+
+
+def parse(text: str) -> tuple[Mode, Mode]:
+    """Return the modes of downloads and of uploads that `storage_transfer` says. Raises ValueError."""
+    if "=" not in text:
+        return (mode := _mode(text)), mode
+    pairs = [pair.strip().partition("=") for pair in text.split(",")]
+    said = {direction: _mode(mode) for direction, _, mode in pairs}
+    if len(said) != len(pairs) or not said.keys() <= set(_DIRECTIONS):
+        raise ValueError(_EXPECTED)
+    download, upload = (said.get(direction, Mode.AUTO) for direction in _DIRECTIONS)
+    return download, upload
+
+
+def _mode(text: str) -> Mode:
+    try:
+        return Mode(text.strip())
+    except ValueError:
+        raise ValueError(_EXPECTED) from None
+
+
+def wanted(text: str, signing: Signing | None) -> Directions:
+    """Return which directions shall be direct with this setting and a backend that signs so.
+
+    Raises ValueError where the setting demands what the backend cannot do.
+    """
+    download, upload = parse(text)
+    if signing is None:
+        if Mode.DIRECT in (download, upload):
+            raise ValueError("storage_transfer: direct needs an object store in storage_url; expected relay or auto")
+        return Directions()
+    if upload is Mode.DIRECT and not signing.signs_uploads:
+        raise ValueError(
+            "storage_transfer: upload=direct needs a store that speaks S3; expected download=direct,upload=relay"
+        )
+    return Directions(
+        downloads=_is_direct(download, signing), uploads=_is_direct(upload, signing) and signing.signs_uploads
+    )
+
+
+def _is_direct(mode: Mode, signing: Signing) -> bool:
+    return mode is Mode.DIRECT or (mode is Mode.AUTO and signing.is_reachable)

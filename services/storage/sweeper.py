@@ -1,0 +1,129 @@
+"""Removing bytes that no repository holds: what uploads have left, what was removed, and what was replaced."""
+
+import asyncio
+from contextlib import suppress
+
+from sqlalchemy.ext.asyncio import AsyncConnection
+
+from services.common.observability.logs import get_logger
+from services.storage.context import Store
+from services.storage.index import contents
+from services.storage.index import objects as index
+from services.storage.index.contents import Placed
+from services.storage.index.writer_lease import is_gone
+from services.storage.stores.registry import Place
+
+_INTERVAL_SECONDS = 3600.0
+_HELD_BACK_SECONDS = 10.0
+_PAUSE_SECONDS = 5.0
+_DOUBT_SECONDS = 5.0
+_BATCH = 100
+_AT_ONCE = 8
+
+_log = get_logger(__name__)
+
+
+class Sweeper:
+    """Sweeps at start, when it is wanted, when bytes are due, and every hour. Its owner runs `run`."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._odd: set[str] = set()
+
+    async def run(self) -> None:
+        """Sweep, for ever."""
+        while True:
+            self._store.sweep_wanted.clear()
+            try:
+                await self._give_up()
+                pause = await self._discard()
+            except Exception:  # whatever it was, what is left can be swept later
+                _log.exception("sweep failed")
+                pause = _PAUSE_SECONDS
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await self._store.sweep_wanted.wait()
+
+    async def _give_up(self) -> None:
+        """Give up what this process has ended, what clients have not brought, and what processes have left."""
+        await self._give_up_ended()
+        if gone := await self._store.database.run(self._gone):
+            # One may have lost its connection, and not its life: it has it back by then.
+            await asyncio.sleep(_DOUBT_SECONDS)
+            count = await self._store.database.run(lambda connection: self._give_up_of(connection, gone))
+            _log.info("gave up uploads whose writer is gone", count=count)
+
+    async def _give_up_ended(self) -> None:
+        writer = self._store.writer
+
+        async def work(connection: AsyncConnection) -> None:
+            ended = [name for name in await contents.ongoing(connection, writer.id) if name not in writer.names]
+            await contents.give_up(connection, ended)
+            await contents.give_up_expired(connection)
+
+        await self._store.database.run(work)
+
+    async def _gone(self, connection: AsyncConnection) -> set[int]:
+        others = [writer for writer in await contents.writers(connection) if writer != self._store.writer.id]
+        return {writer for writer in others if await is_gone(connection, writer)}
+
+    async def _give_up_of(self, connection: AsyncConnection, suspects: set[int]) -> int:
+        gone = suspects & await self._gone(connection)
+        return sum([await contents.give_up(connection, await contents.ongoing(connection, one)) for one in gone])
+
+    async def _discard(self) -> float:
+        """Discard what is due; return after how many seconds to look again. While a backup runs, nothing is."""
+
+        async def claim(connection: AsyncConnection) -> list[Placed] | None:
+            if not await index.may_delete(connection):
+                return None
+            stores = [place.id for place in self._store.places.all]
+            return await contents.claim_due(connection, stores, limit=_BATCH)
+
+        count = 0
+        while due := await self._store.database.run(claim):
+            await self._discard_all(due)
+            count += len(due)
+        if count:
+            _log.info("discarded bytes that no repository holds", count=count)
+        if due is None:
+            return _HELD_BACK_SECONDS
+        seconds = await self._store.database.run(contents.seconds_until_due)
+        return _INTERVAL_SECONDS if seconds is None else min(max(seconds, 1.0), _INTERVAL_SECONDS)
+
+    async def _discard_all(self, due: list[Placed]) -> None:
+        """Discard each and forget it; where some can't be discarded, the others are, and one's error is raised.
+
+        What something odd is in the way of is told of once, and comes later.
+        """
+        free, gone, odd = asyncio.Semaphore(_AT_ONCE), list[str](), list[str]()
+
+        async def discard(place: Place, name: str) -> None:
+            try:
+                async with free:
+                    await place.backend.discard(name)
+            except Exception as error:
+                if not _is_odd(error):
+                    raise
+                odd.append(name)
+                if name not in self._odd:
+                    _log.error("bytes cannot be discarded", store=place.name, name=name, error=repr(error))
+                return
+            gone.append(name)
+
+        placed = [(place, name) for store_id, name in due if (place := self._store.places.get(store_id)) is not None]
+        outcomes = await asyncio.gather(*(discard(*each) for each in placed), return_exceptions=True)
+        await self._store.database.run(lambda connection: contents.discarded(connection, gone))
+        if odd:
+            await self._store.database.run(
+                lambda connection: contents.postpone(connection, odd, in_seconds=_INTERVAL_SECONDS)
+            )
+        self._odd = (self._odd - set(gone)) | set(odd)
+        for outcome in outcomes:
+            if outcome is not None:
+                raise outcome
+
+
+def _is_odd(error: Exception) -> bool:
+    """Tell whether something is wrong with one name, such as a folder in a file's place, and not with the store."""
+    return isinstance(error, IsADirectoryError | NotADirectoryError) or isinstance(error.__cause__, PermissionError)

@@ -1,0 +1,86 @@
+"""Uploads whose bytes come through a file in memory that their caller shares, and not in messages."""
+
+import os
+import re
+import stat
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
+from pathlib import Path
+
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.concurrency.uncancellable import in_thread
+from services.common.errors import FailedPrecondition, InvalidArgument, Reason
+from services.common.rpc.options import SHARED_BYTES
+from services.storage.uploads.stream import WriteRequest
+
+_NAME = re.compile("[0-9a-f]{32}")
+
+Requests = AsyncIterator[pb.WriteSharedObjectRequest]
+
+
+class SharedFile:
+    """The file of one upload. `close` ends it in any case."""
+
+    def __init__(self) -> None:
+        self._descriptor: int | None = None
+        self._size = 0
+
+    async def open(self, folder: Path | None, name: str) -> None:
+        """Open the file of this name in a folder. Raises `FailedPrecondition` (MEMORY_NOT_SHARED)."""
+        if folder is None or not _NAME.fullmatch(name) or not await in_thread(self._open, folder / name):
+            raise FailedPrecondition(Reason.MEMORY_NOT_SHARED, "file: expected one of the folder that is shared")
+
+    def read(self, piece: pb.WriteSharedObjectRequest.Piece) -> memoryview:
+        """Return a copy of what is there now. Raises `InvalidArgument` (MALFORMED_STREAM)."""
+        if self._descriptor is None:
+            raise InvalidArgument(Reason.MALFORMED_STREAM, "the first message: expected a header")
+        data = b""
+        if 0 <= piece.offset < self._size and 0 < piece.length <= SHARED_BYTES:
+            # The file is in memory: no disk is waited for.
+            data = os.pread(self._descriptor, piece.length, piece.offset)
+        if not data or len(data) != piece.length:
+            raise InvalidArgument(
+                Reason.MALFORMED_STREAM,
+                f"piece: expected 1 to {SHARED_BYTES} bytes of the file, got {piece.length} from {piece.offset} on",
+            )
+        return memoryview(data)
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
+
+    def _open(self, path: Path) -> bool:
+        try:
+            # What is no regular file must not hold up its opening.
+            self._descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+        except OSError:
+            return False
+        status = os.fstat(self._descriptor)
+        self._size = status.st_size
+        return stat.S_ISREG(status.st_mode)
+
+
+async def messages_of(
+    requests: Requests, folder: Path | None, answer: Callable[[], Awaitable[None]]
+) -> AsyncGenerator[WriteRequest]:
+    """Yield the messages of WriteObject that these requests of WriteSharedObject stand for, and `answer` each.
+
+    Raises what `SharedFile` raises.
+    """
+    file = SharedFile()
+    try:
+        async for request in requests:
+            if request.WhichOneof("content") == "header":
+                file.close()
+                await file.open(folder, request.header.file)
+                message: WriteRequest = pb.WriteObjectRequest(header=request.header.object)
+            else:
+                message = file.read(request.piece)
+            await answer()
+            yield message
+            # Its bytes are not kept while the next are waited for.
+            del message
+    finally:
+        file.close()

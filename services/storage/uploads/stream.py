@@ -1,0 +1,81 @@
+"""What an upload is read from: a stream of messages, a header and then data, never silent for long."""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from dataclasses import dataclass
+
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import DeadlineExceeded, InvalidArgument, Reason
+from services.common.rpc.options import CHUNK_BYTES
+from services.common.rpc.raw_bytes import BytesField
+from services.storage import validation as fields
+from services.storage.backends.base import Chunk
+
+DATA = BytesField(pb.WriteObjectRequest, "data")
+"""By what the messages of `UploadStream` are parsed."""
+
+WriteRequest = pb.WriteObjectRequest | memoryview
+
+
+@dataclass(frozen=True)
+class UploadHeader:
+    """What an upload announces."""
+
+    repository_id: int
+    oid: str
+    size: int
+
+
+class UploadStream:
+    """Reads the messages, each with at most `most_bytes`. A silence of `idle_seconds` raises `DeadlineExceeded`."""
+
+    def __init__(
+        self, messages: AsyncIterator[WriteRequest], idle_seconds: float, *, most_bytes: int = CHUNK_BYTES
+    ) -> None:
+        self._messages = messages
+        self._idle_seconds = idle_seconds
+        self._most_bytes = most_bytes
+
+    async def header(self) -> UploadHeader:
+        """Read the first message. Raises `InvalidArgument` where it is no header, or a field is malformed."""
+        message = await self._next()
+        if not isinstance(message, pb.WriteObjectRequest) or message.WhichOneof("content") != "header":
+            raise InvalidArgument(Reason.MALFORMED_STREAM, "the first message: expected a header")
+        return header_of(message.header)
+
+    async def chunks(self) -> AsyncGenerator[Chunk]:
+        """Read the other messages. Raises `InvalidArgument` where one is not data, or too long."""
+        while (message := await self._next()) is not None:
+            yield bounded(message if isinstance(message, memoryview) else _data_of(message), self._most_bytes)
+            # Its bytes are not kept while the next are waited for.
+            del message
+
+    async def _next(self) -> WriteRequest | None:
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                return await anext(self._messages, None)
+        except TimeoutError as error:
+            raise DeadlineExceeded(Reason.DEADLINE_EXCEEDED, f"no message came for {self._idle_seconds:g} s") from error
+
+
+def _data_of(message: pb.WriteObjectRequest) -> bytes:
+    if message.WhichOneof("content") != "data":
+        raise InvalidArgument(Reason.MALFORMED_STREAM, "a message after the first: expected data")
+    return message.data
+
+
+def header_of(header: pb.WriteObjectRequest.Header | pb.WriteWholeObjectRequest) -> UploadHeader:
+    """Return what an upload announces. Raises `InvalidArgument` for a field that is malformed."""
+    return UploadHeader(
+        repository_id=fields.repository_id(header.repository_id),
+        oid=fields.oid(header.oid),
+        size=fields.not_negative("size", header.size),
+    )
+
+
+def bounded(data: Chunk, most_bytes: int = CHUNK_BYTES) -> Chunk:
+    """Return the bytes of a message. Raises `InvalidArgument` where they are too many."""
+    if len(data) > most_bytes:
+        raise InvalidArgument(Reason.MALFORMED_STREAM, f"data: expected at most {most_bytes} bytes, got {len(data)}")
+    return data
