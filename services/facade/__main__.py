@@ -12,18 +12,18 @@ from services.common.lifecycle import end, stop_event
 from services.common.observability import logs
 from services.common.observability.metrics import served_metrics
 from services.common.observability.tracing import traced
-from services.facade.accepting import accepting
-from services.facade.access_changes import watched_access
 from services.facade.app import create_app
-from services.facade.certificate import Certificate
-from services.facade.peers import Peers
-from services.facade.removals import watched_removals
-from services.facade.server import is_inherited, listening_socket, serve
+from services.facade.auth.login_throttle import FailedLogins
+from services.facade.auth.login_throttle_sync import told_to_all
+from services.facade.auth.revocation_watch import watched_access
+from services.facade.clients.services import Peers
+from services.facade.objects.removal_feed import watched_removals
+from services.facade.objects.shared_disk import shared_disk
+from services.facade.server.certificate import Certificate
+from services.facade.server.connection_limits import accepting
+from services.facade.server.http_server import is_inherited, listening_socket, serve
 from services.facade.settings import FacadeSettings
-from services.facade.shared_disk import shared_disk
-from services.facade.throttle import FailedLogins
-from services.facade.told_logins import told_to_all
-from services.facade.trusted_proxies import resolved
+from services.facade.web.trusted_proxies import resolved
 
 # More than there are cores: they wait for a disk that is shared with storage.
 _THREADS = 16

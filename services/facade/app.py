@@ -10,27 +10,27 @@ from starlette.types import ASGIApp
 
 from services.common.errors import NotFound, ServiceError
 from services.facade import metrics
-from services.facade.access import Access
-from services.facade.access_changes import AccessChanges
-from services.facade.action_tokens import ActionTokens
-from services.facade.drain import Drain
-from services.facade.edge import Edge
+from services.facade.auth.access_cache import Remembered
+from services.facade.auth.action_tokens import ActionTokens
+from services.facade.auth.authorizer import Access
+from services.facade.auth.login_queue import LoginQueue
+from services.facade.auth.login_throttle import FailedLogins
+from services.facade.auth.revocation_watch import AccessChanges
+from services.facade.clients.services import Peers
+from services.facade.context import Facade
 from services.facade.errors import ErrorRenderer
-from services.facade.facade import Facade
-from services.facade.forwarded import Networks
-from services.facade.login_queue import LoginQueue
-from services.facade.object_routes import ObjectRoutes
-from services.facade.openapi import describe
-from services.facade.overload import Overload
-from services.facade.peers import Peers
-from services.facade.reasons import ClientGone, HttpReason, method_not_allowed
-from services.facade.remembered import Remembered
-from services.facade.removals import Removals
+from services.facade.middleware.body_drain import Drain
+from services.facade.middleware.concurrency_limit import Overload
+from services.facade.middleware.edge import Edge
+from services.facade.objects.removal_feed import Removals
+from services.facade.objects.shared_disk import SharedDisk
+from services.facade.objects.shared_memory import SharedMemory
 from services.facade.routes import batch, health, locks, objects
+from services.facade.routes.object_router import ObjectRoutes
+from services.facade.routes.openapi import describe
 from services.facade.settings import FacadeSettings
-from services.facade.shared_disk import SharedDisk
-from services.facade.shared_memory import SharedMemory
-from services.facade.throttle import FailedLogins
+from services.facade.web.error_reasons import ClientGone, HttpReason, method_not_allowed
+from services.facade.web.forwarded_headers import Networks
 
 # Those that FastAPI serves; `ObjectRoutes` serves that of objects.
 _ROUTERS: tuple[APIRouter, ...] = (batch.router, locks.router, health.router)

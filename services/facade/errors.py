@@ -12,10 +12,11 @@ from towpath.locks.v1 import lock_service_pb2
 from services.common.errors import Reason, ServiceError
 from services.common.observability import request_id
 from services.common.observability.logs import get_logger
-from services.facade import dialect, models
-from services.facade.answers import answer
-from services.facade.lock_bodies import lock_body
-from services.facade.reasons import ClientGone, HttpReason
+from services.facade.locks.rendering import lock_body
+from services.facade.web import media_types as dialect
+from services.facade.web import schemas as models
+from services.facade.web.error_reasons import ClientGone, HttpReason
+from services.facade.web.responses import answer
 
 
 class Area(StrEnum):

@@ -8,7 +8,7 @@ from limits import parse
 from pydantic import Field, SecretStr, field_validator, model_validator
 
 from services.common.settings import Bytes, Seconds, ServiceSettings
-from services.facade.trusted_proxies import TrustedProxies
+from services.facade.web.trusted_proxies import TrustedProxies
 
 _MONTH_SECONDS = 31 * 24 * 3600
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from services.facade.dialect import DIALECTS, Dialect
+from services.facade.web.media_types import DIALECTS, Dialect
 from tests.support.git import Workspace, shared_repository
 from tests.support.http import Client, content, oid_of
 from tests.support.proxies import Proxy, free_port, running_caddy, running_nginx

@@ -1,6 +1,6 @@
 """Tokens of actions that no batch has handed out."""
 
-from services.facade.action_tokens import ActionTokens, Permit
+from services.facade.auth.action_tokens import ActionTokens, Permit
 
 
 def issue(tokens: ActionTokens, permit: Permit, expires_at: int) -> str:

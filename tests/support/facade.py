@@ -6,18 +6,18 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-from services.facade.accepting import accepting
-from services.facade.access_changes import watched_access
 from services.facade.app import create_app
-from services.facade.certificate import Certificate
-from services.facade.peers import Peers
-from services.facade.removals import watched_removals
-from services.facade.server import listening_socket, serve
+from services.facade.auth.login_throttle import FailedLogins
+from services.facade.auth.login_throttle_sync import told_to_all
+from services.facade.auth.revocation_watch import watched_access
+from services.facade.clients.services import Peers
+from services.facade.objects.removal_feed import watched_removals
+from services.facade.objects.shared_disk import shared_disk
+from services.facade.server.certificate import Certificate
+from services.facade.server.connection_limits import accepting
+from services.facade.server.http_server import listening_socket, serve
 from services.facade.settings import FacadeSettings
-from services.facade.shared_disk import shared_disk
-from services.facade.throttle import FailedLogins
-from services.facade.told_logins import told_to_all
-from services.facade.trusted_proxies import resolved
+from services.facade.web.trusted_proxies import resolved
 
 SIGNING_KEY = "a key that signs nothing outside of these tests"
 

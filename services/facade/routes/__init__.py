@@ -2,7 +2,7 @@
 
 from starlette.convertors import Convertor, register_url_convertor
 
-from services.facade import models
+from services.facade.web import schemas as models
 
 
 class _Text(Convertor[str]):

@@ -4,16 +4,22 @@ from functools import partial
 
 from fastapi import APIRouter, Request, Response
 
-from services.facade.access import Permission
-from services.facade.answers import answer
-from services.facade.batch import Limits, check_lengths, negotiate
+from services.facade.auth.authorizer import Permission
+from services.facade.context import facade_of
 from services.facade.errors import Area
-from services.facade.facade import facade_of
-from services.facade.models import BatchAnswer, BatchRequest
-from services.facade.openapi import answers, json_request
-from services.facade.request import accepted_dialect, authenticated_caller, read_json, refuse_strangers, repository_name
-from services.facade.request_log import note
-from services.facade.routes.endpoint import endpoints_in
+from services.facade.objects.batch import Limits, check_lengths, negotiate
+from services.facade.routes.openapi import answers, json_request
+from services.facade.routes.request import (
+    accepted_dialect,
+    authenticated_caller,
+    read_json,
+    refuse_strangers,
+    repository_name,
+)
+from services.facade.routes.route import endpoints_in
+from services.facade.web.request_log import note
+from services.facade.web.responses import answer
+from services.facade.web.schemas import BatchAnswer, BatchRequest
 
 router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.BATCH), tags=["objects"])
 

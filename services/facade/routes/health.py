@@ -6,9 +6,9 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 
 from services.common.rpc.client import Health
-from services.facade.facade import facade_of
-from services.facade.models import Readiness
-from services.facade.openapi import health_answers
+from services.facade.context import facade_of
+from services.facade.routes.openapi import health_answers
+from services.facade.web.schemas import Readiness
 
 _RETRY_SECONDS = "5"
 

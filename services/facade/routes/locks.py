@@ -3,22 +3,12 @@
 from fastapi import APIRouter, Request, Response
 
 from services.common.errors import PermissionDenied, ResourceExhausted
-from services.facade import locks
-from services.facade.access import Permission
-from services.facade.answers import answer
+from services.facade.auth.authorizer import Permission
+from services.facade.context import facade_of
 from services.facade.errors import Area
-from services.facade.facade import facade_of
-from services.facade.models import (
-    CreateLockRequest,
-    DeleteLockRequest,
-    LockAnswer,
-    LockPage,
-    LockVerification,
-    VerifyLocksRequest,
-)
-from services.facade.openapi import LOCK_QUERY, answers, json_request
-from services.facade.reasons import HttpReason
-from services.facade.request import (
+from services.facade.locks import requests as locks
+from services.facade.routes.openapi import LOCK_QUERY, answers, json_request
+from services.facade.routes.request import (
     accepted_dialect,
     authenticated_caller,
     idempotency_key,
@@ -27,7 +17,17 @@ from services.facade.request import (
     refuse_strangers,
     repository_name,
 )
-from services.facade.routes.endpoint import endpoints_in
+from services.facade.routes.route import endpoints_in
+from services.facade.web.error_reasons import HttpReason
+from services.facade.web.responses import answer
+from services.facade.web.schemas import (
+    CreateLockRequest,
+    DeleteLockRequest,
+    LockAnswer,
+    LockPage,
+    LockVerification,
+    VerifyLocksRequest,
+)
 
 router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.LOCKS), tags=["locks"])
 

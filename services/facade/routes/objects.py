@@ -3,16 +3,17 @@
 from fastapi import APIRouter, Request, Response
 
 from services.common.errors import FailedPrecondition, NotFound, Reason
-from services.facade import held, ranges
-from services.facade.action_tokens import Operation, Permit
-from services.facade.download import read
-from services.facade.facade import facade_of
-from services.facade.models import VerifyObjectRequest
-from services.facade.object_response import ObjectResponse, WholeResponse, can_send_files
-from services.facade.openapi import bytes_answers, bytes_request, empty_answers, json_request
-from services.facade.reasons import HttpReason
-from services.facade.request import permitted, read_json
-from services.facade.upload import upload
+from services.facade.auth.action_tokens import Operation, Permit
+from services.facade.context import facade_of
+from services.facade.objects import verify as held
+from services.facade.objects.download import read
+from services.facade.objects.download_response import ObjectResponse, WholeResponse, can_send_files
+from services.facade.objects.upload import upload
+from services.facade.routes.openapi import bytes_answers, bytes_request, empty_answers, json_request
+from services.facade.routes.request import permitted, read_json
+from services.facade.web import ranges
+from services.facade.web.error_reasons import HttpReason
+from services.facade.web.schemas import VerifyObjectRequest
 
 router = APIRouter(default_response_class=Response, tags=["objects"])
 

@@ -16,8 +16,8 @@ from towpath.storage.v1 import storage_service_pb2_grpc
 
 from services.common.errors import Reason, Unimplemented
 from services.common.rpc.server import Server
-from services.facade.action_tokens import ActionTokens, Operation, Permit
-from services.facade.peers import ACCESS_SERVICE, LOCK_SERVICE, STORAGE_SERVICE
+from services.facade.auth.action_tokens import ActionTokens, Operation, Permit
+from services.facade.clients.services import ACCESS_SERVICE, LOCK_SERVICE, STORAGE_SERVICE
 from tests.support.action_tokens import issue
 from tests.support.facade import SIGNING_KEY, RunningFacade
 from tests.support.http import Client, content, oid_of

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import httpx
 
-from services.facade.server import listening_socket
+from services.facade.server.http_server import listening_socket
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import RunningFacade
 from tests.support.service_process import service_process

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from services.facade.action_tokens import ActionTokens, Operation, Permit
+from services.facade.auth.action_tokens import ActionTokens, Operation, Permit
 from tests.service.facade.conftest import Place
 from tests.support.action_tokens import issue
 from tests.support.facade import SIGNING_KEY

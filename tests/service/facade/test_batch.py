@@ -10,7 +10,7 @@ import pytest
 from prometheus_client import REGISTRY
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.facade.dialect import DIALECTS, Dialect
+from services.facade.web.media_types import DIALECTS, Dialect
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import MEDIA_TYPE, Client, content, oid_of

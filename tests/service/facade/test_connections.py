@@ -8,9 +8,9 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from services.facade.accepting import Accepting
-from services.facade.connections import Connections
-from services.facade.server import listening_socket, serve
+from services.facade.server.connection_limits import Accepting
+from services.facade.server.connections import Connections
+from services.facade.server.http_server import listening_socket, serve
 from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support import streams

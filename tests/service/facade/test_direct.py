@@ -8,7 +8,7 @@ import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import FailedPrecondition, NotFound, Reason, ServiceError, Unavailable
-from services.facade.action_tokens import Operation
+from services.facade.auth.action_tokens import Operation
 from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error, client_of
 from tests.support.facade import RunningFacade
 from tests.support.http import MEDIA_TYPE

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.facade import certificate as certificates
+from services.facade.server import certificate as certificates
 from tests.service.facade.conftest import Inner, new_place
 from tests.support.certificates import CertificateFiles, write_certificate
 from tests.support.facade import RunningFacade, running_facade

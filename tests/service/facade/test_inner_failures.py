@@ -23,8 +23,8 @@ from services.common.errors import (
     Unavailable,
     Unimplemented,
 )
-from services.facade.action_tokens import Operation
-from services.facade.dialect import WIDESPREAD
+from services.facade.auth.action_tokens import Operation
+from services.facade.web.media_types import WIDESPREAD
 from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error, client_of
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.waiting import STEP_SECONDS, until

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from services.facade.dialect import WIDESPREAD
+from services.facade.web.media_types import WIDESPREAD
 from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import RunningFacade, running_facade

@@ -5,7 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
-from services.facade.dialect import DIALECTS, Dialect
+from services.facade.web.media_types import DIALECTS, Dialect
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import RunningFacade
 from tests.support.http import MEDIA_TYPE

@@ -12,7 +12,7 @@ import psutil
 from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.database.migrations import migrate
-from services.facade.server import listening_socket
+from services.facade.server.http_server import listening_socket
 from services.storage.index.schema import SCHEMA
 from tests.support.http import Client, content, oid_of
 from tests.support.locks import running_locks

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason, Unavailable
-from services.facade.action_tokens import ActionTokens, Operation, Permit, Place
+from services.facade.auth.action_tokens import ActionTokens, Operation, Permit, Place
 from tests.service.facade.inner_failures import DATA, OID, Scripted, running_scripted
 from tests.support.action_tokens import issue
 from tests.support.facade import SIGNING_KEY, RunningFacade, running_facade

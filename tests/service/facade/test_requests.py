@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from services.facade.dialect import DIALECTS, NEUTRAL, WIDESPREAD, Dialect
+from services.facade.web.media_types import DIALECTS, NEUTRAL, WIDESPREAD, Dialect
 from tests.service.facade.conftest import Place
 from tests.support.facade import running_facade
 from tests.support.http import basic

@@ -18,7 +18,7 @@ import pytest
 from prometheus_client import REGISTRY
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.facade.action_tokens import Operation
+from services.facade.auth.action_tokens import Operation
 from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error, running_scripted

@@ -10,8 +10,8 @@ import pytest
 from prometheus_client import REGISTRY
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.facade import upload
-from services.facade.action_tokens import Operation
+from services.facade.auth.action_tokens import Operation
+from services.facade.objects import upload
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.service.facade.inner_failures import OID, action_of, check_error, running_scripted
 from tests.support.facade import running_facade

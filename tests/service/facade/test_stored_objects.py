@@ -11,7 +11,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason, ServiceError, Unavailable
 from services.common.rpc.client import Peer
-from services.facade.stored_objects import ObjectStat, StoredObjects
+from services.facade.clients.object_lookup import ObjectStat, StoredObjects
 from tests.service.facade.inner_failures import Scripted, running_scripted
 from tests.support.waiting import STEP_SECONDS
 

@@ -11,8 +11,8 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason, ServiceError, Unavailable, status_of
 from services.common.rpc.client import Peer
-from services.facade.reasons import HttpReason
-from services.facade.whole_objects import WholeObjects
+from services.facade.clients.small_uploads import WholeObjects
+from services.facade.web.error_reasons import HttpReason
 from tests.service.facade.inner_failures import Scripted, running_scripted
 from tests.support.waiting import STEP_SECONDS
 

@@ -136,7 +136,7 @@ def test_every_row_is_measured_by_one_load_on_servers_that_there_are() -> None:
 def test_samples_are_counted_by_package() -> None:
     """Ours by service, others by their first folder, and what has no folder by its file."""
     stacks = [
-        "<module> (services/facade/__main__.py:1);answer (services/facade/batch.py:20) 3",
+        "<module> (services/facade/__main__.py:1);answer (services/facade/objects/batch.py:20) 3",
         "run (asyncio/runners.py:1);encode (json/encoder.py:5) 4",
         "run (asyncio/runners.py:1);_run (threading.py:5) 1",
         " 7",

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from services.common.errors import PermissionDenied
-from services.facade.action_tokens import ActionTokens, Operation, Permit, Place
-from services.facade.reasons import HttpReason
+from services.facade.auth.action_tokens import ActionTokens, Operation, Permit, Place
+from services.facade.web.error_reasons import HttpReason
 from tests.support.action_tokens import issue
 
 KEY = "k" * 32

@@ -8,9 +8,9 @@ import pytest
 from pydantic import SecretStr
 
 from services.common.errors import InvalidArgument
-from services.facade.action_tokens import ActionTokens, Operation, Permit
-from services.facade.actions import ActionMaker, origin
-from services.facade.forwarded import Outside
+from services.facade.auth.action_tokens import ActionTokens, Operation, Permit
+from services.facade.objects.actions import ActionMaker, origin
+from services.facade.web.forwarded_headers import Outside
 
 NOW = 1_795_000_000
 OID = "a" * 64

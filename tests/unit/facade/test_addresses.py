@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.facade.addresses import holder_of
+from services.facade.web.addresses import holder_of
 
 
 @pytest.mark.parametrize(

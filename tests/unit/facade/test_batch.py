@@ -10,13 +10,13 @@ from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, ResourceExhausted
-from services.facade import models
-from services.facade.action_tokens import ActionTokens, Operation, Permit
-from services.facade.actions import ActionMaker
-from services.facade.batch import Limits, check_entry, check_lengths, check_request, grant, refusal, refuse
-from services.facade.body import shaped
-from services.facade.models import BatchRequest, ObjectEntry
-from services.facade.stored_objects import ObjectStat
+from services.facade.auth.action_tokens import ActionTokens, Operation, Permit
+from services.facade.clients.object_lookup import ObjectStat
+from services.facade.objects.actions import ActionMaker
+from services.facade.objects.batch import Limits, check_entry, check_lengths, check_request, grant, refusal, refuse
+from services.facade.web import schemas as models
+from services.facade.web.request_body import shaped
+from services.facade.web.schemas import BatchRequest, ObjectEntry
 
 LIMITS = Limits(objects=3, object_bytes=1_000)
 OID = "a" * 64

@@ -15,9 +15,9 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
 from services.common.errors import DeadlineExceeded, InvalidArgument, Reason, ResourceExhausted, ServiceError
-from services.facade import body
-from services.facade.models import BatchRequest, CreateLockRequest, DeleteLockRequest, VerifyLocksRequest
-from services.facade.reasons import ClientGone, HttpReason
+from services.facade.web import request_body as body
+from services.facade.web.error_reasons import ClientGone, HttpReason
+from services.facade.web.schemas import BatchRequest, CreateLockRequest, DeleteLockRequest, VerifyLocksRequest
 
 
 def _sending(pieces: Iterable[bytes], *, end: bool = True) -> Receive:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.facade.cached_file import read_cached
+from services.facade.objects.cached_file import read_cached
 
 DATA = bytes(range(256)) * 300
 

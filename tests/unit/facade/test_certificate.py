@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from services.facade.certificate import Certificate
+from services.facade.server.certificate import Certificate
 from services.facade.settings import FacadeSettings
 from tests.support.certificates import write_certificate
 from tests.support.programs import needed

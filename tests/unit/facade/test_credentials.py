@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.facade.credentials import apart, bearer, tokens
+from services.facade.web.authorization_header import apart, bearer, tokens
 
 
 def _basic(text: str) -> str:

@@ -4,7 +4,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.facade.dialect import DIALECTS, NEUTRAL, WIDESPREAD, Dialect, answering, negotiate, of_content_type
+from services.facade.web.media_types import (
+    DIALECTS,
+    NEUTRAL,
+    WIDESPREAD,
+    Dialect,
+    answering,
+    negotiate,
+    of_content_type,
+)
 
 B, L = NEUTRAL.media_type, WIDESPREAD.media_type
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from services.facade.drain import Drain
+from services.facade.middleware.body_drain import Drain
 from tests.support.waiting import until
 
 

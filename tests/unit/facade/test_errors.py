@@ -26,9 +26,9 @@ from services.common.errors import (
     Unimplemented,
 )
 from services.common.observability import request_id
-from services.facade.dialect import DIALECTS, WIDESPREAD, Dialect
 from services.facade.errors import Area, ErrorRenderer, http_status
-from services.facade.reasons import HttpReason, invalid_reply
+from services.facade.web.error_reasons import HttpReason, invalid_reply
+from services.facade.web.media_types import DIALECTS, WIDESPREAD, Dialect
 
 ROWS: list[tuple[ServiceError, dict[Area, int]]] = [
     (InvalidArgument(Reason.INVALID_FIELD, ""), {Area.ELSEWHERE: 422, Area.ACTIONS: 400}),

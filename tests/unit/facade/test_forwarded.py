@@ -3,8 +3,8 @@
 import pytest
 from starlette.datastructures import Headers
 
-from services.facade.forwarded import Outside, client_network, outside
-from services.facade.trusted_proxies import TrustedProxies
+from services.facade.web.forwarded_headers import Outside, client_network, outside
+from services.facade.web.trusted_proxies import TrustedProxies
 
 TRUSTED = TrustedProxies("10.0.0.0/8, 127.0.0.1,fd00::/8")
 

@@ -5,8 +5,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import ServiceError
-from services.facade.lock_bodies import list_json, verification_json
-from services.facade.models import LockPage, LockVerification
+from services.facade.locks.rendering import list_json, verification_json
+from services.facade.web.schemas import LockPage, LockVerification
 
 _PATHS = ["art/stone.tif", 'art/"quoted"\n.tif', "art/\u00e9t\u00e9.tif"]
 

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.common.errors import InvalidArgument
-from services.facade.locks import coerce_limit, parse_limit
+from services.facade.locks.requests import coerce_limit, parse_limit
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ from contextlib import AsyncExitStack
 import pytest
 
 from services.common.errors import ResourceExhausted
-from services.facade.login_queue import LoginQueue
-from services.facade.reasons import HttpReason
+from services.facade.auth.login_queue import LoginQueue
+from services.facade.web.error_reasons import HttpReason
 
 A, B = "192.0.2.1", "192.0.2.2"
 

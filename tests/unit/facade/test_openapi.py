@@ -8,9 +8,9 @@ import pytest
 from fastapi.routing import APIRoute
 
 from services.facade.app import create_api
-from services.facade.dialect import DIALECTS
 from services.facade.errors import ErrorRenderer
 from services.facade.routes import batch, health, locks, objects
+from services.facade.web.media_types import DIALECTS
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.common.errors import OutOfRange
-from services.facade.ranges import Slice, headers, is_current, is_expected, is_known, requested
+from services.facade.web.ranges import Slice, headers, is_current, is_expected, is_known, requested
 
 GIB = 1024**3
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import pytest
 
 from services.common.rpc.client import Health
-from services.facade import recent_health
-from services.facade.recent_health import RecentHealth
+from services.facade.clients import health_cache as recent_health
+from services.facade.clients.health_cache import RecentHealth
 
 
 class _Services:

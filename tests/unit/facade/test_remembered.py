@@ -7,9 +7,10 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from services.common.errors import NotFound, Reason
-from services.facade import access_changes, remembered
-from services.facade.access_changes import AccessChanges
-from services.facade.remembered import Remembered
+from services.facade.auth import access_cache as remembered
+from services.facade.auth import revocation_watch as access_changes
+from services.facade.auth.access_cache import Remembered
+from services.facade.auth.revocation_watch import AccessChanges
 
 REGISTRY = CollectorRegistry()
 RECALLED, ASKED = (Counter(name, "Of these tests.", registry=REGISTRY) for name in ("recalled", "asked"))

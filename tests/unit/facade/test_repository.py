@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.facade.repository import name_of
+from services.facade.routes.repository import name_of
 
 
 @pytest.mark.parametrize(

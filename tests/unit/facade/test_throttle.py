@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.facade import throttle
-from services.facade.throttle import FailedLogins
+from services.facade.auth import login_throttle as throttle
+from services.facade.auth.login_throttle import FailedLogins
 
 A, B, C = "192.0.2.1", "192.0.2.2", "192.0.2.3"
 

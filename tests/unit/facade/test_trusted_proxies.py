@@ -5,8 +5,8 @@ import socket
 
 import pytest
 
-from services.facade.forwarded import is_trusted
-from services.facade.trusted_proxies import TrustedProxies, resolved
+from services.facade.web.forwarded_headers import is_trusted
+from services.facade.web.trusted_proxies import TrustedProxies, resolved
 from tests.support.waiting import until
 
 NAME = "proxy.example.org"

@@ -1,0 +1,1 @@
+"""Authentication, authorization, the tokens of actions, and the limits on failed logins; no endpoint."""

@@ -1,0 +1,69 @@
+"""Whether what the facade remembers of people's access still holds (docs/decisions/0018)."""
+
+import asyncio
+import math
+import time
+from collections import OrderedDict
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
+
+from towpath.access.v1 import access_service_pb2
+
+from services.common.lifecycle import end
+from services.facade.clients.services import Peers
+from services.facade.clients.watch import HOLD_SECONDS, WAIT_SECONDS, keep_asking
+from services.facade.web.error_reasons import invalid_reply
+
+_MOST_SOURCES = 16
+
+
+class AccessChanges:
+    """The changes by which somebody may have lost an access, as far as this facade was told of them."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """Another number after each change: what was asked for before it may be wrong."""
+        self._known: OrderedDict[str, int] = OrderedDict()
+        self._held_until = -math.inf
+
+    @property
+    def are_known(self) -> bool:
+        """Whether all changes are known but those of the last 0.9 seconds."""
+        return time.monotonic() < self._held_until
+
+    @property
+    def known(self) -> Mapping[str, int]:
+        """How many changes each source has told of."""
+        return self._known
+
+    def learn(self, source: str, changes: int, *, asked_at: float) -> None:
+        """Take in what a source has answered to a question of this moment (`time.monotonic`)."""
+        if self._known.get(source) != changes:
+            self.generation += 1
+            self._known[source] = changes
+        self._known.move_to_end(source)
+        if len(self._known) > _MOST_SOURCES:
+            self._known.popitem(last=False)
+        self._held_until = asked_at + HOLD_SECONDS
+
+
+@asynccontextmanager
+async def watched_access(peers: Peers) -> AsyncIterator[AccessChanges]:
+    """Learn of all changes until left."""
+    changes = AccessChanges()
+    watching = asyncio.create_task(keep_asking(partial(_ask, changes, peers), "changes of access are not known"))
+    try:
+        yield changes
+    finally:
+        await end(watching)
+
+
+async def _ask(changes: AccessChanges, peers: Peers) -> None:
+    """Ask one of the lock services what there is to know. What it answers later than this holds is worth nothing."""
+    request = access_service_pb2.WatchAccessRequest(known=changes.known, wait_seconds=WAIT_SECONDS)
+    asked_at = time.monotonic()
+    reply = await peers.locks.call(peers.access_stub.WatchAccess, request, deadline=HOLD_SECONDS)
+    if not reply.source:
+        raise invalid_reply("WatchAccess", "the reply lacks the source")
+    changes.learn(reply.source, reply.changes, asked_at=asked_at)

@@ -1,0 +1,1 @@
+"""gRPC clients of the inner services; no HTTP."""

@@ -1,0 +1,90 @@
+"""The inner services, as the facade calls them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from typing import Self
+
+import grpc
+from towpath.access.v1 import access_service_pb2_grpc
+from towpath.locks.v1 import lock_service_pb2_grpc
+from towpath.storage.v1 import storage_service_pb2 as pb
+from towpath.storage.v1 import storage_service_pb2_grpc
+
+from services.common.rpc.client import Health, Peer
+from services.facade.clients.health_cache import RecentHealth
+from services.facade.clients.object_lookup import StoredObjects
+from services.facade.clients.small_uploads import WholeObjects
+from services.facade.settings import FacadeSettings
+
+STORAGE_SERVICE = "towpath.storage.v1.StorageService"
+LOCK_SERVICE = "towpath.locks.v1.LockService"
+ACCESS_SERVICE = "towpath.access.v1.AccessService"
+
+# Those whose second call does no more than the first; streams are repeated by `upload` and `download`.
+_REPEATABLE = {
+    STORAGE_SERVICE: ["BatchStatObjects", "ConfirmObject", "LocateObject", "WatchRemovals"],
+    LOCK_SERVICE: ["CreateLock", "ListLocks", "VerifyLocks", "DeleteLock"],
+    ACCESS_SERVICE: ["Authenticate", "CheckAccess", "WatchAccess"],
+}
+
+_HEALTH_PAUSE_SECONDS = 0.05
+
+
+class Peers:
+    """The channels to storage and locks, and the stubs on them."""
+
+    def __init__(self, settings: FacadeSettings) -> None:
+        tls = settings.read_tls()
+
+        def connect(address: str) -> Peer:
+            return Peer(
+                address,
+                deadline=settings.rpc_seconds,
+                secret=settings.service_secret,
+                tls=tls,
+                repeatable=_REPEATABLE,
+            )
+
+        self.storage = connect(settings.storage_address)
+        self.locks = connect(settings.locks_address)
+        self.storage_stub = storage_service_pb2_grpc.StorageServiceStub(self.storage.channel)
+        self.objects = StoredObjects(self.storage)
+        self.whole_objects = WholeObjects(self.storage)
+        self.write_object: grpc.aio.StreamUnaryMultiCallable[bytes, pb.WriteObjectResponse]
+        """`WriteObject`, whose requests its caller serializes."""
+        self.write_object = self.storage.channel.stream_unary(
+            f"/{STORAGE_SERVICE}/WriteObject", response_deserializer=pb.WriteObjectResponse.FromString
+        )
+        self.write_shared_object: grpc.aio.StreamStreamMultiCallable[bytes, pb.WriteSharedObjectResponse]
+        """`WriteSharedObject`, likewise."""
+        self.write_shared_object = self.storage.channel.stream_stream(
+            f"/{STORAGE_SERVICE}/WriteSharedObject",
+            response_deserializer=pb.WriteSharedObjectResponse.FromString,
+        )
+        self.lock_stub = lock_service_pb2_grpc.LockServiceStub(self.locks.channel)
+        self.health = RecentHealth(self._ask_health)
+        self.access_stub = access_service_pb2_grpc.AccessServiceStub(self.locks.channel)
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, settings: FacadeSettings) -> AsyncIterator[Self]:
+        """Open the channels, and close them at the end."""
+        peers = cls(settings)
+        try:
+            yield peers
+        finally:
+            await peers.health.close()
+            await peers.whole_objects.close()
+            await peers.objects.close()
+            await peers.storage.close()
+            await peers.locks.close()
+
+    async def wait_serving(self) -> None:
+        """Wait until both services say that they serve, however long that takes."""
+        while set((await self._ask_health()).values()) != {Health.SERVING}:  # noqa: ASYNC110 - they are other processes
+            await asyncio.sleep(_HEALTH_PAUSE_SECONDS)
+
+    async def _ask_health(self) -> Mapping[str, Health]:
+        storage, locks = await asyncio.gather(self.storage.health(STORAGE_SERVICE), self.locks.health(LOCK_SERVICE))
+        return {"storage": storage, "locks": locks}

@@ -1,0 +1,1 @@
+"""ASGI layers around every request; no rule of an endpoint."""

@@ -1,0 +1,179 @@
+"""How many requests are served at once: those above are told to come again (429: a client repeats no 503)."""
+
+import asyncio
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from functools import partial
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from services.common.errors import Reason, ResourceExhausted
+from services.facade.errors import ErrorRenderer
+from services.facade.web.forwarded_headers import Networks, client_network, outside_of
+
+# What watches over the facade must be answered then above all.
+_UNLIMITED = ("/healthz", "/readyz")
+_RETRY_SECONDS = "1"
+# Where git-lfs takes 429 for "no locking here", and tells its user to switch the check off (trap 44).
+_PATIENT = "/locks/verify"
+_LOOK_SECONDS = 0.25
+
+
+class _Places:
+    """The places that there are, and how many requests of each address and user are under way."""
+
+    def __init__(self, limit: int, share: int) -> None:
+        self.free = limit
+        self.share = share
+        self.most_waiting = limit
+        self.waiting = 0
+        self.under_way: Counter[str] = Counter()
+
+
+class Place:
+    """The place of one request among those that are served at once.
+
+    What takes one raises `ResourceExhausted` (RATE_LIMITED) where none is left, and `patiently` where there is none for
+    `wait_seconds` from now on.
+    """
+
+    def __init__(self, places: _Places, wait_seconds: float = 0.0) -> None:
+        self._places = places
+        self._until = time.monotonic() + wait_seconds
+        self._holders: list[str] = []
+        self._is_taken = False
+
+    def take(self) -> None:
+        """Take it."""
+        if self._places.free <= 0:
+            raise _refusal("too many requests are being served")
+        self._places.free -= 1
+        self._is_taken = True
+
+    def count_address(self, network: str) -> None:
+        """Count the request as one of this address until it ends."""
+        self._count(f"address {network}", "too many requests from your address are being served")
+
+    def count_user(self, name: str) -> None:
+        """Count the request as one of this user until it ends."""
+        self._count(f"user {name}", "too many of your requests are being served")
+
+    def _count(self, holder: str, refusal: str) -> None:
+        if self._places.under_way[holder] >= self._places.share:
+            raise _refusal(refusal)
+        self._places.under_way[holder] += 1
+        self._holders.append(holder)
+
+    async def patiently(self, take: Callable[[], None]) -> None:
+        """Call `take`, which takes a part of this; where there is none, again until there is, without a place."""
+        try:
+            take()
+        except ResourceExhausted:
+            if self._places.waiting >= self._places.most_waiting or time.monotonic() >= self._until:
+                raise
+        else:
+            return
+        was_taken = self._is_taken
+        self._give_back()
+        self._places.waiting += 1
+        try:
+            await self._retried(take)
+        finally:
+            self._places.waiting -= 1
+        if was_taken:
+            await self.patiently(self.take)
+
+    async def _retried(self, take: Callable[[], None]) -> None:
+        while True:
+            await asyncio.sleep(_LOOK_SECONDS)
+            try:
+                take()
+            except ResourceExhausted:
+                if time.monotonic() >= self._until:
+                    raise
+            else:
+                return
+
+    @asynccontextmanager
+    async def left_to_others(self) -> AsyncIterator[None]:
+        """Leave it while something is waited for, which costs nothing; then take one again."""
+        self._give_back()
+        yield
+        await self.patiently(self.take)
+
+    def end(self) -> None:
+        """Give back all that the request holds."""
+        self._give_back()
+        for holder in self._holders:
+            self._places.under_way[holder] -= 1
+            if not self._places.under_way[holder]:
+                del self._places.under_way[holder]
+        self._holders.clear()
+
+    def _give_back(self) -> None:
+        if self._is_taken:
+            self._places.free += 1
+            self._is_taken = False
+
+
+def end_place(scope: Scope) -> None:
+    """Give back what a request holds that has its answer, though it has not ended."""
+    place: Place | None = scope.get("state", {}).get("place")
+    if place is not None:
+        place.end()
+
+
+def place_of(scope: Scope) -> Place:
+    """Return the place that `Overload` has given a request."""
+    place: Place = scope["state"]["place"]
+    return place
+
+
+class Overload:
+    """Answers 429 while as many requests are served as there may be, or as many of one address or user.
+
+    To verify locks waits for its place, for up to `verify_wait_seconds`. A loopback address and a trusted proxy's own
+    stand for anybody, and are not counted.
+    """
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        *,
+        limit: int,
+        share: int,
+        verify_wait_seconds: float,
+        trusted: Networks,
+        errors: ErrorRenderer,
+    ) -> None:
+        self._app = app
+        self._verify_wait_seconds = verify_wait_seconds
+        self._places = _Places(limit, share)
+        self._trusted = trusted
+        self._errors = errors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request, or refuse it before anything is done for it."""
+        if scope["path"] in _UNLIMITED:
+            await self._app(scope, receive, send)
+            return
+        wait_seconds = self._verify_wait_seconds if scope["path"].endswith(_PATIENT) else 0.0
+        place = scope["state"]["place"] = Place(self._places, wait_seconds)
+        try:
+            if network := client_network(outside_of(scope).address, self._trusted):
+                await place.patiently(partial(place.count_address, network))
+            await place.patiently(place.take)
+        except ResourceExhausted as error:
+            place.end()
+            await self._errors.render(error, scope)(scope, receive, send)
+            return
+        try:
+            await self._app(scope, receive, send)
+        finally:
+            place.end()
+
+
+def _refusal(message: str) -> ResourceExhausted:
+    return ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=_RETRY_SECONDS)

@@ -1,0 +1,113 @@
+"""The outermost layer of a request: its id, its client, its log line and metrics, and its end at a stop."""
+
+import asyncio
+import time
+from typing import Any
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from services.common.errors import Reason, Unavailable
+from services.common.observability import request_id, tracing
+from services.common.observability.logs import get_logger
+from services.facade import metrics
+from services.facade.errors import ErrorRenderer
+from services.facade.server.protocol import abort
+from services.facade.server.sendfile import FILE_MESSAGE
+from services.facade.web.forwarded_headers import Networks, outside
+from services.facade.web.request_log import note, operation_of
+
+_HEALTH = ("healthz", "readyz")
+_SERVER_ERROR = 500
+
+_log = get_logger(__name__)
+
+
+class Edge:
+    """Gives each request its id, tells it in `X-Request-Id`; counts it and writes its log line when it has ended.
+
+    `forwarded.outside_of` tells what trusted proxies say of it. Once `stop` is set, each answer is the last on its
+    connection; a request that the server cancels then has its answer too, where none has begun, else its connection
+    ends at once.
+    """
+
+    def __init__(self, app: ASGIApp, *, trusted: Networks, stop: asyncio.Event, errors: ErrorRenderer) -> None:
+        self._app = app
+        self._trusted = trusted
+        self._stop = stop
+        self._errors = errors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request; what escapes the application is logged, its answer has been sent already."""
+        headers = Headers(scope=scope)
+        current = request_id.adopt(headers.get("x-request-id"))
+        peer, _ = scope.get("client") or ("", 0)
+        seen = outside(peer, scope["scheme"], headers, self._trusted)
+        fields: dict[str, Any] = {"client": seen.address}
+        scope["state"] = {"log": fields, "outside": seen}
+        status = bytes_in = bytes_out = 0
+        started = time.monotonic()
+
+        async def counted_receive() -> Message:
+            nonlocal bytes_in
+            message = await receive()
+            if count := len(message.get("body", b"")):
+                bytes_in += count
+                metrics.BYTES_IN.inc(count)
+            return message
+
+        async def counted_send(message: Message) -> None:
+            nonlocal status, bytes_out
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                message["headers"].append((b"x-request-id", current.encode()))
+                if self._stop.is_set():
+                    MutableHeaders(scope=message)["Connection"] = "close"
+            elif count := _bytes_of(message):
+                bytes_out += count
+                metrics.BYTES_OUT.inc(count)
+            await send(message)
+
+        metrics.IN_FLIGHT.inc()
+        with tracing.serving(headers) as span:
+            try:
+                await self._app(scope, counted_receive, counted_send)
+            except asyncio.CancelledError:
+                task = asyncio.current_task()
+                if not self._stop.is_set() or task is None:
+                    raise
+                # The cancellation is answered here, and is to end nothing else.
+                task.uncancel()
+                note(scope, cancelled_by="stop")
+                if status:
+                    await abort(scope)
+                else:
+                    error = Unavailable(Reason.UNAVAILABLE, "the server stops")
+                    await self._errors.render(error, scope)(scope, counted_receive, counted_send)
+            except Exception:
+                # Nothing is known of it; the client was told 500 by the handler that the application has for this.
+                _log.exception("request failed")
+            finally:
+                seconds = round(time.monotonic() - started, 6)
+                operation = operation_of(scope)
+                metrics.requests_of(operation, status).inc()
+                metrics.request_seconds_of(operation).observe(seconds)
+                told = {
+                    "operation": operation,
+                    "method": scope["method"],
+                    "path": scope["path"],
+                    "status": status,
+                    "bytes_in": bytes_in,
+                    "bytes_out": bytes_out,
+                    **fields,
+                }
+                span.note(operation, told, failed=status >= _SERVER_ERROR)
+                # Whoever watches over the process asks every few seconds; that is no news.
+                tell = _log.debug if operation in _HEALTH else _log.info
+                tell("request", seconds=seconds, **told)
+                metrics.IN_FLIGHT.dec()
+
+
+def _bytes_of(message: Message) -> int:
+    """Return how many bytes of an answer's body a message carries."""
+    return int(message["count"]) if message["type"] == FILE_MESSAGE else len(message.get("body", b""))

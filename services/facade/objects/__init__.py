@@ -1,0 +1,1 @@
+"""Rules of batches and transfers, and the ways of their bytes; no parsing of requests."""

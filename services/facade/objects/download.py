@@ -1,0 +1,100 @@
+"""An object on its way from storage (protocol: "Basic transfer: download action"): a restart of storage is not seen."""
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+import grpc
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import ServiceError
+from services.facade.auth.action_tokens import Permit
+from services.facade.clients.services import Peers
+from services.facade.clients.streams import PAUSE_SECONDS, is_interruption, overdue
+from services.facade.objects.shared_disk import FilePart, SharedDisk
+from services.facade.web.error_reasons import invalid_reply
+from services.facade.web.ranges import Slice
+
+
+async def read(
+    peers: Peers, shared_disk: SharedDisk | None, permit: Permit, part: Slice, *, by_kernel: bool, rpc_seconds: float
+) -> AsyncGenerator[bytes | FilePart, None]:
+    """Yield a part of the object, in pieces of at most 1 MiB: from the shared disk where it is there, else by storage.
+
+    Where storage goes away, the reading goes on from the byte that it had reached, unless nothing comes for
+    `rpc_seconds`. With `by_kernel` pieces of a file come unread; each is good until the next is asked for. Raises what
+    StorageService.ReadObject says, EOFError and OSError; then what was yielded is not the whole part.
+    """
+    is_counted = False
+    if shared_disk:
+        async with shared_disk.opened(permit, part) as (file, is_counted):
+            if file is not None:
+                async with aclosing(file.pieces(by_kernel=by_kernel)) as pieces:
+                    async for piece in pieces:
+                        yield piece
+                return
+    async with aclosing(_relayed(peers, permit, part, rpc_seconds, is_counted=is_counted)) as messages:
+        async for data in messages:
+            yield data
+
+
+async def _relayed(
+    peers: Peers, permit: Permit, part: Slice, rpc_seconds: float, *, is_counted: bool
+) -> AsyncGenerator[bytes, None]:
+    position = part.start
+    deadline = time.monotonic() + rpc_seconds
+    while True:
+        try:
+            rest = pb.ReadObjectRequest(
+                repository_id=permit.repository_id,
+                oid=permit.oid,
+                offset=position,
+                length=part.end - position,
+                is_counted=is_counted,
+            )
+            async with aclosing(_attempt(peers, rest, permit.size, rpc_seconds)) as messages:
+                async for data in messages:
+                    position += len(data)
+                    yield data
+                    # What the client takes to read is its own affair.
+                    deadline = time.monotonic() + rpc_seconds
+        except ServiceError as error:
+            if not is_interruption(error) or time.monotonic() > deadline:
+                raise
+        else:
+            if position != part.end:
+                raise invalid_reply("ReadObject", f"byte {position} instead of {part.end} was the last")
+            return
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _attempt(
+    peers: Peers, request: pb.ReadObjectRequest, size: int, rpc_seconds: float
+) -> AsyncGenerator[bytes, None]:
+    call = peers.storage_stub.ReadObject(request, metadata=peers.storage.metadata(), wait_for_ready=True)
+    try:
+        header = await _next(call, rpc_seconds)
+        if header is None or header.WhichOneof("content") != "header" or header.header.size != size:
+            raise invalid_reply("ReadObject", "the reply lacks the header of an object of this size")
+        left = request.length
+        while (message := await _next(call, rpc_seconds)) is not None:
+            left -= len(message.data)
+            if left < 0:
+                raise invalid_reply("ReadObject", "more came than was asked for")
+            yield message.data
+    except grpc.aio.AioRpcError as error:
+        raise peers.storage.error(error) from error
+    except TimeoutError as error:
+        raise overdue(peers.storage) from error
+    finally:
+        call.cancel()
+
+
+async def _next(
+    call: grpc.aio.UnaryStreamCall[pb.ReadObjectRequest, pb.ReadObjectResponse], seconds: float
+) -> pb.ReadObjectResponse | None:
+    """Return the next message, or None at the end."""
+    async with asyncio.timeout(seconds):
+        message = await call.read()
+    return message if isinstance(message, pb.ReadObjectResponse) else None

@@ -1,0 +1,76 @@
+"""Bytes that were read of the shared disk without asking storage, which counts them (docs/decisions/0030)."""
+
+import asyncio
+import time
+from collections import Counter, OrderedDict
+from itertools import islice
+
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import ServiceError
+from services.common.observability.logs import get_logger
+from services.facade.clients.services import Peers
+from services.facade.clients.watch import HOLD_SECONDS
+
+REPORT_SECONDS = 0.4
+_MOST_REPOSITORIES = 1000
+_LAST_ATTEMPTS = 3
+
+_log = get_logger(__name__)
+
+
+class Reads:
+    """Counts them by repository, and knows whose bytes are not used up.
+
+    Where a report fails, its bytes are reported again, and count twice if storage had counted them.
+    """
+
+    def __init__(self, peers: Peers) -> None:
+        self._peers = peers
+        self._unreported: Counter[int] = Counter()
+        self._allowed_until: OrderedDict[int, float] = OrderedDict()
+
+    def count(self, repository_id: int, count: int) -> None:
+        """Count bytes that a repository has moved just now."""
+        self._unreported[repository_id] += count
+
+    def allow(self, repository_id: int, *, asked_at: float) -> None:
+        """Take in that the bytes of a repository were not used up when storage was asked (`time.monotonic`)."""
+        self._allowed_until[repository_id] = asked_at + HOLD_SECONDS
+        self._allowed_until.move_to_end(repository_id)
+        if len(self._allowed_until) > _MOST_REPOSITORIES:
+            self._allowed_until.popitem(last=False)
+
+    def is_allowed(self, repository_id: int) -> bool:
+        """Tell whether the bytes of a repository were not used up 0.9 seconds ago."""
+        return time.monotonic() < self._allowed_until.get(repository_id, 0.0)
+
+    async def report(self) -> None:
+        """Report what was counted. Raises what StorageService.CountReads says; what was not reported stays."""
+        while counts := dict(islice(self._unreported.items(), _MOST_REPOSITORIES)):
+            for repository_id in counts:
+                del self._unreported[repository_id]
+            asked_at = time.monotonic()
+            request = pb.CountReadsRequest(bytes=counts)
+            try:
+                reply = await self._peers.storage.call(self._peers.storage_stub.CountReads, request)
+            except BaseException:
+                self._unreported.update(counts)
+                raise
+            used_up = set(reply.used_up_repository_ids)
+            for repository_id in counts:
+                if repository_id in used_up:
+                    self._allowed_until.pop(repository_id, None)
+                else:
+                    self.allow(repository_id, asked_at=asked_at)
+
+    async def report_last(self) -> None:
+        """Report what is left, as this facade ends."""
+        for _ in range(_LAST_ATTEMPTS):
+            try:
+                await self.report()
+            except ServiceError:
+                await asyncio.sleep(REPORT_SECONDS)
+            else:
+                return
+        _log.warning("the last reads are not counted, as storage does not answer", bytes=self._unreported.total())

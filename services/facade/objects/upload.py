@@ -1,0 +1,214 @@
+"""An upload on its way to storage (protocol: "Basic transfer: upload action"): piece by piece, never held whole."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import grpc
+from starlette.datastructures import Headers
+from starlette.types import Receive
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import InvalidArgument, Reason, ServiceError
+from services.common.rpc.options import CHUNK_BYTES
+from services.common.rpc.raw_bytes import BytesField
+from services.facade.auth.action_tokens import Permit
+from services.facade.clients.request_stream import Outgoing
+from services.facade.clients.services import Peers
+from services.facade.clients.small_uploads import COMMIT_SECONDS
+from services.facade.clients.streams import PAUSE_SECONDS, is_interruption, overdue
+from services.facade.objects.shared_memory import PIECES, MemoryFile, SharedMemory
+from services.facade.web.error_reasons import invalid_reply
+from services.facade.web.request_body import chunks
+
+_Piece = list[memoryview]
+"""Some of an object's bytes, as they came."""
+
+_END: _Piece = []
+
+_DATA = BytesField(pb.WriteObjectRequest, "data")
+# Storage takes a client that sends little, but regularly, for one that is gone.
+_LONGEST_HOLD_SECONDS = 5.0
+
+
+async def upload(
+    peers: Peers,
+    memory: SharedMemory | None,
+    permit: Permit,
+    headers: Headers,
+    receive: Receive,
+    *,
+    idle_seconds: float,
+    least_rate: int,
+    rpc_seconds: float,
+) -> None:
+    """Write the body of a request as the object of `permit`; it is durable when this returns.
+
+    Where `memory` is shared with storage, the bytes of one that is longer than a message go through it. An object of
+    one message is written again where storage went away meanwhile, for `rpc_seconds`; longer ones are for the client
+    to send again. Raises `InvalidArgument` before the body is read where its Content-Length is not the
+    object's size; what `body.chunks` raises; and what StorageService.WriteObject says.
+    """
+    length = headers.get("content-length")
+    if length is not None and int(length) != permit.size:
+        raise InvalidArgument(Reason.SIZE_MISMATCH, f"content-length: expected {permit.size}, got {length}")
+    body = _until_too_many(chunks(receive, idle_seconds, least_rate), permit.size)
+    if permit.size > CHUNK_BYTES and memory and await _write_shared(peers, memory, permit, body, rpc_seconds):
+        return None
+    pieces = _pieces(body)
+    first = await anext(pieces, _END)
+    second = await anext(pieces, _END)
+    if second:
+        await _write(peers, permit, _chain(first, second, pieces), rpc_seconds)
+        return None
+    whole = pb.WriteWholeObjectRequest(
+        repository_id=permit.repository_id, oid=permit.oid, size=permit.size, data=b"".join(first)
+    )
+    deadline = time.monotonic() + rpc_seconds
+    while True:
+        try:
+            return await peers.whole_objects.write(whole)
+        except ServiceError as error:
+            if not is_interruption(error) or time.monotonic() > deadline:
+                raise
+        await asyncio.sleep(PAUSE_SECONDS)
+
+
+async def _until_too_many(body: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:
+    """Yield the body, and end it at more than `size` bytes: storage refuses those, and no end is waited for."""
+    async for data in body:
+        yield data
+        size -= len(data)
+        if size < 0:
+            return
+
+
+async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[_Piece]:
+    """Yield the body in pieces as large as a message may be; smaller ones where the client is slow."""
+    held: _Piece = []
+    room = CHUNK_BYTES
+    since = time.monotonic()
+    async for data in body:
+        rest = memoryview(data)
+        while rest:
+            held.append(rest[:room])
+            rest = rest[room:]
+            room -= len(held[-1])
+            if not room or time.monotonic() - since > _LONGEST_HOLD_SECONDS:
+                yield held
+                held, room, since = [], CHUNK_BYTES, time.monotonic()
+    if held:
+        yield held
+
+
+async def _chain(first: _Piece, second: _Piece, rest: AsyncIterator[_Piece]) -> AsyncIterator[_Piece]:
+    yield first
+    yield second
+    async for piece in rest:
+        yield piece
+
+
+async def _write_shared(
+    peers: Peers, memory: SharedMemory, permit: Permit, body: AsyncIterator[bytes], rpc_seconds: float
+) -> bool:
+    """Write the body by way of memory; return False, and take nothing of it, where storage does not share that."""
+    async with memory.opened() as file:
+        if file is None:
+            return False
+        call = peers.write_shared_object(metadata=peers.storage.metadata(), wait_for_ready=True)
+        outgoing = Outgoing(call, rpc_seconds)
+        header = pb.WriteSharedObjectRequest.Header(object=_header(permit), file=file.name)
+        unanswered = 0
+
+        async def free() -> None:
+            nonlocal unanswered
+            if unanswered == PIECES:
+                await _reply(peers, call, rpc_seconds)
+                unanswered -= 1
+
+        try:
+            await outgoing.send(pb.WriteSharedObjectRequest(header=header).SerializeToString())
+            try:
+                await _reply(peers, call, rpc_seconds)
+            except ServiceError as error:
+                if memory.is_refused(error):
+                    return False
+                raise
+            await file.unlink()
+            going = True
+            async for piece in _filled(file, body, free):
+                going = await outgoing.send(pb.WriteSharedObjectRequest(piece=piece).SerializeToString())
+                if not going:
+                    break
+                unanswered += 1
+            if going:
+                await outgoing.end()
+            # Where the call has ended, this tells why.
+            while not (await _reply(peers, call, COMMIT_SECONDS)).HasField("object"):
+                pass
+        except TimeoutError as error:
+            raise overdue(peers.storage) from error
+        finally:
+            # It tells storage that the client is gone, and changes nothing where the call has ended.
+            call.cancel()
+    return True
+
+
+async def _filled(
+    file: MemoryFile, body: AsyncIterator[bytes], free: Callable[[], Awaitable[None]]
+) -> AsyncIterator[pb.WriteSharedObjectRequest.Piece]:
+    """Put the body into a file, and yield each piece that is full, or has waited long.
+
+    `free` returns when storage has copied the one that is written over next.
+    """
+    since = time.monotonic()
+    async for data in body:
+        rest = memoryview(data)
+        while rest:
+            if file.is_empty:
+                await free()
+            rest = rest[file.fill(rest) :]
+            if file.is_full or time.monotonic() - since > _LONGEST_HOLD_SECONDS:
+                yield file.finish_piece()
+                since = time.monotonic()
+    if not file.is_empty:
+        yield file.finish_piece()
+
+
+async def _reply(
+    peers: Peers, call: grpc.aio.StreamStreamCall[bytes, pb.WriteSharedObjectResponse], seconds: float
+) -> pb.WriteSharedObjectResponse:
+    try:
+        async with asyncio.timeout(seconds):
+            reply = await call.read()
+    except grpc.aio.AioRpcError as error:
+        raise peers.storage.error(error) from error
+    if not isinstance(reply, pb.WriteSharedObjectResponse):
+        raise invalid_reply("WriteSharedObject", "the reply lacks the object")
+    return reply
+
+
+async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[_Piece], rpc_seconds: float) -> None:
+    call = peers.write_object(metadata=peers.storage.metadata(), wait_for_ready=True)
+    outgoing = Outgoing(call, rpc_seconds)
+    try:
+        going = await outgoing.send(pb.WriteObjectRequest(header=_header(permit)).SerializeToString())
+        while going and (piece := await anext(pieces, _END)):
+            going = await outgoing.send(_DATA.serialize(piece))
+        if going:
+            await outgoing.end()
+        async with asyncio.timeout(COMMIT_SECONDS):
+            reply = await call
+    except grpc.aio.AioRpcError as error:
+        raise peers.storage.error(error) from error
+    except TimeoutError as error:
+        raise overdue(peers.storage) from error
+    finally:
+        # It tells storage that the client is gone, and changes nothing where the call has ended.
+        call.cancel()
+    if not reply.HasField("object"):
+        raise invalid_reply("WriteObject", "the reply lacks the object")
+
+
+def _header(permit: Permit) -> pb.WriteObjectRequest.Header:
+    return pb.WriteObjectRequest.Header(repository_id=permit.repository_id, oid=permit.oid, size=permit.size)

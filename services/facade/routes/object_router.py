@@ -1,0 +1,53 @@
+"""The actions' URLs, served before FastAPI, which would take longer to find an endpoint than most of these take."""
+
+import re
+
+from fastapi.routing import APIRoute
+from starlette.requests import Request
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from services.common.errors import ServiceError
+from services.facade.context import Facade
+from services.facade.errors import Area, ErrorRenderer
+from services.facade.routes import objects
+from services.facade.web import schemas as models
+from services.facade.web.error_reasons import ClientGone, method_not_allowed
+
+_PATH = re.compile(f"/(?s:(.*))/objects/({models.OID_PATTERN.strip('^$')})")
+_ROUTES = {
+    method: route for route in objects.router.routes if isinstance(route, APIRoute) for method in route.methods or ()
+}
+
+
+class ObjectRoutes:
+    """Serves {base}/objects/{oid} with the endpoints of `routes.objects`, and has `others` serve anything else."""
+
+    def __init__(self, others: ASGIApp, facade: Facade, errors: ErrorRenderer) -> None:
+        self._others = others
+        self._facade = facade
+        self._errors = errors
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve a request. An error that is no `ServiceError` is raised again once 500 was sent."""
+        scope["state"]["facade"] = self._facade
+        if (found := _PATH.fullmatch(scope["path"])) is None:
+            await self._others(scope, receive, send)
+            return
+        scope["state"]["area"] = Area.ACTIONS
+        scope["path_params"] = {"repository": found[1], "oid": found[2]}
+        try:
+            scope["route"] = route = _route(scope["method"])
+            response = await route.endpoint(Request(scope, receive))
+        except (ServiceError, ClientGone) as error:
+            response = self._errors.answer(error, scope)
+        except Exception as error:  # the client is told of it, and `Edge` logs it
+            await self._errors.answer(error, scope)(scope, receive, send)
+            raise
+        await response(scope, receive, send)
+
+
+def _route(method: str) -> APIRoute:
+    try:
+        return _ROUTES[method]
+    except KeyError:
+        raise method_not_allowed(method, _ROUTES) from None

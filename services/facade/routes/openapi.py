@@ -1,0 +1,217 @@
+"""The description of the interface at /openapi.json: every status, both media types, all parameters."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from fastapi import FastAPI
+from fastapi.openapi.utils import get_openapi
+from pydantic.json_schema import GenerateJsonSchema, JsonSchemaValue, models_json_schema
+from pydantic_core import core_schema
+from starlette.routing import BaseRoute
+
+from services.facade.auth.action_tokens import TOKEN_HEADER
+from services.facade.web import schemas as models
+from services.facade.web.media_types import DIALECTS
+
+Responses = dict[int | str, dict[str, Any]]
+
+_ANYWHERE = (500, 502, 503, 504)
+_REFERENCE = "#/components/schemas/{model}"
+_MEANING = {
+    200: "Done",
+    201: "Created",
+    206: "The part that Range names",
+    304: "The client holds the object already",
+    400: "The request is malformed, or the bytes are not those of the object",
+    401: "Credentials are needed, or are not valid",
+    403: "The caller may not do this",
+    404: "There is no such thing for the caller",
+    406: "Accept excludes both media types",
+    408: "The client was silent, or too slow, within the body",
+    409: "The path is locked already",
+    410: "The object was removed",
+    412: "The object is not the one that If-Match names",
+    413: "The body, or the batch, is too large",
+    415: "Content-Type is neither media type, or the body is encoded",
+    416: "The object has no such bytes",
+    422: "A field is missing or malformed",
+    429: "Too many requests; come again after Retry-After",
+    500: "Internal error",
+    501: "Not implemented",
+    502: "An inner service gave an answer that is not whole",
+    503: "An inner service is not available; come again after Retry-After",
+    504: "An inner service did not answer in time",
+    507: "The storage is full",
+    509: "The repository has used up its bandwidth",
+}
+_REQUESTS = (
+    models.BatchRequest,
+    models.VerifyObjectRequest,
+    models.CreateLockRequest,
+    models.VerifyLocksRequest,
+    models.DeleteLockRequest,
+)
+_ANSWERS = (models.BatchAnswer, models.LockAnswer, models.LockPage, models.LockVerification, models.Error)
+
+_ON_ACTIONS = ("download", "head", "upload", "verify")
+
+
+def _json(model: type[models.Body]) -> dict[str, Any]:
+    schema = {"$ref": _REFERENCE.format(model=model.__name__)}
+    return {dialect.media_type: {"schema": schema} for dialect in DIALECTS}
+
+
+def _headers(status: int) -> dict[str, Any]:
+    names = {"X-Request-Id": "ties this answer to the log lines of every service"}
+    if status == 401:
+        names |= {dialect.challenge: "the scheme and the realm" for dialect in DIALECTS}
+        names["WWW-Authenticate"] = "the same, for a client that does not name one of the media types in Accept"
+    if status in (429, 503):
+        names["Retry-After"] = "after how many seconds to come again"
+    return {name: {"description": text, "schema": {"type": "string"}} for name, text in names.items()}
+
+
+def _answer(status: int, content: dict[str, Any] | None = None) -> dict[str, Any]:
+    described: dict[str, Any] = {"description": _MEANING[status], "headers": _headers(status)}
+    return {**described, "content": content} if content else described
+
+
+def _errors(statuses: tuple[int, ...]) -> Responses:
+    return {status: _answer(status, _json(models.Error)) for status in (*statuses, *_ANYWHERE)}
+
+
+def answers(model: type[models.Body], *errors: int, status: int = 200) -> Responses:
+    """Return the answers of an endpoint that answers JSON."""
+    return {status: _answer(status, _json(model)), **_errors(errors)}
+
+
+def empty_answers(*errors: int) -> Responses:
+    """Return the answers of an endpoint that answers with a status alone."""
+    return {200: _answer(200), **_errors(errors)}
+
+
+def bytes_answers(*, head: bool = False) -> Responses:
+    """Return the answers of an endpoint that answers with an object, or with its headers alone."""
+    if head:
+        return {status: _answer(status) for status in (200, 403, 404, 410, 412, 429, 501, *_ANYWHERE)}
+    content: dict[str, Any] = {"application/octet-stream": {}}
+    whole: Responses = {status: _answer(status, content) for status in (200, 206)}
+    return {**whole, 304: _answer(304), **_errors((403, 404, 410, 412, 416, 429, 501, 509))}
+
+
+def health_answers(*failures: int, head: bool = False) -> Responses:
+    """Return the answers of a health endpoint, or of one that answers with their headers alone."""
+    if head:
+        return {status: _answer(status) for status in (200, *failures)}
+    schema = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
+    return {status: _answer(status, {"application/json": {"schema": schema}}) for status in (200, *failures)}
+
+
+def json_request(model: type[models.Body], *, required: bool = True) -> dict[str, Any]:
+    """Return the description of a JSON body."""
+    return {"requestBody": {"required": required, "content": _json(model)}}
+
+
+def bytes_request() -> dict[str, Any]:
+    """Return the description of a body that is an object; any media type is as good."""
+    return {"requestBody": {"required": True, "content": {"application/octet-stream": {}}}}
+
+
+def _query(name: str, description: str, kind: str = "string") -> dict[str, Any]:
+    return {"name": name, "in": "query", "description": description, "schema": {"type": kind}}
+
+
+def _path(name: str, description: str, **schema: object) -> dict[str, Any]:
+    described = {"type": "string", "description": description, **schema, "title": name.title().replace("_", " ")}
+    return {"name": name, "in": "path", "required": True, "schema": described, "description": description}
+
+
+# The endpoints take them from the request themselves, so FastAPI knows nothing of them.
+_IN_PATHS = (
+    _path("oid", "the object's id", pattern=models.OID_PATTERN),
+    _path("lock_id", "the lock's id", pattern=models.LOCK_ID_PATTERN),
+    _path(
+        "repository",
+        "the repository's name, also with `.git`, `/info/lfs` or `.git/info/lfs` after it",
+        examples=["demo/assets"],
+    ),
+)
+
+LOCK_QUERY: dict[str, Any] = {
+    "parameters": [
+        _query("path", "only the lock of exactly this path"),
+        _query("id", "only the lock with this id"),
+        _query("cursor", "the next_cursor of the page before"),
+        _query("limit", "how many locks at most; less than 1 is the default, too many are coerced", "integer"),
+        _query("refspec", "the ref that the request is about"),
+    ]
+}
+
+
+class _WithoutNull(GenerateJsonSchema):
+    """The schema of answers: what is None is left out."""
+
+    def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
+        """Return the schema of what is there."""
+        return self.generate_inner(schema["schema"])
+
+    def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
+        """Return the schema without a default: in an answer it would say nothing."""
+        return self.generate_inner(schema["schema"])
+
+
+def describe(api: FastAPI, routes: Sequence[BaseRoute]) -> None:
+    """Make `api` serve the description of all these routes."""
+
+    def build() -> dict[str, Any]:
+        if not api.openapi_schema:
+            api.openapi_schema = _build(routes)
+        return api.openapi_schema
+
+    api.openapi = build  # type: ignore[method-assign] # FastAPI documents this as the way
+
+
+def _build(routes: Sequence[BaseRoute]) -> dict[str, Any]:
+    schema = get_openapi(
+        title="Towpath",
+        version="1",
+        description="Large objects beside a repository, and exclusive locks on its paths.",
+        routes=routes,
+    )
+    for path, operations in schema["paths"].items():
+        parameters = [each for each in _IN_PATHS if f"{{{each['name']}}}" in path]
+        for operation in operations.values():
+            _complete(operation, parameters)
+    _, requests = models_json_schema([(model, "validation") for model in _REQUESTS], ref_template=_REFERENCE)
+    _, replies = models_json_schema(
+        [(model, "validation") for model in _ANSWERS], ref_template=_REFERENCE, schema_generator=_WithoutNull
+    )
+    schema["components"] = {
+        "schemas": {**requests["$defs"], **replies["$defs"]},
+        "securitySchemes": {
+            "password": {
+                "type": "http",
+                "scheme": "basic",
+                "description": "the token as password, with any user name, or as user name",
+            },
+            "token": {"type": "http", "scheme": "bearer"},
+            "action": {
+                "type": "apiKey",
+                "in": "header",
+                "name": TOKEN_HEADER,
+                "description": "the header of the action; as Bearer it may stand in Authorization too",
+            },
+        },
+    }
+    return schema
+
+
+def _complete(operation: dict[str, Any], parameters: Sequence[dict[str, Any]]) -> None:
+    """Say which parts its path has, and which credentials an operation takes."""
+    if parameters:
+        operation["parameters"] = [*parameters, *operation.get("parameters", [])]
+    if operation["operationId"] in _ON_ACTIONS:
+        operation["security"] = [{"action": []}]
+    elif "health" not in operation["tags"]:
+        # A public repository is read without any.
+        operation["security"] = [{}, {"password": []}, {"token": []}]

@@ -1,0 +1,35 @@
+"""The limits of connections, from the settings and from what the system allows."""
+
+import resource
+from dataclasses import dataclass
+
+from services.facade.server.connections import Connections
+from services.facade.settings import FacadeSettings
+from services.facade.web.forwarded_headers import Networks
+
+# A download has a file open beside its connection.
+_FILES_EACH = 2
+# Channels to the other services, the listening socket, logs, metrics.
+_OTHER_FILES = 100
+
+
+@dataclass(frozen=True)
+class Accepting:
+    """The limits of connections.
+
+    So many of them, so many seconds until a request's head is whole, and so many in which a client may read nothing of
+    an answer.
+    """
+
+    connections: Connections
+    head_seconds: float
+    idle_seconds: float
+
+
+def accepting(settings: FacadeSettings, trusted: Networks) -> Accepting:
+    """Return the limits; no more connections than files can be open for them."""
+    most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    possible = max(1, (most_files - _OTHER_FILES) // _FILES_EACH)
+    limit = min(settings.connections, possible)
+    connections = Connections(limit, settings.connections_per_address, trusted)
+    return Accepting(connections, settings.head_seconds, settings.body_idle_seconds)

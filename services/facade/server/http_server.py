@@ -1,0 +1,135 @@
+"""The HTTP server: where it listens, and how it stops."""
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from typing import cast
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from services.common.observability.logs import get_logger
+from services.facade.server.certificate import Certificate
+from services.facade.server.connection_limits import Accepting
+from services.facade.server.protocol import Connection
+
+# Longer than the widespread client keeps a silent connection (client 3.2), so that the client closes it first.
+_KEEP_ALIVE_SECONDS = 60
+_BACKLOG = 2048
+# For how long an idle connection is left open when the facade stops: a client may be sending its next request on it.
+_LINGER_SECONDS = 0.5
+_LOOK_SECONDS = 0.05
+# For how long what is cut off may take to say so.
+_CUT_OFF_SECONDS = 1.0
+
+_log = get_logger(__name__)
+
+
+def is_inherited(listen: str) -> bool:
+    """Tell whether the listening socket is that of whoever started this process, who may have started others."""
+    return listen.startswith("fd:")
+
+
+def listening_socket(listen: str) -> socket.socket:
+    """Return the socket for `HOST:PORT` (`[::1]:8080` for IPv6), or the inherited one for `fd:N`; the caller closes it.
+
+    Raises ValueError for any other text, OSError where the address cannot be had.
+    """
+    if is_inherited(listen):
+        return socket.socket(fileno=int(listen.removeprefix("fd:")))
+    host, colon, port = listen.rpartition(":")
+    if not (colon and host and port.isdecimal()):
+        raise ValueError(f"listen: expected HOST:PORT or fd:N, got {listen}")
+    return socket.create_server(
+        (host.strip("[]"), int(port)),
+        family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+        backlog=_BACKLOG,
+    )
+
+
+class _Server(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config, drain_seconds: float) -> None:
+        super().__init__(config)
+        self._drain_seconds = drain_seconds
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        """Leave signals alone: `stop` of `serve` tells when to end."""
+        yield
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Drain, and end the connections that are left."""
+        for server in self.servers:
+            server.close()
+        for listener in sockets or []:
+            listener.close()
+        loop = asyncio.get_running_loop()
+        begun = loop.time()
+        lingering = begun + min(_LINGER_SECONDS, self._drain_seconds)
+        state = self.server_state
+        # A request can outlive its connection: what a client has sent is put away whole, even if it does not wait.
+        while (state.tasks or state.connections) and loop.time() < begun + self._drain_seconds:
+            if not state.tasks and loop.time() >= lingering:
+                break
+            await asyncio.sleep(_LOOK_SECONDS)
+        await self._cut_off()
+        # What is idle only needs to be closed.
+        self.config.timeout_graceful_shutdown = 1
+        await super().shutdown()
+
+    async def _cut_off(self) -> None:
+        """End the requests that have run until now, which `Edge` tells their clients."""
+        if tasks := tuple(self.server_state.tasks):
+            _log.warning("requests are cut off", requests=len(tasks), seconds=self._drain_seconds)
+            for task in tasks:
+                task.cancel()
+            await asyncio.wait(tasks, timeout=_CUT_OFF_SECONDS)
+
+
+async def serve(
+    app: ASGIApp,
+    listener: socket.socket,
+    stop: asyncio.Event,
+    *,
+    accepting: Accepting,
+    drain_seconds: float,
+    certificate: Certificate | None = None,
+) -> None:
+    """Serve until `stop` is set, HTTPS with a certificate and else HTTP; then drain, and return.
+
+    To drain is to take no new connection, to answer what still comes on those that are open while anything runs, and
+    to cut off what runs after `drain_seconds`. `accepting` bounds the connections. It owns `listener` from the call on;
+    other processes may take connections from the same socket.
+    """
+    listener.setblocking(False)
+    server = _Server(
+        uvicorn.Config(
+            app,
+            # Called as its classes of connections are, by names.
+            http=cast("type[asyncio.Protocol]", partial(Connection, accepting=accepting)),
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            proxy_headers=False,
+            server_header=False,
+            access_log=False,
+            log_config=None,
+            backlog=_BACKLOG,
+            timeout_keep_alive=_KEEP_ALIVE_SECONDS,
+            ssl_context_factory=None if certificate is None else lambda _config, _default: certificate.context,
+        ),
+        drain_seconds,
+    )
+    serving = asyncio.create_task(server.serve(sockets=[listener]))
+    stopping = asyncio.create_task(stop.wait())
+    renewing = asyncio.create_task(certificate.keep_renewed()) if certificate else None
+    try:
+        await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+        server.should_exit = True
+        await serving
+    finally:
+        stopping.cancel()
+        if renewing:
+            renewing.cancel()

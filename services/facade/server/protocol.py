@@ -1,0 +1,293 @@
+"""The facade's side of one HTTP connection: what uvicorn's leaves open."""
+
+import asyncio
+import json
+import uuid
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Any, cast
+
+import httptools
+from starlette.types import Message, Receive, Scope, Send
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from services.common.observability.logs import get_logger
+from services.facade import metrics
+from services.facade.server.connection_limits import Accepting
+from services.facade.server.head_buffer import HeadBuffer
+from services.facade.server.sendfile import FILE_MESSAGE, FileSender
+from services.facade.web.media_types import NEUTRAL
+
+_ABORT = "towpath.abort"
+_MOST_HEAD_BYTES = 64 * 1024
+
+_log = get_logger(__name__)
+
+
+async def abort(scope: Scope) -> None:
+    """End the connection of a request at once, unsent bytes included, so that nobody takes a part for the whole."""
+    end: Callable[[], None] | None = scope.get("extensions", {}).get(_ABORT)
+    if end is not None:
+        end()
+        # The server hears of it in the next turn of the loop.
+        await asyncio.sleep(0)
+
+
+class Connection(HttpToolsProtocol):
+    """A connection with a bound on a request's head, an Error body for what is no HTTP, and a way to end it.
+
+    The head of an answer is not sent before its body. Where the end of a request is in doubt, the connection ends with
+    the answer: what follows could be taken for a request of somebody else, behind a proxy that keeps connections.
+    """
+
+    _head_bytes = 0
+    _in_head = False
+    _in_body = False
+    # The parser takes what follows this head for another protocol; see `data_received`.
+    _upgrades = False
+    # Nothing that comes is looked at any more.
+    _ends = False
+    _head_timer: asyncio.TimerHandle | None = None
+    _unread_timer: asyncio.TimerHandle | None = None
+
+    def __init__(self, *arguments: Any, accepting: Accepting, **named: Any) -> None:  # noqa: ANN401 - uvicorn's own
+        super().__init__(*arguments, **named)
+        self._accepting = accepting
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn's own
+        """Begin to serve, unless there are too many."""
+        super().connection_made(transport)
+        if not self._accepting.connections.add(self, self.client[0] if self.client else ""):
+            self._ends = True
+            transport.abort()
+            return
+        self._await_head()
+        self._holding = HeadBuffer(transport)
+        self.transport = cast("asyncio.Transport", self._holding)
+        self._files = FileSender(transport, self.flow)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """End whatever is left of it."""
+        self._accepting.connections.discard(self)
+        self._stop_head_timer()
+        self._stop_unread_timer()
+        super().connection_lost(exc)
+
+    @property
+    def is_idle(self) -> bool:
+        """Tell whether no request is served, and none is here but for a part of its head."""
+        cycle: RequestResponseCycle | None = self.cycle
+        return not self._in_body and (cycle is None or cycle.response_complete)
+
+    @property
+    def has_asked(self) -> bool:
+        """Tell whether a request has come on it."""
+        return self.cycle is not None
+
+    def evict(self) -> None:
+        """End it at once, in favour of another connection."""
+        self._ends = True
+        self.transport.abort()
+
+    def _await_head(self) -> None:
+        """See that a head which is awaited, or has begun, is whole in time."""
+        if self._head_timer is None and not self._ends and (self._in_head or self.is_idle):
+            self._head_timer = self.loop.call_later(self._accepting.head_seconds, self._head_is_late)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def _head_is_late(self) -> None:
+        self._head_timer = None
+        if self._in_head:
+            seconds = self._accepting.head_seconds
+            self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the head of the request was not whole after {seconds:g} seconds")
+        else:
+            # Who has said nothing expects no answer.
+            self._ends = True
+            self.transport.close()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401 - to uvicorn, ASGI has other types
+        """Serve a request; its answer may have parts of files, which cannot be encrypted on their way."""
+        if self.scheme == "https":
+            super()._start_asgi_task(cycle, app)
+            return
+
+        async def with_files(scope: Scope, receive: Receive, send: Send) -> None:
+            async def sending(message: Message) -> None:
+                if message["type"] == FILE_MESSAGE:
+                    # A client that is as fast as we are, or is gone, would keep all others waiting.
+                    await asyncio.sleep(0)
+                    if not self.transport.is_closing():
+                        self._holding.flush()
+                    await self._files.send(cycle, message)
+                else:
+                    await send(message)
+
+            await app(scope, receive, sending)
+
+        cycle.scope["extensions"][FILE_MESSAGE] = {}
+        served: Any = with_files
+        super()._start_asgi_task(cycle, served)
+
+    def on_response_complete(self) -> None:
+        """End a request; an answer to HEAD has nothing but its head."""
+        self._holding.flush()
+        self._accepting.connections.request_ended(self)
+        self._await_reading()
+        super().on_response_complete()
+
+    def _await_reading(self) -> None:
+        """See that the client reads what it has not read of the answers that have ended."""
+        self._stop_unread_timer()
+        if unread := self.transport.get_write_buffer_size():
+            self._unread_timer = self.loop.call_later(self._accepting.idle_seconds, self._look_at_unread, unread)
+
+    def _stop_unread_timer(self) -> None:
+        if self._unread_timer is not None:
+            self._unread_timer.cancel()
+            self._unread_timer = None
+
+    def _look_at_unread(self, before: int) -> None:
+        # What has begun to be answered waits for the client by itself, and writes meanwhile.
+        waits = self.is_idle or not self.cycle.response_started
+        if waits and self.transport.get_write_buffer_size() == before:
+            _log.warning("the client reads nothing", seconds=self._accepting.idle_seconds)
+            self.evict()
+        else:
+            self._await_reading()
+
+    def on_message_begin(self) -> None:
+        """Begin a request."""
+        super().on_message_begin()
+        self._head_bytes = 0
+        self._in_head = True
+        # Typed as what ASGI defines; a server may add extensions of its own.
+        self.scope["extensions"] = {_ABORT: self.transport.abort}  # type: ignore[dict-item] # see above
+
+    def on_url(self, url: bytes) -> None:
+        """Take a part of the target in."""
+        self._count(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Take a header in; what follows a body in chunks is none, because it would change a request that is served."""
+        self._count(name + value)
+        if self._in_head:
+            super().on_header(name, value)
+
+    def on_headers_complete(self) -> None:
+        """Begin to serve a request, or refuse it for what its head says of where it ends and whom it is for."""
+        self._in_head = False
+        self._stop_head_timer()
+        if self.parser.should_upgrade():
+            # CONNECT has no body, and no other reading than as a tunnel.
+            if self.parser.get_method() == b"CONNECT":
+                self._refuse(HTTPStatus.NOT_IMPLEMENTED, "the method CONNECT is not implemented")
+            self._upgrades = not self._ends
+            return
+        if (refusal := _refusal(self.parser.get_http_version(), self.headers)) is not None:
+            self._refuse(*refusal)
+            return
+        self._in_body = True
+        super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        """Take a part of a body in."""
+        if not self._ends:
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        """End a body."""
+        self._in_body = False
+        if not (self._upgrades or self._ends):
+            super().on_message_complete()
+
+    def data_received(self, data: bytes) -> None:
+        """Take bytes in.
+
+        A request with `Upgrade` is served as one without: no other protocol is spoken here. The parser would skip its
+        body, and take it for the next request; so a new parser reads the head again, without that header.
+        """
+        while not self._ends:
+            self._unset_keepalive_if_required()
+            try:
+                self.parser.feed_data(data)
+            except httptools.HttpParserUpgrade as pause:
+                if not self._upgrades:
+                    return
+                data = self._head_without_upgrade() + data[pause.args[0] :]
+                self._upgrades = False
+                self.parser = httptools.HttpRequestParser(self)
+            except httptools.HttpParserError:
+                self.send_400_response("the request is not HTTP/1.1")
+                return
+            else:
+                self._await_head()
+                return
+
+    def _head_without_upgrade(self) -> bytes:
+        version = self.parser.get_http_version().encode()
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self.url, version)]
+        for name, value in self.headers:
+            if name == b"connection":
+                kept = [
+                    token for token in value.split(b",") if token.strip().lower() not in (b"upgrade", b"http2-settings")
+                ]
+                value = b",".join(kept)
+            if name != b"upgrade":
+                lines.append(b"%b: %b" % (name, value))
+        return b"\r\n".join((*lines, b"", b""))
+
+    def _count(self, data: bytes) -> None:
+        self._head_bytes += len(data)
+        if self._head_bytes > _MOST_HEAD_BYTES:
+            raise ValueError("the head of the request is too large")
+
+    def send_400_response(self, msg: str) -> None:
+        """Answer what is no HTTP, and end the connection."""
+        self._refuse(HTTPStatus.BAD_REQUEST, msg)
+
+    def _refuse(self, status: HTTPStatus, msg: str) -> None:
+        """Answer a request that is not served, and end the connection.
+
+        Where an earlier request has no answer yet, or this one is being answered, no other answer is put in between.
+        """
+        if self._ends:
+            return
+        self._ends = True
+        # The first request of a connection has none yet, whatever the type says.
+        cycle: RequestResponseCycle | None = self.cycle
+        if cycle and not cycle.response_complete:
+            if self.pipeline or (self._in_body and cycle.response_started):
+                self.transport.abort()
+                return
+            if not self._in_body:
+                cycle.keep_alive = False
+                return
+        request_id = uuid.uuid4().hex
+        metrics.REQUESTS.labels("other", status.value).inc()
+        _log.info("request", operation="other", status=status.value, message=msg, request_id=request_id)
+        body = json.dumps({"message": msg, "request_id": request_id}).encode()
+        head = [
+            f"HTTP/1.1 {status.value} {status.phrase}",
+            f"Content-Type: {NEUTRAL.media_type}",
+            f"Content-Length: {len(body)}",
+            f"X-Request-Id: {request_id}",
+            "Connection: close",
+        ]
+        self.transport.write("\r\n".join([*head, "", ""]).encode() + body)
+        self.transport.close()
+
+
+def _refusal(version: str, headers: Sequence[tuple[bytes, bytes]]) -> tuple[HTTPStatus, str] | None:
+    """Return the status and the message that refuse a head; None for one whose request can be served (RFC 9112)."""
+    hosts = sum(name == b"host" for name, _ in headers)
+    if hosts > 1 or (hosts == 0 and version == "1.1"):
+        return HTTPStatus.BAD_REQUEST, f"host: expected one, found {hosts or 'none'}"
+    codings = [value.strip().lower() for name, value in headers if name == b"transfer-encoding"]
+    if codings and (codings != [b"chunked"] or version == "1.0"):
+        return HTTPStatus.NOT_IMPLEMENTED, "transfer-encoding: expected chunked, in HTTP/1.1"
+    return None

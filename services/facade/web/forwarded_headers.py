@@ -1,0 +1,127 @@
+"""What a request looks like from the outside: a proxy's word for it counts where the proxy is trusted (trap 33)."""
+
+import ipaddress
+import re
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+from starlette.datastructures import Headers
+from starlette.types import Scope
+
+from services.common.observability import request_id
+from services.facade.web.addresses import holder_of
+
+Network = ipaddress.IPv4Network | ipaddress.IPv6Network
+Networks = Iterable[Network]
+"""Iterated for each request, so never an iterator; the networks may be others each time."""
+
+_SCHEMES = ("http", "https")
+# No empty, "." or ".." parts, and no "=", at which a client would split its configuration (client row 21).
+_PREFIX = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~%-]+)+", re.ASCII)
+_PORT = re.compile(r":[0-9]{1,5}", re.ASCII)
+
+
+@dataclass(frozen=True)
+class Outside:
+    """A request as its client sent it.
+
+    `hosts` are the values of its Host header, unchecked; `prefix` is the path that a proxy took off its address, empty
+    or `/a/b`. `request_id` is the one that a trusted proxy gave it, else empty.
+    """
+
+    address: str
+    scheme: str
+    hosts: Sequence[str]
+    prefix: str = ""
+    request_id: str = ""
+
+
+def outside(peer: str, scheme: str, headers: Headers, trusted: Networks) -> Outside:
+    """Return what the client sent, given the address of the connection's other end, and the connection's scheme.
+
+    X-Forwarded-For, -Proto, -Host, -Prefix and X-Request-Id are heard from a trusted peer only. Where proxies stand in
+    a row, the client is the right-most address that is not trusted, and of several values of another header the one
+    counts that the proxy nearest to the client appended. What is malformed is as if absent; a host is checked where it
+    is used.
+    """
+    hosts = headers.getlist("host")
+    if not is_trusted(peer, trusted):
+        return Outside(peer, scheme, hosts)
+    address, proxies = _client(peer, _values(headers, "x-forwarded-for"), trusted)
+
+    def told(name: str) -> str:
+        values = _values(headers, name)
+        return values[-min(proxies, len(values))] if values else ""
+
+    outer_scheme, prefix = told("x-forwarded-proto").lower(), told("x-forwarded-prefix").rstrip("/")
+    host, given_id = told("x-forwarded-host"), headers.get("x-request-id", "")
+    return Outside(
+        address,
+        outer_scheme if outer_scheme in _SCHEMES else scheme,
+        [host] if host else hosts,
+        prefix if _PREFIX.fullmatch(prefix) else "",
+        given_id if request_id.is_acceptable(given_id) else "",
+    )
+
+
+def outside_of(scope: Scope) -> Outside:
+    """Return what `Edge` found out about a request."""
+    seen: Outside = scope["state"]["outside"]
+    return seen
+
+
+def client_network(address: str, trusted: Networks) -> str | None:
+    """Return what one client has for itself: an IPv4 address, or the /64 of an IPv6 one.
+
+    None where the address is on loopback or trusted, because anybody may be behind it, or is none.
+    """
+    parsed = _parsed(address)
+    if parsed is None or parsed.is_loopback or is_trusted(address, trusted):
+        return None
+    return holder_of(address)
+
+
+def _values(headers: Headers, name: str) -> list[str]:
+    parts = [part.strip() for line in headers.getlist(name) for part in line.split(",")]
+    return [part for part in parts if part]
+
+
+def _client(peer: str, addresses: Sequence[str], trusted: Networks) -> tuple[str, int]:
+    """Return the client's address, and how many trusted proxies stand between it and us."""
+    client, proxies = peer, 1
+    for text in reversed(addresses):
+        address = _without_port(text)
+        if _parsed(address) is None:
+            break
+        client = address
+        if not is_trusted(address, trusted):
+            break
+        proxies += 1
+    return client, proxies
+
+
+def _without_port(text: str) -> str:
+    """Return the address in `ADDRESS`, `IPV4:PORT`, `[IPV6]` or `[IPV6]:PORT`."""
+    if text.startswith("["):
+        address, _, rest = text[1:].partition("]")
+        return address if not rest or _PORT.fullmatch(rest) else text
+    address, colon, port = text.partition(":")
+    return address if _PORT.fullmatch(colon + port) else text
+
+
+# A connection's other end is the same for each of its requests.
+@lru_cache(1024)
+def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    # A socket of both kinds writes IPv4 so.
+    return getattr(address, "ipv4_mapped", None) or address
+
+
+def is_trusted(text: str, trusted: Networks) -> bool:
+    """Tell whether an address is one of a trusted proxy."""
+    address = _parsed(text)
+    return address is not None and any(address in network for network in trusted)

@@ -1,0 +1,94 @@
+"""The proxies that the facade believes: addresses, networks, and names whose addresses may change."""
+
+import asyncio
+import ipaddress
+import re
+import socket
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+from services.common.lifecycle import end
+from services.common.observability.logs import get_logger
+from services.facade.web.forwarded_headers import Network
+
+_INTERVAL_SECONDS = 2.0
+_FIRST_SECONDS = 3.0
+
+# The last part of a host's name is no number: what ends in one is an address with a slip of the pen.
+_NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
+_NUMBER = re.compile(r"[0-9]+", re.ASCII)
+
+_log = get_logger(__name__)
+
+
+class TrustedProxies:
+    """The networks of a comma-separated list of addresses, CIDRs and host names; a name has none until it is resolved.
+
+    Raises ValueError.
+    """
+
+    def __init__(self, text: str = "") -> None:
+        self._fixed: list[Network] = []
+        self.names: list[str] = []
+        self._resolved: dict[str, list[Network]] = {}
+        for entry in filter(None, (part.strip() for part in text.split(","))):
+            try:
+                self._fixed.append(ipaddress.ip_network(entry))
+            except ValueError:
+                if not _is_name(entry):
+                    raise
+                self.names.append(entry)
+
+    def __iter__(self) -> Iterator[Network]:
+        """Give each network that is trusted at the moment."""
+        yield from self._fixed
+        for networks in self._resolved.values():
+            yield from networks
+
+    async def resolve(self) -> None:
+        """Find the addresses of all names; what does not resolve is nobody's."""
+        for name in self.names:
+            found = await _addresses_of(name)
+            if found != self._resolved.get(name, []):
+                _log.info(
+                    "a proxy is trusted", name=name, addresses=[str(network.network_address) for network in found]
+                )
+            self._resolved[name] = found
+
+    async def keep_resolved(self) -> None:
+        """Do so every two seconds, until it is cancelled."""
+        while True:
+            await self.resolve()
+            await asyncio.sleep(_INTERVAL_SECONDS)
+
+
+@asynccontextmanager
+async def resolved(text: str | None) -> AsyncIterator[TrustedProxies]:
+    """Yield the proxies of such a list, and follow the addresses of their names until left."""
+    proxies = TrustedProxies(text or "")
+    if not proxies.names:
+        yield proxies
+        return
+    # The first requests are seen as those after them; a name server that is slow keeps nobody waiting for long.
+    first = asyncio.create_task(proxies.resolve())
+    await asyncio.wait({first}, timeout=_FIRST_SECONDS)
+    following = asyncio.create_task(proxies.keep_resolved())
+    try:
+        yield proxies
+    finally:
+        await end(first, following)
+
+
+async def _addresses_of(name: str) -> list[Network]:
+    try:
+        # In a thread.
+        found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError:
+        return []
+    # The address of a link is followed by the link's name.
+    addresses = sorted({str(address[0]).partition("%")[0] for *_, address in found})
+    return [ipaddress.ip_network(address) for address in addresses]
+
+
+def _is_name(text: str) -> bool:
+    return len(text) <= 253 and _NAME.fullmatch(text) is not None and not _NUMBER.fullmatch(text.rpartition(".")[2])
