@@ -8,18 +8,18 @@ from functools import partial
 from importlib.metadata import version
 from pathlib import Path
 
-from services.backup.copying import copy_out
-from services.backup.crew import for_each
+from services.backup.backup_locks import Hold, hold
+from services.backup.copy_objects import copy_out
 from services.backup.errors import BackupError
 from services.backup.folder import BackupFolder
-from services.backup.held import places_of
-from services.backup.hold import Hold, hold
+from services.backup.inventory import places_of
 from services.backup.manifest import LostObject, Manifest, ObjectList
 from services.backup.object_list import Entry, read_list
+from services.backup.parallel import for_each
 from services.backup.progress import Bytes, progress
-from services.backup.reading import DamagedBytes
 from services.backup.snapshot import Snapshot, take_snapshot
 from services.backup.stores import Source
+from services.backup.verify_bytes import DamagedBytes
 from services.common.concurrency.uncancellable import in_thread
 
 MOST_LOST = 1000

@@ -8,8 +8,7 @@ import asyncio
 from contextlib import aclosing
 
 from services.backup.errors import BackupError
-from services.backup.findings import Finding, Findings
-from services.backup.held import (
+from services.backup.inventory import (
     Held,
     believe,
     doubt,
@@ -22,8 +21,9 @@ from services.backup.held import (
 )
 from services.backup.object_list import Entry
 from services.backup.progress import Bytes, progress
-from services.backup.reading import DamagedBytes, stored_bytes
+from services.backup.report import Finding, Findings
 from services.backup.stores import Source, Store
+from services.backup.verify_bytes import DamagedBytes, stored_bytes
 from services.database.versions import RESTORING, version_of
 from services.storage.blob_names import oid_of
 from services.storage.index.models import SCHEMA_NAME as STORAGE

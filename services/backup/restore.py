@@ -5,16 +5,16 @@ from functools import partial
 from pathlib import Path
 
 from services.backup.check import check
-from services.backup.copying import copy_in
-from services.backup.crew import batches, for_each
+from services.backup.copy_objects import copy_in
 from services.backup.errors import BackupError
-from services.backup.findings import Findings
-from services.backup.loading import begin_restore, goes_on, load
+from services.backup.load_tables import begin_restore, goes_on, load
 from services.backup.object_list import Entry, read_list
+from services.backup.parallel import batches, for_each
 from services.backup.progress import Bytes, progress
-from services.backup.reading import DamagedBytes
+from services.backup.report import Findings
 from services.backup.stores import Source
 from services.backup.verification import Verified, verify
+from services.backup.verify_bytes import DamagedBytes
 from services.common.concurrency.uncancellable import in_thread
 from services.storage.backends.base import Backend
 

@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 from towpath.access.v1 import admin_service_pb2 as pb
 
-from services.cli.admin.pages import PAGE, follow
+from services.cli.admin.pagination import PAGE, follow
 from services.cli.admin.records import lock_record, released_lock_record
 from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Administration, Target

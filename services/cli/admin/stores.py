@@ -7,8 +7,8 @@ from rich.filesize import decimal
 from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.storage.v1.store_service_pb2 import Copy, Store
 
-from services.cli.admin.copying import watch
 from services.cli.admin.records import store_record
+from services.cli.admin.watch_copy import watch
 from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Administration, Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Server
@@ -126,7 +126,7 @@ def remove_store(
 
 async def _follow(admin: Administration, name: str, *, hidden: bool) -> Store:
     # Nothing else needs it, and it takes a while to import.
-    from services.cli.admin.copy_bar import copy_bar
+    from services.cli.admin.copy_progress import copy_bar
 
     async def ask() -> list[Store]:
         return list((await admin.call(admin.stub.ListStores, pb.ListStoresRequest())).stores)

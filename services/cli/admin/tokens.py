@@ -7,7 +7,7 @@ import typer
 from google.protobuf.timestamp_pb2 import Timestamp
 from towpath.access.v1 import admin_service_pb2 as pb
 
-from services.cli.admin.expiry import parse_expiry
+from services.cli.admin.durations import parse_expiry
 from services.cli.admin.records import token_record
 from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Target

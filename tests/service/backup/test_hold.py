@@ -8,9 +8,9 @@ from pydantic import SecretStr
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncEngine
 
-from services.backup import hold as module
+from services.backup import backup_locks as module
+from services.backup.backup_locks import hold
 from services.backup.errors import BackupError
-from services.backup.hold import hold
 from services.database.migrations import create_operator_engine, migrate
 from services.storage.index import objects as index
 from services.storage.index.schema import SCHEMA

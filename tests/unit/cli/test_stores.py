@@ -21,8 +21,9 @@ from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.storage.v1.store_service_pb2 import Copy, Store
 from typer.testing import CliRunner
 
-from services.cli.admin import copying, stores
-from services.cli.admin.copy_bar import CopyBar
+from services.cli.admin import stores
+from services.cli.admin import watch_copy as copying
+from services.cli.admin.copy_progress import CopyBar
 from services.cli.admin.records import store_record
 from services.cli.main import app
 from services.common.errors import FailedPrecondition, Reason, ServiceError, Unavailable, trailing_metadata

@@ -6,9 +6,9 @@ from pathlib import Path
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.backup.crew import batches
 from services.backup.database import COPY_SECONDS, acting_for, driver_of
 from services.backup.object_list import read_list
+from services.backup.parallel import batches
 from services.storage.index.models import SCHEMA_NAME as STORAGE
 
 _LISTED = 'CREATE TABLE storage.listed (oid varchar(64) COLLATE "C" PRIMARY KEY, name varchar(81) COLLATE "C" NOT NULL)'

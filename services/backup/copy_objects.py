@@ -7,7 +7,7 @@ from typing import BinaryIO
 
 from services.backup.folder import BackupFolder
 from services.backup.object_list import Entry
-from services.backup.reading import copied_bytes, stored_bytes
+from services.backup.verify_bytes import copied_bytes, stored_bytes
 from services.common.concurrency.uncancellable import in_thread
 from services.storage.backends.base import Backend
 

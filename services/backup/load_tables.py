@@ -11,7 +11,7 @@ from services.backup.database import COPY_SECONDS, SCHEMAS, Relation, acting_for
 from services.backup.errors import BackupError
 from services.backup.files import open_file
 from services.backup.manifest import Manifest
-from services.backup.uniting import unite_stores
+from services.backup.merge_stores import unite_stores
 from services.common.concurrency.uncancellable import in_thread
 from services.database.migrations import MIGRATION_KEY, mark_restoring, upgrade
 from services.database.versions import RESTORING, version_of

@@ -12,7 +12,7 @@ from services.cli.output import cell
 
 
 class CopyBar:
-    """What `services.cli.admin.copying.watch` shows on."""
+    """What `services.cli.admin.watch_copy.watch` shows on."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
