@@ -26,9 +26,9 @@ from tests.support.http import MEDIA_TYPE
 from tests.support.stack import Stack
 
 SLOWEST_SECONDS = 1.0
-MOST_MIB = 600
+MAX_MIB = 600
 _CLIENTS = 4
-_PAUSE_SECONDS = 0.1
+_RETRY_SECONDS = 0.1
 _OBJECTS = 100
 _BATCH_BYTES = 10 * 1024**2
 
@@ -170,7 +170,7 @@ class Seen:
     @property
     def is_good(self) -> bool:
         """Whether all is within its bound."""
-        return not self.failures and self.slowest < SLOWEST_SECONDS and self.mib < MOST_MIB
+        return not self.failures and self.slowest < SLOWEST_SECONDS and self.mib < MAX_MIB
 
 
 async def _ask(stack: Stack, seen: Seen, until: float) -> None:
@@ -189,7 +189,7 @@ async def _ask(stack: Stack, seen: Seen, until: float) -> None:
                 except httpx.HTTPError as error:
                     seen.failures.append(repr(error))
                 seen.seconds.append(time.monotonic() - began)
-                await asyncio.sleep(_PAUSE_SECONDS)
+                await asyncio.sleep(_RETRY_SECONDS)
 
 
 async def _weigh(stack: Stack, seen: Seen) -> None:

@@ -10,7 +10,7 @@ from benchmarks.speed import floor, parts, soak, stack
 from benchmarks.speed.chart import Bars, chart
 from benchmarks.speed.options import RESULTS
 from benchmarks.speed.results import Results
-from benchmarks.speed.rows import GROUPS, MEMORY_AT_MOST, Goal, Group, Row
+from benchmarks.speed.rows import GROUPS, MAX_MEMORY_MIB, Goal, Group, Row
 from benchmarks.speed.servers import PEERS, RELAYED, REPEATED, TOWPATH
 
 _DOCS = Path(__file__).parents[2] / "docs"
@@ -208,7 +208,7 @@ def _bars(results: Results, group: Group) -> list[Bars]:
 def _memory(results: Results) -> str:
     lines = [
         "Proportional set sizes of all processes of a server, in MiB, at rest and at the peak of each load; Towpath's"
-        f" Postgres aside. The goal is under {MEMORY_AT_MOST:.0f} MiB.\n",
+        f" Postgres aside. The goal is under {MAX_MEMORY_MIB:.0f} MiB.\n",
     ]
     servers = [name for name in _ALL if any(name in load and load[name]["rest"] for load in results.memory.values())]
     heads = [part for name in servers for part in _memory_heads(name)]
@@ -216,7 +216,7 @@ def _memory(results: Results) -> str:
     for load, told in results.memory.items():
         cells = [cell for name in servers for cell in _memory_cells(name, told.get(name, {}))]
         peaks = [told[name]["peak"]["own"] for name in (TOWPATH, RELAYED) if name in told]
-        verdict = "" if not peaks else "yes" if max(peaks) < MEMORY_AT_MOST else "**no**"
+        verdict = "" if not peaks else "yes" if max(peaks) < MAX_MEMORY_MIB else "**no**"
         lines.append(_line([load.replace("_", " "), *cells, verdict]))
     return "\n".join(lines)
 

@@ -28,8 +28,8 @@ _SERVICES = ("services.facade", "services.locks", "services.storage")
 _CONNECTIONS = 4
 _LOCKS = 1000
 _SAMPLES_A_SECOND = 200
-_MOST_NAMED = 5
-_MOST_FUNCTIONS = 15
+_MAX_NAMED = 5
+_MAX_FUNCTIONS = 15
 _PROFILE_SECONDS = 60
 
 Ask = Callable[[int], int]
@@ -105,7 +105,7 @@ def _measure(turn: Turn, ask: Ask, seconds: int) -> dict[str, Part]:
             user * 1000 / times,
             system * 1000 / times,
             shares(map(package, stacks.get(role, []))),
-            shares(stacks.get(role, []), most=_MOST_FUNCTIONS),
+            shares(stacks.get(role, []), most=_MAX_FUNCTIONS),
         )
         for role, (user, system) in spent.items()
         if role in (*_SERVICES, processes.POSTGRES)
@@ -167,7 +167,7 @@ def table(told: Mapping[str, Any]) -> str:
     lines = ["| request | process | CPU ms, user | system | where |", "|---|---|---:|---:|---|"]
     for kind, by_role in told["kinds"].items():
         for role, part in by_role.items():
-            top = list(part["packages"].items())[:_MOST_NAMED]
+            top = list(part["packages"].items())[:_MAX_NAMED]
             where = ", ".join(f"`{package}` {share:.0%}" for package, share in top)
             lines.append(f"| {kind} | {role} | {part['user']:.2f} | {part['system']:.2f} | {where} |")
     return "\n".join(lines)

@@ -147,5 +147,5 @@ GROUPS = (
 
 ROWS = {row.key: row for group in GROUPS for row in group.rows}
 
-MEMORY_AT_MOST = 400.0
+MAX_MEMORY_MIB = 400.0
 """Mebibytes of all processes of Towpath, Postgres aside, at the peak of every load."""

@@ -20,9 +20,9 @@ from services.backup.progress import Bytes, progress
 from services.backup.snapshot import Snapshot, take_snapshot
 from services.backup.stores import Source
 from services.backup.verify_bytes import DamagedBytes
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 
-MOST_LOST = 1000
+MAX_LOST = 1000
 """More lost objects than this are no state to keep: the earlier backup stays then."""
 
 
@@ -51,26 +51,26 @@ async def back_up(source: Source, target: Path, *, copy_objects: bool, prune: bo
             async with hold(source.engine) as held:
                 manifest, copied = await held.during(_write(source, folder, name, held, copy_objects=copy_objects))
         except BaseException:
-            await in_thread(folder.discard_snapshot, name)
+            await run_in_thread(folder.discard_snapshot, name)
             raise
         text, digest = manifest.render()
-        await in_thread(folder.commit, text, name)
-        pruned = await in_thread(_prune, folder, name) if prune else None
+        await run_in_thread(folder.commit, text, name)
+        pruned = await run_in_thread(_prune, folder, name) if prune else None
     return _report(manifest, copied, digest, pruned)
 
 
 async def _write(
     source: Source, folder: BackupFolder, name: str, held: Hold, *, copy_objects: bool
 ) -> tuple[Manifest, _Copied]:
-    index = await in_thread(folder.make_snapshot, name)
+    index = await run_in_thread(folder.make_snapshot, name)
     created_at = datetime.now(UTC)
     snapshot = await take_snapshot(source.engine, index)
     await held.let_migrate()
-    copied = await in_thread(_count, index / "objects")
+    copied = await run_in_thread(_count, index / "objects")
     if copy_objects:
         with progress("Copying objects", copied.bytes) as shown:
             await for_each(read_list(index / "objects"), partial(_copy, source, folder, copied=copied, shown=shown))
-        await in_thread(folder.sync_objects)
+        await run_in_thread(folder.sync_objects)
     return _manifest(created_at, name, snapshot, copied, copy_objects=copy_objects), copied
 
 
@@ -84,17 +84,17 @@ def _count(objects: Path) -> _Copied:
 
 async def _copy(source: Source, folder: BackupFolder, entry: Entry, *, copied: _Copied, shown: Bytes) -> None:
     oid, size = entry.oid, entry.size
-    there = await in_thread(folder.size_of, entry.name)
-    if there != size and not await in_thread(folder.take_over, entry.name, size):
+    there = await run_in_thread(folder.size_of, entry.name)
+    if there != size and not await run_in_thread(folder.take_over, entry.name, size):
         try:
             await _copy_from_any(source, folder, entry)
             copied.new_count += 1
             copied.new_bytes += size
         except DamagedBytes as error:
             copied.problems.append(LostObject(oid=oid, problem=str(error)))
-            if len(copied.problems) > MOST_LOST:
+            if len(copied.problems) > MAX_LOST:
                 told = [f"{lost.oid}: {lost.problem}" for lost in copied.problems]
-                raise BackupError(f"more than {MOST_LOST} objects are lost; run `towpath check`:", told) from None
+                raise BackupError(f"more than {MAX_LOST} objects are lost; run `towpath check`:", told) from None
     shown.done(size)
 
 

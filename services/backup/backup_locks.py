@@ -11,7 +11,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 from services.backup.errors import BackupError
 from services.database.migrations import MIGRATION_KEY
-from services.storage.index import objects as index
+from services.storage.index import objects
 
 Result = TypeVar("Result")
 
@@ -66,7 +66,7 @@ async def hold(engine: AsyncEngine) -> AsyncIterator[Hold]:
         await held.execute(text(f"SET lock_timeout = '{_WAIT_SECONDS}s'"))
         try:
             await held.execute(text(f"SELECT pg_advisory_lock_shared({MIGRATION_KEY})"))
-            await index.hold_deletions(held)
+            await objects.hold_deletions(held)
         except DBAPIError as error:
             if getattr(error.orig, "sqlstate", None) != "55P03":
                 raise

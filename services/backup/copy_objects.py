@@ -8,7 +8,7 @@ from typing import BinaryIO
 from services.backup.folder import BackupFolder
 from services.backup.object_list import Entry
 from services.backup.verify_bytes import copied_bytes, stored_bytes
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 from services.storage.backends.base import Backend
 
 
@@ -18,15 +18,15 @@ async def copy_out(backend: Backend, folder: BackupFolder, entry: Entry, *, stor
     Raises `DamagedBytes`.
     """
     path = folder.new_file(entry.name)
-    file = await in_thread(path.open, "xb")
+    file = await run_in_thread(path.open, "xb")
     try:
         async with aclosing(stored_bytes(backend, entry._replace(name=stored_as))) as chunks:
             async for chunk in chunks:
-                await in_thread(file.write, chunk)
-        await in_thread(_end, file)
-        await in_thread(folder.put, path, entry.name)
+                await run_in_thread(file.write, chunk)
+        await run_in_thread(_end, file)
+        await run_in_thread(folder.put, path, entry.name)
     finally:
-        await in_thread(_discard, file, path)
+        await run_in_thread(_discard, file, path)
 
 
 def _end(file: BinaryIO) -> None:

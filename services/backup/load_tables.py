@@ -12,7 +12,7 @@ from services.backup.errors import BackupError
 from services.backup.files import open_file
 from services.backup.manifest import Manifest
 from services.backup.merge_stores import unite_stores
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 from services.database.migrations import MIGRATION_KEY, mark_restoring, upgrade
 from services.database.versions import RESTORING, version_of
 
@@ -118,9 +118,9 @@ async def _fill(connection: AsyncConnection, manifest: Manifest, index: Path) ->
 
 
 async def _pieces(path: Path) -> AsyncIterator[bytes]:
-    file = await in_thread(open_file, path)
+    file = await run_in_thread(open_file, path)
     try:
-        while piece := await in_thread(file.read, _PIECE):
+        while piece := await run_in_thread(file.read, _PIECE):
             yield piece
     finally:
-        await in_thread(file.close)
+        await run_in_thread(file.close)

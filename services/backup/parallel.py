@@ -5,23 +5,23 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
 from itertools import islice
 from typing import TypeVar
 
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 
 Item = TypeVar("Item")
 
-_AT_ONCE = 4
+_MAX_CONCURRENCY = 4
 _BATCH = 1000
 
 
 async def batches(items: Iterator[Item]) -> AsyncIterator[list[Item]]:
     """Return the items of an iterator that blocks, some at a time."""
-    while batch := await in_thread(lambda: list(islice(items, _BATCH))):
+    while batch := await run_in_thread(lambda: list(islice(items, _BATCH))):
         yield batch
 
 
 async def for_each(items: Iterator[Item], work: Callable[[Item], Awaitable[None]]) -> None:
     """Do the work with every item of an iterator that blocks; the first error ends all and is raised."""
-    free = asyncio.Semaphore(_AT_ONCE)
+    free = asyncio.Semaphore(_MAX_CONCURRENCY)
 
     async def one(item: Item) -> None:
         try:

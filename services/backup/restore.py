@@ -15,7 +15,7 @@ from services.backup.report import Findings
 from services.backup.stores import Source
 from services.backup.verification import Verified, verify
 from services.backup.verify_bytes import DamagedBytes
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 from services.storage.backends.base import Backend
 
 
@@ -30,7 +30,7 @@ async def restore(
     whose bytes are so are left out: they are restored as missing.
     """
     backend = target.primary.backend
-    backup = await in_thread(verify, source, digest=digest)
+    backup = await run_in_thread(verify, source, digest=digest)
     refuse(backup.damaged, skip_damaged=skip_damaged)
     if backup.manifest.objects.copied:
         if await goes_on(target.engine):
@@ -63,10 +63,10 @@ async def _require_no_objects(backend: Backend) -> None:
 async def _require_no_others(backend: Backend, backup: Verified) -> None:
     """Refuse objects that an earlier restore of this backup cannot have put there."""
     listed = read_list(backup.object_list)
-    entry = await in_thread(next, listed, None)
+    entry = await run_in_thread(next, listed, None)
     async for name, _ in backend.stored():
         while entry is not None and entry.name < name:
-            entry = await in_thread(next, listed, None)
+            entry = await run_in_thread(next, listed, None)
         # It may have been killed amid one, which is copied anew.
         if entry is None or entry.name != name:
             raise BackupError(f"expected a storage without objects other than the backup's, found {name}")

@@ -16,7 +16,7 @@ from services.backup.database import COPY_SECONDS, SCHEMAS, Relation, acting_for
 from services.backup.errors import BackupError
 from services.backup.manifest import Sequence, TableFile
 from services.backup.object_list import QUERY
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 from services.database.versions import RESTORING, version_of
 from services.storage.index.models import SCHEMA_NAME as STORAGE
 
@@ -40,7 +40,7 @@ class _Rows:
         self.rows = 0
 
     async def write(self, data: bytes) -> None:
-        await in_thread(self._write, data)
+        await run_in_thread(self._write, data)
 
     def _write(self, data: bytes) -> None:
         self._file.write(data)
@@ -55,13 +55,13 @@ class _Rows:
 
 @asynccontextmanager
 async def _rows(path: Path) -> AsyncIterator[_Rows]:
-    file = await in_thread(path.open, "xb")
+    file = await run_in_thread(path.open, "xb")
     try:
         yield _Rows(file)
-        await in_thread(file.flush)
-        await in_thread(os.fsync, file.fileno())
+        await run_in_thread(file.flush)
+        await run_in_thread(os.fsync, file.fileno())
     finally:
-        await in_thread(file.close)
+        await run_in_thread(file.close)
 
 
 async def take_snapshot(engine: AsyncEngine, folder: Path) -> Snapshot:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from services.backup.files import open_file
 from services.backup.object_list import Entry
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 from services.common.errors import Unavailable
 from services.common.rpc.options import CHUNK_BYTES
 from services.storage.backends.base import Backend, BytesMissing
@@ -47,18 +47,18 @@ async def copied_bytes(path: Path, oid: str, size: int) -> AsyncGenerator[bytes]
 
 
 async def _file_bytes(path: Path) -> AsyncGenerator[bytes]:
-    file = await in_thread(open_file, path)
+    file = await run_in_thread(open_file, path)
     try:
-        while chunk := await in_thread(file.read, CHUNK_BYTES):
+        while chunk := await run_in_thread(file.read, CHUNK_BYTES):
             yield chunk
     finally:
-        await in_thread(file.close)
+        await run_in_thread(file.close)
 
 
 async def _verified(chunks: AsyncIterator[bytes], oid: str, size: int) -> AsyncGenerator[bytes]:
     digest, count = hashlib.sha256(), 0
     async for chunk in chunks:
-        await in_thread(digest.update, chunk)
+        await run_in_thread(digest.update, chunk)
         count += len(chunk)
         yield chunk
     _require_size(count, size)

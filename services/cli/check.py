@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from services.cli.admin import access
-from services.cli.backup import commands as backups
+from services.cli.backup import commands
 from services.cli.connection import Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Server
 from services.cli.rate import MEBIBYTE, rate_option
@@ -51,7 +51,7 @@ def check(
                 raise typer.BadParameter("expected USER and REPO with it", param_hint=name)
         if heal and not hashed:
             raise typer.BadParameter("expected --hash with it", param_hint="--heal")
-        backups.check(data, hashed=hashed, heal=heal, rate=rate, as_json=as_json)
+        commands.check(data, hashed=hashed, heal=heal, rate=rate, as_json=as_json)
         return
     if repository is None or operation is None:
         raise typer.BadParameter("expected REPO and --operation with it", param_hint="USER")

@@ -16,7 +16,7 @@ from services.cli.errors import CommandError
 from services.cli.settings import CommandSettings
 from services.cli.up.runtime_directory import LOCKS_SOCKET, runtime_directory
 from services.common.errors import Reason, ServiceError
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from services.common.rpc.tls import Tls
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Administration:
     def __init__(self, address: str, token: SecretStr, tls: Tls | None) -> None:
         self.address = address
         self._tls = tls
-        self._peer = Peer(address, deadline=_CALL_SECONDS, secret=token, tls=tls)
+        self._peer = ServiceClient(address, deadline=_CALL_SECONDS, secret=token, tls=tls)
         self.stub: AdminServiceAsyncStub = AdminServiceStub(self._peer.channel)
 
     async def connect(self) -> None:

@@ -8,7 +8,7 @@ import typer
 
 from services.cli.admin import access, locks, objects, repositories, stores, tokens, users
 from services.cli.admin.usage import usage
-from services.cli.backup import commands as backups
+from services.cli.backup import commands
 from services.cli.check import check
 from services.cli.errors import CommandError
 from services.cli.up.command import migrate, up
@@ -51,8 +51,8 @@ app.add_typer(locks.app, name="lock")
 app.add_typer(objects.app, name="object")
 app.add_typer(stores.app, name="storage")
 app.command("usage")(usage)
-app.command("backup")(backups.backup)
-app.command("restore")(backups.restore)
+app.command("backup")(commands.backup)
+app.command("restore")(commands.restore)
 app.command("check")(check)
 
 

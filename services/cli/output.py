@@ -12,7 +12,7 @@ from rich.cells import cell_len
 from rich.filesize import decimal
 
 _GAP = "  "
-_LEAST_WIDTH = 6
+_MIN_WIDTH = 6
 
 Record = Mapping[str, Any]
 """What is printed of one thing. Absent is absent: no value is None. Sizes are integers, times text."""
@@ -98,7 +98,7 @@ def _fitting(widths: list[int]) -> list[int]:
         return widths
     fitting = list(widths)
     room = shutil.get_terminal_size().columns - len(_GAP) * (len(widths) - 1)
-    while sum(fitting) > room and max(fitting) > _LEAST_WIDTH:
+    while sum(fitting) > room and max(fitting) > _MIN_WIDTH:
         fitting[fitting.index(max(fitting))] -= 1
     return fitting
 

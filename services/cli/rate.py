@@ -9,7 +9,7 @@ MEBIBYTE = 1024**2
 _UNITS = {"": MEBIBYTE, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1024, "MIB": MEBIBYTE, "GIB": 1024**3}
 _FORM = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 # Nothing is as fast; it is somebody who means bytes.
-_MOST_MEBIBYTES = 1_000_000
+_MAX_MEBIBYTES = 1_000_000
 
 
 def rate_option(*, shown_default: str) -> Any:  # noqa: ANN401 - as typer.Option itself
@@ -33,6 +33,6 @@ def parse_rate(value: str | int) -> int:
     unit = _UNITS.get(found[2].upper()) if found else None
     if found is None or unit is None:
         raise typer.BadParameter("expected a number of MiB, or one with kB, MB, GB, KiB, MiB or GiB")
-    if not found[2] and float(found[1]) >= _MOST_MEBIBYTES:
-        raise typer.BadParameter(f"expected fewer than {_MOST_MEBIBYTES} MiB; for bytes, give a unit such as MB")
+    if not found[2] and float(found[1]) >= _MAX_MEBIBYTES:
+        raise typer.BadParameter(f"expected fewer than {_MAX_MEBIBYTES} MiB; for bytes, give a unit such as MB")
     return int(float(found[1]) * unit)

@@ -17,7 +17,7 @@ _ARENAS = 2
 _NEW_OBJECTS = 10_000
 
 
-def keep_freed() -> None:
+def tune_malloc() -> None:
     """Keep up to 16 MiB of freed memory for what is allocated next, from now on; without glibc, do nothing.
 
     By itself glibc gives each freed piece of an object back to the kernel, which clears all pages of the next one: more
@@ -32,7 +32,7 @@ def keep_freed() -> None:
     libc.mallopt(_M_TRIM_THRESHOLD, _KEPT_BYTES)
 
 
-def collect_seldom() -> None:
+def tune_garbage_collector() -> None:
     """Look for unreachable objects after 10,000 new ones, instead of 700, and never among those that are there now.
 
     The answer to one batch has several hundred, all of which go when it is sent: to look for what is unreachable among

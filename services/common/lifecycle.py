@@ -48,13 +48,13 @@ def _beat(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
     loop.call_later(HEARTBEAT_SECONDS, _beat, loop, descriptor)
 
 
-async def after(event: asyncio.Event, work: Callable[[], Awaitable[None]]) -> None:
+async def run_after(event: asyncio.Event, work: Callable[[], Awaitable[None]]) -> None:
     """Do some work as soon as an event is set."""
     await event.wait()
     await work()
 
 
-async def end(*tasks: asyncio.Task[Any]) -> None:
+async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
     """Cancel tasks and return when all have ended; raise what one of them raised.
 
     A cancellation can get lost on its way, such as in `asyncio.wait_for` of Python 3.11 or in a driver that is just

@@ -32,7 +32,7 @@ from services.database.versions import (
 _ENVIRONMENT = Path(__file__).parent / "environment"
 _LOCK_SECONDS = 60
 _STATEMENT_SECONDS = 600
-_PAUSE_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
 _POOL_SIZE = 4
 
 MIGRATION_KEY = "hashtextextended('towpath-migrate', 0)"
@@ -108,7 +108,7 @@ async def _reach(engine: AsyncEngine, seconds: float) -> None:
     attempts = AsyncRetrying(
         retry=retry_if_exception(is_transient),
         stop=stop_after_delay(seconds),
-        wait=wait_fixed(_PAUSE_SECONDS),
+        wait=wait_fixed(_RETRY_SECONDS),
         sleep=asyncio.sleep,
         reraise=True,
     )

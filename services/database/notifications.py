@@ -14,7 +14,7 @@ from services.database.engine import driver_connection
 from services.database.sessions import SharedSessionsError
 
 _ANSWER_SECONDS = 5.0
-_PAUSE_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
 
 _log = get_logger(__name__)
 
@@ -82,7 +82,7 @@ class Notifications:
                 if not told:
                     _log.warning(f"{self._source.subject} are not heard", error=repr(error))
                 told = True
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
 
     async def _answer_by(self, listening: "Listening") -> None:
         self._listening = listening

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Collection
 
 from sqlalchemy import text
 
-from services.common.lifecycle import after, end
+from services.common.lifecycle import cancel_and_wait, run_after
 from services.common.observability.logs import get_logger
 from services.common.rpc.server import Server
 from services.database.sessions import SharedSessionsError
@@ -89,13 +89,13 @@ async def serve(
     ready, reached = asyncio.Event(), reached or asyncio.Event()
     await server.start()
     watcher = asyncio.create_task(_watch(server, database, schema, reached, check, ready))
-    starter = asyncio.create_task(after(ready, first))
+    starter = asyncio.create_task(run_after(ready, first))
     # It ends by itself only by an error that lasts.
     watcher.add_done_callback(lambda _: stop.set())
     try:
         await server.serve_until(stop)
     finally:
         try:
-            await end(watcher, starter)
+            await cancel_and_wait(watcher, starter)
         finally:
             await database.close()

@@ -15,7 +15,7 @@ from sqlalchemy.ext.asyncio import AsyncEngine
 from services.common.observability import request_id
 from services.common.observability.spans import REQUEST_ID
 
-_MOST_CHARACTERS = 2_000
+_MAX_CHARACTERS = 2_000
 _SPAN = "_towpath_span"
 
 
@@ -63,7 +63,7 @@ def _begun(sql: str) -> trace.Span | None:
     verb = next(iter(sql.split(maxsplit=1)), "SQL").upper()
     attributes = {
         "db.system.name": "postgresql",
-        "db.query.text": sql[:_MOST_CHARACTERS],
+        "db.query.text": sql[:_MAX_CHARACTERS],
         REQUEST_ID: request_id.current(),
     }
     return trace.get_tracer("towpath").start_span(verb, kind=trace.SpanKind.CLIENT, attributes=attributes)

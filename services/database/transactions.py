@@ -24,7 +24,7 @@ OUTAGE_SECONDS = 10.0
 """How long a transaction is repeated while Postgres does not answer."""
 
 _FIRST_PAUSE_SECONDS = 0.05
-_LONGEST_PAUSE_SECONDS = 0.5
+_MAX_PAUSE_SECONDS = 0.5
 
 _TRANSIENT_SQLSTATES = ("08", "40", "53300", "55P03", "57014", "57P", "25P03", READ_ONLY)
 
@@ -131,4 +131,4 @@ class Database:
                 _log.warning("transaction repeated", attempt=number, error=repr(error))
             # Those that lost the same connection do not all come back in the same moment.
             await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
-            pause, number = min(2 * pause, _LONGEST_PAUSE_SECONDS), number + 1
+            pause, number = min(2 * pause, _MAX_PAUSE_SECONDS), number + 1

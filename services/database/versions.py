@@ -8,7 +8,7 @@ from typing import NamedTuple
 from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.common import migration_versions as revisions
+from services.common import migration_versions
 
 RESTORING = "restoring"
 """The version of a schema whose rows a restore is about to bring: nothing serves or migrates such a schema."""
@@ -28,12 +28,12 @@ class Schema:
 
 def newest_version(schema: Schema) -> str:
     """Return the version that `migrate` brings the schema to; it reads the names of the versions' files."""
-    return revisions.newest_version(schema.versions)
+    return migration_versions.newest_version(schema.versions)
 
 
 def known_versions(schema: Schema) -> frozenset[str]:
     """Return all versions that `migrate` can bring the schema to; it reads the names of the versions' files."""
-    return revisions.known_versions(schema.versions)
+    return migration_versions.known_versions(schema.versions)
 
 
 class Standing(NamedTuple):

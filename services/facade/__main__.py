@@ -6,24 +6,24 @@ from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
-from services.common import allocator as memory
+from services.common import allocator
 from services.common.failure import fail
-from services.common.lifecycle import end, stop_event
+from services.common.lifecycle import cancel_and_wait, stop_event
 from services.common.observability import logs
 from services.common.observability.metrics import served_metrics
 from services.common.observability.tracing import traced
 from services.facade.app import create_app
-from services.facade.auth.login_throttle import FailedLogins
-from services.facade.auth.login_throttle_sync import told_to_all
-from services.facade.auth.revocation_watch import watched_access
-from services.facade.clients.services import Peers
-from services.facade.objects.removal_feed import watched_removals
+from services.facade.auth.login_throttle import LoginRateLimiter
+from services.facade.auth.login_throttle_sync import synchronised
+from services.facade.auth.revocation_watch import watch_revocations
+from services.facade.clients.services import ServiceClients
+from services.facade.objects.removal_feed import watch_removals
 from services.facade.objects.shared_disk import shared_disk
 from services.facade.server.certificate import Certificate
-from services.facade.server.connection_limits import accepting
+from services.facade.server.connection_limits import connection_limits
 from services.facade.server.http_server import is_inherited, listening_socket, serve
 from services.facade.settings import FacadeSettings
-from services.facade.web.trusted_proxies import resolved
+from services.facade.web.trusted_proxies import resolved_proxies
 
 # More than there are cores: they wait for a disk that is shared with storage.
 _THREADS = 16
@@ -33,15 +33,15 @@ _UNREADY_SECONDS = 5.0
 
 def _raise_file_limit() -> None:
     # Downloads have files open beside their connections. The soft limit is meant for programs that call select.
-    _, most_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most_files, most_files))
+    _, max_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
 
 
-async def _wait_ready(peers: Peers, stop: asyncio.Event) -> None:
+async def _wait_ready(clients: ServiceClients, stop: asyncio.Event) -> None:
     """Leave connections to the facades that are ready, for a while: nobody is to be told that this one is not yet."""
-    waiting = asyncio.create_task(peers.wait_serving()), asyncio.create_task(stop.wait())
+    waiting = asyncio.create_task(clients.wait_serving()), asyncio.create_task(stop.wait())
     await asyncio.wait(waiting, timeout=_UNREADY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
-    await end(*waiting)
+    await cancel_and_wait(*waiting)
 
 
 async def _run(settings: FacadeSettings) -> None:
@@ -52,21 +52,21 @@ async def _run(settings: FacadeSettings) -> None:
     logs.get_logger(__name__).info("listening", address=str(listener.getsockname()))
     async with (
         served_metrics(settings.facade_metrics_listen, settings.metrics_token),
-        Peers.open(settings) as peers,
-        told_to_all(FailedLogins(settings.failed_logins), peers) as failed_logins,
-        watched_access(peers) as changes,
-        resolved(settings.trusted_proxies) as trusted,
-        watched_removals(peers) as removals,
-        shared_disk(settings.shared_storage_path, peers, removals) as disk,
+        ServiceClients.open(settings) as clients,
+        synchronised(LoginRateLimiter(settings.failed_logins), clients) as failed_logins,
+        watch_revocations(clients) as changes,
+        resolved_proxies(settings.trusted_proxies) as trusted,
+        watch_removals(clients) as removals,
+        shared_disk(settings.shared_storage_path, clients, removals) as disk,
     ):
         if is_inherited(settings.listen):
-            await _wait_ready(peers, stop)
-        app = create_app(settings, peers, failed_logins, changes, removals, stop, trusted=trusted, shared_disk=disk)
+            await _wait_ready(clients, stop)
+        app = create_app(settings, clients, failed_logins, changes, removals, stop, trusted=trusted, shared_disk=disk)
         await serve(
             app,
             listener,
             stop,
-            accepting=accepting(settings, trusted),
+            limits=connection_limits(settings, trusted),
             drain_seconds=settings.drain_seconds,
             certificate=certificate,
         )
@@ -76,8 +76,8 @@ def main() -> None:
     """Read the environment and serve until told to stop."""
     try:
         settings = FacadeSettings()
-        memory.keep_freed()
-        memory.collect_seldom()
+        allocator.tune_malloc()
+        allocator.tune_garbage_collector()
         logs.configure("facade", level=settings.log_level, log_format=settings.log_format)
         _raise_file_limit()
         with traced("facade", settings.traces_endpoint):

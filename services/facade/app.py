@@ -10,26 +10,26 @@ from starlette.types import ASGIApp
 
 from services.common.errors import NotFound, ServiceError
 from services.facade import metrics
-from services.facade.auth.access_cache import Remembered
+from services.facade.auth.access_cache import AccessCache
 from services.facade.auth.action_tokens import ActionTokens
-from services.facade.auth.authorizer import Access
+from services.facade.auth.authorizer import Authorizer
 from services.facade.auth.login_queue import LoginQueue
-from services.facade.auth.login_throttle import FailedLogins
-from services.facade.auth.revocation_watch import AccessChanges
-from services.facade.clients.services import Peers
-from services.facade.context import Facade
+from services.facade.auth.login_throttle import LoginRateLimiter
+from services.facade.auth.revocation_watch import RevocationState
+from services.facade.clients.services import ServiceClients
+from services.facade.context import AppContext
 from services.facade.errors import ErrorRenderer
-from services.facade.middleware.body_drain import Drain
-from services.facade.middleware.concurrency_limit import Overload
-from services.facade.middleware.edge import Edge
-from services.facade.objects.removal_feed import Removals
+from services.facade.middleware.body_drain import BodyDrain
+from services.facade.middleware.concurrency_limit import ConcurrencyLimit
+from services.facade.middleware.edge import RequestScope
+from services.facade.objects.removal_feed import RemovalFeed
 from services.facade.objects.shared_disk import SharedDisk
 from services.facade.objects.shared_memory import SharedMemory
 from services.facade.routes import batch, health, locks, objects
 from services.facade.routes.object_router import ObjectRoutes
 from services.facade.routes.openapi import describe
 from services.facade.settings import FacadeSettings
-from services.facade.web.error_reasons import ClientGone, HttpReason, method_not_allowed
+from services.facade.web.error_reasons import ClientDisconnected, HttpReason, method_not_allowed
 from services.facade.web.forwarded_headers import Networks
 
 # Those that FastAPI serves; `ObjectRoutes` serves that of objects.
@@ -38,46 +38,46 @@ _ROUTERS: tuple[APIRouter, ...] = (batch.router, locks.router, health.router)
 
 def create_app(
     settings: FacadeSettings,
-    peers: Peers,
-    failed_logins: FailedLogins,
-    changes: AccessChanges,
-    removals: Removals,
+    clients: ServiceClients,
+    login_limiter: LoginRateLimiter,
+    changes: RevocationState,
+    removal_feed: RemovalFeed,
     stop: asyncio.Event,
     *,
     trusted: Networks,
     shared_disk: SharedDisk | None,
 ) -> ASGIApp:
-    """Return the application, which is not ready once `stop` is set; the caller closes `peers` and `shared_disk`.
+    """Return the application, which is not ready once `stop` is set; the caller closes `clients` and `shared_disk`.
 
     `trusted` are the proxies that it believes.
     What others count of bad credentials, changes of access, and removals are for the caller to bring in.
     """
     errors = ErrorRenderer(realm=settings.realm, documentation_url=settings.documentation_url)
     memory = settings.shared_memory_path
-    facade = Facade(
+    context = AppContext(
         settings=settings,
-        peers=peers,
-        access=Access(
-            peers,
-            failed_logins,
+        clients=clients,
+        authorizer=Authorizer(
+            clients,
+            login_limiter,
             changes,
             LoginQueue(settings.failed_logins_queue, settings.failed_logins_wait_seconds),
         ),
         tokens=ActionTokens(settings.signing_key, settings.signing_key_accepted),
-        committed=Remembered(removals, recalled=metrics.VERIFIED_FROM_MEMORY, asked=metrics.VERIFIED_BY_STORAGE),
+        committed=AccessCache(removal_feed, recalled=metrics.VERIFIED_FROM_MEMORY, asked=metrics.VERIFIED_BY_STORAGE),
         shared_disk=shared_disk,
         shared_memory=None if memory is None else SharedMemory(memory),
         stop=stop,
     )
-    limited = Overload(
-        ObjectRoutes(create_api(errors), facade, errors),
+    limited = ConcurrencyLimit(
+        ObjectRoutes(create_api(errors), context, errors),
         limit=settings.requests_in_flight,
         share=settings.share_of_requests,
         verify_wait_seconds=settings.verify_wait_seconds,
         trusted=trusted,
         errors=errors,
     )
-    return Edge(Drain(limited), trusted=trusted, stop=stop, errors=errors)
+    return RequestScope(BodyDrain(limited), trusted=trusted, stop=stop, errors=errors)
 
 
 def create_api(errors: ErrorRenderer) -> FastAPI:
@@ -87,7 +87,7 @@ def create_api(errors: ErrorRenderer) -> FastAPI:
         redoc_url=None,
         openapi_url="/openapi.json",
         redirect_slashes=False,
-        # Its own would tell queries and the texts of exceptions; `Edge` has the span of a request.
+        # Its own would tell queries and the texts of exceptions; `RequestScope` has the span of a request.
         telemetry={
             "tracing": False,
             "metrics": False,
@@ -110,7 +110,7 @@ def create_api(errors: ErrorRenderer) -> FastAPI:
 
     api.add_exception_handler(ServiceError, answered)
     api.add_exception_handler(HTTPException, no_route)
-    api.add_exception_handler(ClientGone, answered)
+    api.add_exception_handler(ClientDisconnected, answered)
     api.add_exception_handler(Exception, answered)
     return api
 

@@ -13,10 +13,9 @@ from services.common.errors import Reason, ServiceError
 from services.common.observability import request_id
 from services.common.observability.logs import get_logger
 from services.facade.locks.rendering import lock_body
-from services.facade.web import media_types as dialect
-from services.facade.web import schemas as models
-from services.facade.web.error_reasons import ClientGone, HttpReason
-from services.facade.web.responses import answer
+from services.facade.web import media_types, schemas
+from services.facade.web.error_reasons import ClientDisconnected, HttpReason
+from services.facade.web.responses import json_response
 
 
 class Area(StrEnum):
@@ -109,7 +108,7 @@ class ErrorRenderer:
 
         Any other error is for the caller to log, or to raise again.
         """
-        if isinstance(error, ClientGone):
+        if isinstance(error, ClientDisconnected):
             return Response(status_code=_CLIENT_CLOSED_REQUEST)
         if not isinstance(error, ServiceError):
             return self.render(ServiceError(Reason.INTERNAL, "internal error"), scope)
@@ -129,13 +128,13 @@ class ErrorRenderer:
         if status >= _OTHERWISE:
             message = f"{message} (request id {request_id.current()})"
         standing = error.detail if isinstance(error.detail, lock_service_pb2.Lock) else None
-        body = models.Error(
+        body = schemas.Error(
             message=message,
             request_id=request_id.current(),
             documentation_url=self._documentation_url,
-            lock=models.Lock.model_validate(lock_body(standing)) if standing is not None else None,
+            lock=schemas.Lock.model_validate(lock_body(standing)) if standing is not None else None,
         )
-        response = answer(body, dialect_of(scope), status=status)
+        response = json_response(body, dialect_of(scope), status=status)
         if status == 401:
             for name in _challenges(Headers(scope=scope), area):
                 response.headers[name] = self._challenge
@@ -159,14 +158,14 @@ def _challenges(headers: Headers, area: Area) -> Iterator[str]:
     The standard one makes a browser ask for a password, so the interface has names of its own, and those who know it
     are not told by the standard one. Mercurial knows the interface, says that it is git-lfs, and needs it.
     """
-    yield from (spoken.challenge for spoken in dialect.DIALECTS)
+    yield from (spoken.challenge for spoken in media_types.DIALECTS)
     agent = headers.get("user-agent", "")
-    knows_ours = agent.startswith(_NO_STANDARD_AGENTS) or dialect.is_named(headers.getlist("accept"))
+    knows_ours = agent.startswith(_NO_STANDARD_AGENTS) or media_types.is_named(headers.getlist("accept"))
     if area not in (Area.BATCH, Area.LOCKS) or _STANDARD_AGENT in agent or not knows_ours:
         yield "WWW-Authenticate"
 
 
-def dialect_of(scope: Scope) -> dialect.Dialect:
+def dialect_of(scope: Scope) -> media_types.Dialect:
     """Return the dialect in which a request is answered."""
     headers = Headers(scope=scope)
-    return dialect.answering(headers.getlist("accept"), headers.get("content-type"))
+    return media_types.for_error(headers.getlist("accept"), headers.get("content-type"))

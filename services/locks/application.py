@@ -7,14 +7,14 @@ from towpath.access.v1 import access_service_pb2, access_service_pb2_grpc, admin
 from towpath.locks.v1 import lock_service_pb2, lock_service_pb2_grpc
 
 from services.common.concurrency.periodic import keep_refreshed
-from services.common.lifecycle import end
+from services.common.lifecycle import cancel_and_wait
 from services.common.observability.metrics import served_metrics
 from services.common.rpc.server import Server
 from services.database.engine import create_engine
 from services.database.notifications import Notifications
 from services.database.readiness import serve as serve_when_ready
 from services.database.transactions import Database
-from services.locks.access import revocation_feed as access_changes
+from services.locks.access import revocation_feed
 from services.locks.access.token_uses import TokenUses
 from services.locks.api.access_service import AccessServicer
 from services.locks.api.admin.base import Resources
@@ -51,7 +51,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
     )
     engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
     database = Database(engine)
-    changes = Notifications(settings.database, access_changes.SOURCE)
+    changes = Notifications(settings.database, revocation_feed.SOURCE)
     uses = TokenUses(database)
     storage = StoragePeer(
         settings.storage_address, secret=settings.service_secret, admin_secret=settings.storage_admin_secret, tls=tls
@@ -82,4 +82,4 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
             await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first)
     finally:
         await storage.close()
-        await end(writing, listening)
+        await cancel_and_wait(writing, listening)

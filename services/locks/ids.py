@@ -4,7 +4,7 @@ import re
 
 from services.common.errors import InvalidArgument, Reason
 
-_LARGEST = 2**63 - 1
+_MAX_ID = 2**63 - 1
 _DIGITS = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 
 
@@ -17,7 +17,7 @@ def parse_id(text: str) -> int:
     if not _DIGITS.fullmatch(text):
         return NO_ID
     number = int(text)
-    return number if number <= _LARGEST else NO_ID
+    return number if number <= _MAX_ID else NO_ID
 
 
 def parse_cursor(cursor: str) -> int | None:

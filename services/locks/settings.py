@@ -8,12 +8,12 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 from services.database.settings import DatabaseSettings
 
 # A page of the longest paths must fit one gRPC message, and one path, in a conflict's detail, gRPC's trailers.
-_MOST_LOCKS_A_PAGE = 3_000
-_MOST_BYTES_A_PATH = 4_096
+_MAX_LOCKS_PER_PAGE = 3_000
+_MAX_PATH_BYTES = 4_096
 
 _VISIBLE = re.compile(r"[!-~]*")
 
-PageSize = Annotated[int, Field(ge=1, le=_MOST_LOCKS_A_PAGE)]
+PageSize = Annotated[int, Field(ge=1, le=_MAX_LOCKS_PER_PAGE)]
 
 
 class LocksDatabaseSettings(DatabaseSettings):
@@ -66,14 +66,14 @@ class LocksSettings(LocksDatabaseSettings):
     lock_page_default: PageSize = Field(default=100, description="locks on a page when the request names no limit")
     lock_page_max: PageSize = Field(default=1_000, description="the most locks on a page; a larger limit is coerced")
     lock_path_bytes: int = Field(
-        default=_MOST_BYTES_A_PATH,
+        default=_MAX_PATH_BYTES,
         ge=1,
-        le=_MOST_BYTES_A_PATH,
+        le=_MAX_PATH_BYTES,
         description="the longest path of a lock, in UTF-8 bytes",
     )
     lock_page_bytes: int = Field(
         default=256 * 1024,
-        ge=_MOST_BYTES_A_PATH,
+        ge=_MAX_PATH_BYTES,
         description="the most bytes that the paths on a page of locks have together; other locks are on the next page",
     )
     locks_per_repository: int = Field(

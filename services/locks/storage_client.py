@@ -10,7 +10,7 @@ from towpath.storage.v1 import store_service_pb2 as stores
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceStub
 from towpath.storage.v1.store_service_pb2_grpc import StoreServiceStub
 
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from services.common.rpc.tls import Tls
 
 Response = TypeVar("Response")
@@ -33,7 +33,7 @@ class StoragePeer:
     def __init__(
         self, address: str, *, secret: SecretStr | None, admin_secret: SecretStr | None, tls: Tls | None
     ) -> None:
-        self._peer = Peer(
+        self._peer = ServiceClient(
             address,
             deadline=_DEADLINE_SECONDS,
             secret=secret,

@@ -6,8 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
-from services.common import allocator as memory
-from services.common import lifecycle
+from services.common import allocator, lifecycle
 from services.common.errors import ServiceError
 from services.common.failure import fail, tell
 from services.common.observability import logs
@@ -43,8 +42,8 @@ def main() -> None:
         settings = StorageSettings() if arguments.command == "serve" else MigrationSettings()
         logs.configure("storage", level=settings.log_level, log_format=settings.log_format)
         if isinstance(settings, StorageSettings):
-            memory.keep_freed()
-            memory.collect_seldom()
+            allocator.tune_malloc()
+            allocator.tune_garbage_collector()
             with traced("storage", settings.traces_endpoint):
                 uvloop.run(_serve(settings))
         else:

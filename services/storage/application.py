@@ -7,7 +7,7 @@ from towpath.storage.v1.store_service_pb2_grpc import add_StoreServiceServicer_t
 
 from services.common.concurrency.periodic import keep_refreshed
 from services.common.errors import Unavailable
-from services.common.lifecycle import after, end
+from services.common.lifecycle import cancel_and_wait, run_after
 from services.common.observability.logs import get_logger
 from services.common.observability.metrics import served_metrics
 from services.common.rpc.server import Server, methods_of
@@ -113,7 +113,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         notifications.keep_listening,
     )
     # Not before, as each would tell of a pooler by which the service ends.
-    background = [asyncio.create_task(after(reached, run)) for run in runs]
+    background = [asyncio.create_task(run_after(reached, run)) for run in runs]
     stopper = asyncio.create_task(_stop_in_order(stop, background, stop_serving))
     try:
         async with served_metrics(
@@ -121,7 +121,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         ):
             await serve_when_ready(server, database, SCHEMA, stop_serving, check=check, first=first, reached=reached)
     finally:
-        await end(stopper, *background)
+        await cancel_and_wait(stopper, *background)
         await whole_objects.close()
         await journals.close()
         await registrar.close()
@@ -135,7 +135,7 @@ async def _stop_in_order(
 ) -> None:
     """End what runs in the background before the connections that it uses are closed."""
     await stop.wait()
-    await end(*background)
+    await cancel_and_wait(*background)
     stop_serving.set()
 
 

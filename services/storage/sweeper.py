@@ -7,18 +7,17 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.observability.logs import get_logger
 from services.storage.context import Store
-from services.storage.index import contents
-from services.storage.index import objects as index
+from services.storage.index import contents, objects
 from services.storage.index.contents import Placed
 from services.storage.index.writer_lease import is_gone
 from services.storage.stores.registry import Place
 
 _INTERVAL_SECONDS = 3600.0
 _HELD_BACK_SECONDS = 10.0
-_PAUSE_SECONDS = 5.0
+_RETRY_SECONDS = 5.0
 _DOUBT_SECONDS = 5.0
 _BATCH = 100
-_AT_ONCE = 8
+_MAX_CONCURRENCY = 8
 
 _log = get_logger(__name__)
 
@@ -39,7 +38,7 @@ class Sweeper:
                 pause = await self._discard()
             except Exception:  # whatever it was, what is left can be swept later
                 _log.exception("sweep failed")
-                pause = _PAUSE_SECONDS
+                pause = _RETRY_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
                     await self._store.sweep_wanted.wait()
@@ -75,7 +74,7 @@ class Sweeper:
         """Discard what is due; return after how many seconds to look again. While a backup runs, nothing is."""
 
         async def claim(connection: AsyncConnection) -> list[Placed] | None:
-            if not await index.may_delete(connection):
+            if not await objects.may_delete(connection):
                 return None
             stores = [place.id for place in self._store.places.all]
             return await contents.claim_due(connection, stores, limit=_BATCH)
@@ -96,7 +95,7 @@ class Sweeper:
 
         What something odd is in the way of is told of once, and comes later.
         """
-        free, gone, odd = asyncio.Semaphore(_AT_ONCE), list[str](), list[str]()
+        free, gone, odd = asyncio.Semaphore(_MAX_CONCURRENCY), list[str](), list[str]()
 
         async def discard(place: Place, name: str) -> None:
             try:

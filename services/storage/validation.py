@@ -7,7 +7,7 @@ from services.storage.intent import Intent
 REASON_CHARACTERS = 1000
 PAGE_DEFAULT = 100
 PAGE_MAX = 1000
-_MOST_WAIT_SECONDS = 5
+_MAX_WAIT_SECONDS = 5
 
 
 def repository_id(value: int) -> int:
@@ -33,8 +33,8 @@ def not_negative(name: str, value: int) -> int:
 
 def wait_seconds(value: float) -> float:
     """Return for how long a request waits for a change. Raises `InvalidArgument`."""
-    if not 0 <= value <= _MOST_WAIT_SECONDS:
-        raise InvalidArgument(Reason.INVALID_FIELD, f"wait_seconds: expected 0 to {_MOST_WAIT_SECONDS}")
+    if not 0 <= value <= _MAX_WAIT_SECONDS:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"wait_seconds: expected 0 to {_MAX_WAIT_SECONDS}")
     return value
 
 

@@ -13,7 +13,7 @@ from pydantic import SecretStr
 from towpath.locks.v1 import lock_service_pb2 as pb
 from towpath.locks.v1.lock_service_pb2_grpc import LockServiceStub
 
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from tests.support.ports import free_address
 from tests.support.stack import TOWPATH
 from tests.support.waiting import STEP_SECONDS
@@ -73,7 +73,7 @@ async def test_locks_of_all_pages(remote: Remote) -> None:
     repository = remote.towpath("repo", "add", "locks/many")["id"]
     holder = remote.towpath("user", "add", "holder")["id"]
     paths = [f"{number}.bin" for number in range(5)]
-    peer = Peer(remote.address, deadline=STEP_SECONDS, secret=SecretStr(SECRET))
+    peer = ServiceClient(remote.address, deadline=STEP_SECONDS, secret=SecretStr(SECRET))
     for path in paths:
         request = pb.CreateLockRequest(repository_id=repository, user_id=holder, path=path)
         await peer.call(LockServiceStub(peer.channel).CreateLock, request)

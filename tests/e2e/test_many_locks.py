@@ -16,7 +16,7 @@ from tests.support.stack import Stack, running_stack
 
 STANDING = 10_000
 DOOMED = 500
-_AT_ONCE = 16
+_MAX_CONCURRENCY = 16
 
 
 @pytest.fixture(scope="module")
@@ -48,7 +48,7 @@ async def _make(stack: Stack, paths: list[str]) -> dict[str, str]:
                 request = CreateLockRequest(repository_id=found.repository_id, user_id=user.user_id, path=path)
                 ids[path] = (await locks.CreateLock(request)).lock.id
 
-        await asyncio.gather(*(work() for _ in range(_AT_ONCE)))
+        await asyncio.gather(*(work() for _ in range(_MAX_CONCURRENCY)))
     return ids
 
 

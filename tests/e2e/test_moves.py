@@ -23,9 +23,9 @@ from tests.support.waiting import LONG_SECONDS, blocking_until
 # A whole move is of 5,000, which takes too long for each run of all tests; the size of each is the same.
 OBJECTS = int(os.environ.get("TOWPATH_TEST_MOVED_OBJECTS", "1000"))
 SIZE = 2 * 1024**3 // 5000
-_AT_ONCE = 16
+_MAX_CONCURRENCY = 16
 _CLIENTS = 4
-_PAUSE_SECONDS = 2.0
+_RETRY_SECONDS = 2.0
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def _new_folder(stack: Stack, name: str) -> Path:
 
 async def _fill(stack: Stack) -> None:
     """Upload all objects."""
-    free = asyncio.Semaphore(_AT_ONCE)
+    free = asyncio.Semaphore(_MAX_CONCURRENCY)
 
     async def upload(client: Client, number: int) -> None:
         async with free:
@@ -109,7 +109,7 @@ class People:
             clone.git("checkout", "--", f"{branch}.dat")
             assert (clone.path / f"{branch}.dat").read_bytes() == data
             self.rounds[number] += 1
-            self._stop.wait(_PAUSE_SECONDS)
+            self._stop.wait(_RETRY_SECONDS)
 
 
 def _store(stack: Stack, name: str) -> dict[str, int]:

@@ -21,7 +21,7 @@ from tests.support.waiting import STEP_SECONDS
 
 COUNT = 500
 SEED = 23
-_AT_ONCE = 8
+_MAX_CONCURRENCY = 8
 # A connection that says no more after its answers; the facade ends one sooner where its end is in doubt.
 _QUIET_SECONDS = 0.5
 _OID = re.compile(rb"(0dd[0-9a-f]{5}|beef[0-9a-f]{4})[0-9a-f]{56}")
@@ -117,7 +117,7 @@ async def test_no_answer_belongs_to_another_request(way: Way, stack: Stack) -> N
     host = way.origin.partition("://")[2]
     drawing = Drawing(SEED, path="/demo/assets", host=host, authorization=f"Bearer {stack.tokens['bob']}")
     odd = [drawing.request(f"0dd{number:05x}") for number in range(COUNT)]
-    done, places = asyncio.Event(), asyncio.Semaphore(_AT_ONCE)
+    done, places = asyncio.Event(), asyncio.Semaphore(_MAX_CONCURRENCY)
     honest = [asyncio.create_task(_ask_honestly(way, stack, number, done)) for number in range(3)]
 
     async def attack(one: Odd) -> bool:

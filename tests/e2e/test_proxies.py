@@ -23,7 +23,7 @@ from tests.support.waiting import until
 
 MIB = 1024**2
 # How often a client is told 429 for one request while facades restart: Caddy cannot send a body again.
-_MOST_REFUSALS = {"nginx": 0, "caddy": 30}
+_MAX_REFUSALS = {"nginx": 0, "caddy": 30}
 RUNNING: dict[str, Callable[..., AbstractContextManager[Proxy]]] = {"nginx": running_nginx, "caddy": running_caddy}
 
 
@@ -150,7 +150,7 @@ async def _answer(ask: Callable[[], Awaitable[httpx.Response]], *, refusals: int
 
 async def _work(proxy: Proxy, stack: Stack, name: str, rounds: Counter[str], over: asyncio.Event) -> None:
     """Lock, ask and unlock again and again, and count the rounds; every answer is that of a first time."""
-    refusals = _MOST_REFUSALS[proxy.log.parent.name.rstrip("0123456789")]
+    refusals = _MAX_REFUSALS[proxy.log.parent.name.rstrip("0123456789")]
     async with _client(proxy, stack) as alice:
         while not over.is_set():
             locked = await _answer(partial(alice.lock, f"{name}/{rounds[name]}.psd"), refusals=refusals)

@@ -9,7 +9,7 @@ import pytest
 from tests.stack.compose import SERVICES, ComposeStack, docker, inspect
 
 IMAGE = "towpath:local"
-MOST_IMAGE_BYTES = 250 * 1000**2
+MAX_IMAGE_BYTES = 250 * 1000**2
 EVERYTHING = (*SERVICES, "postgres", "proxy")
 
 
@@ -81,7 +81,7 @@ def test_the_image_holds_no_secret_and_little_else(single: ComposeStack, tmp_pat
     assert not {
         name for name in names if name.endswith(("/.env", "/.git", "bin/gcc", "bin/cc", "bin/make", "bin/strip"))
     }
-    assert inspect_image_bytes() < MOST_IMAGE_BYTES
+    assert inspect_image_bytes() < MAX_IMAGE_BYTES
 
 
 def inspect_image_bytes() -> int:

@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.facade.app import create_app
-from services.facade.auth.login_throttle import FailedLogins
-from services.facade.auth.login_throttle_sync import told_to_all
-from services.facade.auth.revocation_watch import watched_access
-from services.facade.clients.services import Peers
-from services.facade.objects.removal_feed import watched_removals
+from services.facade.auth.login_throttle import LoginRateLimiter
+from services.facade.auth.login_throttle_sync import synchronised
+from services.facade.auth.revocation_watch import watch_revocations
+from services.facade.clients.services import ServiceClients
+from services.facade.objects.removal_feed import watch_removals
 from services.facade.objects.shared_disk import shared_disk
 from services.facade.server.certificate import Certificate
-from services.facade.server.connection_limits import accepting
+from services.facade.server.connection_limits import connection_limits
 from services.facade.server.http_server import listening_socket, serve
 from services.facade.settings import FacadeSettings
-from services.facade.web.trusted_proxies import resolved
+from services.facade.web.trusted_proxies import resolved_proxies
 
 SIGNING_KEY = "a key that signs nothing outside of these tests"
 
@@ -58,11 +58,11 @@ async def running_facade(
     host, port = listener.getsockname()[:2]
     stop = asyncio.Event()
     async with (
-        Peers.open(checked) as peers,
-        told_to_all(FailedLogins(checked.failed_logins), peers) as failed_logins,
-        watched_access(peers) as changes,
-        resolved(checked.trusted_proxies) as trusted,
-        watched_removals(peers) as removals,
+        ServiceClients.open(checked) as peers,
+        synchronised(LoginRateLimiter(checked.failed_logins), peers) as failed_logins,
+        watch_revocations(peers) as changes,
+        resolved_proxies(checked.trusted_proxies) as trusted,
+        watch_removals(peers) as removals,
         shared_disk(checked.shared_storage_path, peers, removals) as disk,
     ):
         app = create_app(checked, peers, failed_logins, changes, removals, stop, trusted=trusted, shared_disk=disk)
@@ -72,7 +72,7 @@ async def running_facade(
                 app,
                 listener,
                 stop,
-                accepting=accepting(checked, trusted),
+                limits=connection_limits(checked, trusted),
                 drain_seconds=checked.drain_seconds,
                 certificate=certificate,
             )

@@ -19,7 +19,7 @@ from towpath.locks.v1 import lock_service_pb2 as pb
 from towpath.locks.v1.lock_service_pb2_grpc import LockServiceStub
 
 from services.common.errors import Reason, ServiceError
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from services.database.engine import create_engine, parse_url
 from services.database.migrations import migrate
 from services.database.transactions import Database
@@ -36,8 +36,8 @@ class RunningLocks:
 
     address: str
     database_url: SecretStr
-    peer: Peer
-    admin_peer: Peer
+    peer: ServiceClient
+    admin_peer: ServiceClient
     admin_token: str
 
     def __post_init__(self) -> None:
@@ -204,8 +204,8 @@ async def running_locks(
         storage_admin_secret=storage_admin_secret,
         limits=limits,
     ) as address:
-        peer = Peer(address, deadline=STEP_SECONDS, secret=service_secret)
-        admin_peer = Peer(address, deadline=STEP_SECONDS, secret=SecretStr(secret))
+        peer = ServiceClient(address, deadline=STEP_SECONDS, secret=service_secret)
+        admin_peer = ServiceClient(address, deadline=STEP_SECONDS, secret=SecretStr(secret))
         try:
             yield RunningLocks(address, database_url, peer, admin_peer, secret)
         finally:

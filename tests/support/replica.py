@@ -10,7 +10,7 @@ from towpath.locks.v1 import lock_service_pb2_grpc as pb_grpc
 from towpath.storage.v1 import storage_service_pb2 as storage_pb
 from towpath.storage.v1 import storage_service_pb2_grpc as storage_grpc
 
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from services.common.rpc.server import Server
 from services.common.rpc.tls import Tls
 from services.common.rpc.types import Context
@@ -73,7 +73,7 @@ async def serving(
 class Caller:
     """A peer of replicas, and what it asks them."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: ServiceClient) -> None:
         self.peer = peer
         self._locks = pb_grpc.LockServiceStub(peer.channel)
         self.storage = storage_grpc.StorageServiceStub(peer.channel)
@@ -102,7 +102,7 @@ async def calling(
     repeatable: dict[str, list[str]] | None = None,
 ) -> AsyncIterator[Caller]:
     """Call the replicas at an address."""
-    peer = Peer(address, deadline=deadline, secret=secret, tls=tls, repeatable=repeatable)
+    peer = ServiceClient(address, deadline=deadline, secret=secret, tls=tls, repeatable=repeatable)
     try:
         yield Caller(peer)
     finally:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 _ATTEMPTS = 10
-_PAUSE_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 # What the tests' own Python was told is not for another.
 _NOT_PASSED_ON = ("PYTHONPATH", "PYTHONHOME", "VIRTUAL_ENV")
 _MOUNTS = 'for folder; do [ "$folder" = -- ] && break; mount --bind "$folder" "$folder" && '
@@ -102,5 +102,5 @@ def _change(*command: str) -> None:
         done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
         if done.returncode == 0:
             return
-        time.sleep(_PAUSE_SECONDS * (attempt + 1 < _ATTEMPTS))
+        time.sleep(_RETRY_SECONDS * (attempt + 1 < _ATTEMPTS))
     raise AssertionError(f"{command}: {done.stderr}")

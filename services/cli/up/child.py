@@ -22,7 +22,7 @@ from services.common.observability.logs import get_logger
 _DEATHS = 5
 _DEATHS_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 0.1
-_LONGEST_PAUSE_SECONDS = 2.0
+_MAX_PAUSE_SECONDS = 2.0
 _KILLED_SECONDS = 60.0
 _REASON_BYTES = 4096
 _HEARTBEAT_VARIABLE = "TOWPATH_HEARTBEAT_FD"
@@ -90,7 +90,7 @@ class Child:
                     f"{self.name} died {len(self._deaths)} times within {_DEATHS_SECONDS:.0f} s, "
                     f"the last time with {describe(status)}{reason and f': {reason}'}"
                 )
-            pause = min(_FIRST_PAUSE_SECONDS * 2 ** (len(self._deaths) - 1), _LONGEST_PAUSE_SECONDS)
+            pause = min(_FIRST_PAUSE_SECONDS * 2 ** (len(self._deaths) - 1), _MAX_PAUSE_SECONDS)
             _log.warning(
                 f"{self.name} died and is started again",
                 status=describe(status),

@@ -10,7 +10,7 @@ PROBE_SECONDS = 2.0
 """The seconds between two questions to a process that sends no heartbeats, and the most that an answer takes."""
 
 Question = Callable[[], Awaitable[bool]]
-_MOST_BEATS = 65_536
+_MAX_BEATS = 65_536
 
 
 async def until_it_hangs(answers: Question, *, interval: float, seconds: float) -> None:
@@ -36,7 +36,7 @@ def heartbeats(descriptor: int) -> Question:
 
     async def has_beaten() -> bool:
         with suppress(BlockingIOError):
-            return bool(os.read(descriptor, _MOST_BEATS))
+            return bool(os.read(descriptor, _MAX_BEATS))
         return False
 
     return has_beaten

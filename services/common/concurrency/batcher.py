@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
-from services.common.lifecycle import end
+from services.common.lifecycle import cancel_and_wait
 
 Request = TypeVar("Request")
 Answer = TypeVar("Answer")
@@ -29,7 +29,7 @@ class _Asked(Generic[Request, Answer]):
             self.answer.set_result(answer)
 
 
-class Grouped(Generic[Request, Answer]):
+class Batcher(Generic[Request, Answer]):
     """Answers requests in groups, whose members share what a group costs. Its owner closes it.
 
     Nobody waits for company where nothing is under way: a request is asked at once, with those that came in the same
@@ -42,9 +42,9 @@ class Grouped(Generic[Request, Answer]):
         self,
         answer: Callable[[Sequence[Request]], Awaitable[Sequence[Answer | Exception]]],
         *,
-        most: int = 32,
-        at_once: int = 4,
-        held_seconds: float = 0.02,
+        max_batch: int = 32,
+        max_in_flight: int = 4,
+        max_wait_seconds: float = 0.02,
     ) -> None:
         """Without other bounds, groups go one after the other while they take little, so they are few.
 
@@ -52,15 +52,15 @@ class Grouped(Generic[Request, Answer]):
         Where it raises for a group, it is asked for each member alone: one that fails is no other's failure.
         """
         self._answer = answer
-        self._most = most
-        self._at_once = at_once
-        self._held_seconds = held_seconds
+        self._most = max_batch
+        self._at_once = max_in_flight
+        self._held_seconds = max_wait_seconds
         self._waiting: deque[_Asked[Request, Answer]] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
         self._starts = False
         self._held: asyncio.TimerHandle | None = None
 
-    async def ask(self, request: Request) -> Answer:
+    async def submit(self, request: Request) -> Answer:
         """Return the answer, or raise it. A group that has begun goes on, whoever of it gives up waiting."""
         loop = asyncio.get_running_loop()
         asked: _Asked[Request, Answer] = _Asked(request, loop.create_future())
@@ -75,7 +75,7 @@ class Grouped(Generic[Request, Answer]):
         for asked in self._waiting:
             asked.answer.cancel()
         self._waiting.clear()
-        await end(*self._under_way)
+        await cancel_and_wait(*self._under_way)
         self._let_go()
 
     def _may_start(self) -> bool:

@@ -8,7 +8,7 @@ from services.common.observability.logs import get_logger
 
 _INTERVAL_SECONDS = 15.0
 # What takes long is done the more seldom: at most so much of the time goes into it.
-_MOST_OF_THE_TIME = 0.05
+_MAX_SHARE_OF_TIME = 0.05
 
 _log = get_logger(__name__)
 
@@ -21,4 +21,4 @@ async def keep_refreshed(refresh: Callable[[], Awaitable[None]]) -> None:
             await refresh()
         except Exception as error:  # whatever it was, the figures before it stay
             _log.warning("metrics not refreshed", error=repr(error))
-        await asyncio.sleep(max(_INTERVAL_SECONDS, (time.monotonic() - began) / _MOST_OF_THE_TIME))
+        await asyncio.sleep(max(_INTERVAL_SECONDS, (time.monotonic() - began) / _MAX_SHARE_OF_TIME))

@@ -10,7 +10,7 @@ Parameters = ParamSpec("Parameters")
 Result = TypeVar("Result")
 
 
-async def undivided(work: Coroutine[object, object, Result] | asyncio.Future[Result]) -> Result:
+async def run_to_completion(work: Coroutine[object, object, Result] | asyncio.Future[Result]) -> Result:
     """Run `work` to its end; a cancellation meanwhile is raised afterwards.
 
     What a thread does cannot be cancelled: its file must not be closed, and the lock it relies on not be let go,
@@ -28,8 +28,8 @@ async def undivided(work: Coroutine[object, object, Result] | asyncio.Future[Res
         raise
 
 
-async def in_thread(
+async def run_in_thread(
     function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
 ) -> Result:
     """Run a blocking function in a thread, to its end."""
-    return await undivided(asyncio.get_running_loop().run_in_executor(None, partial(function, *args, **kwargs)))
+    return await run_to_completion(asyncio.get_running_loop().run_in_executor(None, partial(function, *args, **kwargs)))

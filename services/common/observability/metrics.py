@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from pydantic import SecretStr
 
-from services.common.lifecycle import end
+from services.common.lifecycle import cancel_and_wait
 from services.common.observability.metrics_server import serve_metrics
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -67,7 +67,7 @@ async def served_metrics(
     try:
         yield
     finally:
-        await end(lag)
+        await cancel_and_wait(lag)
         await asyncio.to_thread(stop_serving)
 
 

@@ -70,7 +70,7 @@ class ServedSpan:
     def __init__(self, span: trace.Span) -> None:
         self._span = span
 
-    def note(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
+    def finish(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
         """Complete it."""
         self._span.update_name(name)
         for key, value in fields.items():

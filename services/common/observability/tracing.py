@@ -13,12 +13,12 @@ _spans: "Spans | None" = None
 class Span(Protocol):
     """The span of a request or call that is served."""
 
-    def note(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
+    def finish(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
         """Name it, add fields, none of them a secret, and say whether it failed."""
 
 
 class _NoSpan:
-    def note(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
+    def finish(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
         pass
 
 

@@ -57,7 +57,7 @@ class Health(StrEnum):
     NOT_ANSWERING = "not answering"
 
 
-class Peer:
+class ServiceClient:
     """Another service, as its callers see it: a channel, the secrets shown to it, and a deadline on every call.
 
     It owns the channel; `close` ends it.

@@ -12,8 +12,7 @@ from pydantic import SecretStr
 from services.common.errors import ServiceError, trailing_metadata
 from services.common.observability import request_id, tracing
 from services.common.observability.logs import get_logger
-from services.common.rpc import log_fields as call_fields
-from services.common.rpc import metrics
+from services.common.rpc import log_fields, metrics
 from services.common.rpc.options import ADMIN_METADATA_KEY
 from services.common.rpc.types import Context, Handler
 
@@ -146,7 +145,7 @@ class _Call:
         self._counted_as = counted_as
         self._waits = waits
         self._metadata = dict(details.invocation_metadata or ())
-        self._fields: dict[str, call_fields.Value] = {}
+        self._fields: dict[str, log_fields.Value] = {}
         self._request_id = ""
         self._span: tracing.Span
 
@@ -181,8 +180,8 @@ class _Call:
     def _begin(self, request: object) -> float:
         offered = self._metadata.get(request_id.METADATA_KEY)
         self._request_id = request_id.adopt(offered if isinstance(offered, str) else None)
-        self._fields = call_fields.begin()
-        call_fields.note_request(request)
+        self._fields = log_fields.start_log_fields()
+        log_fields.log_request_fields(request)
         if not self._waits:
             metrics.IN_FLIGHT.inc()
         return time.monotonic()
@@ -203,7 +202,7 @@ class _Call:
         metrics.requests_of(self._counted_as, status).inc()
         # A stream that is given up is closed in another context, which knows nothing of its request.
         told = {"request_id": self._request_id, **self._fields, **fields}
-        self._span.note(self._counted_as, {"status": status, **told}, failed=status in _FAILURES)
+        self._span.finish(self._counted_as, {"status": status, **told}, failed=status in _FAILURES)
         level = logging.DEBUG if self._waits else logging.INFO
         _log.log(level, "call", method=self._method, status=status, seconds=seconds, **told)
         if not self._waits:

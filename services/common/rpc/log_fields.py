@@ -8,30 +8,30 @@ Value = str | int
 _NAMES = ("repository_id", "repository", "user_id", "user_name", "oid")
 _COUNTED = ("objects", "repository_ids")
 # As long as the longest name; a longer one is none.
-_MOST_CHARACTERS = 255
+_MAX_CHARACTERS = 255
 
 _current: ContextVar[dict[str, Value] | None] = ContextVar("call_fields", default=None)
 
 
-def begin() -> dict[str, Value]:
+def start_log_fields() -> dict[str, Value]:
     """Begin the fields of a call that is being served, and return them; `note` adds to them."""
     fields: dict[str, Value] = {}
     _current.set(fields)
     return fields
 
 
-def note(**fields: Value) -> None:
+def add_log_fields(**fields: Value) -> None:
     """Add fields to the log line of the call that is being served; never a credential. Outside of one it is lost."""
     current = _current.get()
     if current is not None:
         current.update(fields)
 
 
-def note_request(request: object) -> None:
+def log_request_fields(request: object) -> None:
     """Note what a request says in fields that are known to be harmless: a name, an id, how many objects."""
     for name in _NAMES:
         if value := getattr(request, name, None):
-            note(**{name: value[:_MOST_CHARACTERS] if isinstance(value, str) else value})
+            add_log_fields(**{name: value[:_MAX_CHARACTERS] if isinstance(value, str) else value})
     for name in _COUNTED:
         if (values := getattr(request, name, None)) is not None:
-            note(objects=len(values))
+            add_log_fields(objects=len(values))

@@ -8,7 +8,7 @@ from google.protobuf.message import Message
 MessageT = TypeVar("MessageT", bound=Message)
 
 _LENGTH_DELIMITED = 2
-_LONGEST_LENGTH = 5
+_MAX_LENGTH_BYTES = 5
 
 
 class BytesField(Generic[MessageT]):
@@ -27,7 +27,7 @@ class BytesField(Generic[MessageT]):
 
         Raises `DecodeError` for what is no such message.
         """
-        for digits in range(1, _LONGEST_LENGTH + 1):
+        for digits in range(1, _MAX_LENGTH_BYTES + 1):
             start = len(self._tag) + digits
             if start <= len(serialized) and serialized[:start] == self._head(len(serialized) - start):
                 return memoryview(serialized)[start:]

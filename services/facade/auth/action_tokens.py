@@ -16,13 +16,13 @@ from pydantic import SecretStr
 from pydantic_core import from_json, to_json
 
 from services.common.errors import PermissionDenied
-from services.facade.web import authorization_header as credentials
+from services.facade.web.authorization_header import bearer, split_values
 from services.facade.web.error_reasons import HttpReason
 
 TOKEN_HEADER = "X-Towpath-Token"  # noqa: S105 - the name of a header, not a secret
 """The header of an action that has its token: its own, because clients and proxies take only one Authorization."""
 
-_MOST_TOKENS = 8
+_MAX_TOKENS = 8
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
 _STANDARD = bytes.maketrans(b"-_", b"+/")
 
@@ -48,7 +48,7 @@ class Operation(StrEnum):
     VERIFY = "verify"
 
 
-class Place(NamedTuple):
+class ObjectLocation(NamedTuple):
     """The place of an object on a disk, as storage has told it; see StorageService.WatchRemovals."""
 
     suffix: str
@@ -56,7 +56,7 @@ class Place(NamedTuple):
     transaction_id: int
 
 
-class Permit(NamedTuple):
+class ActionGrant(NamedTuple):
     """What a token allows: this operation of this user on this object, of this size in bytes, of this repository.
 
     The next three are the access by which it was handed out: the user's id, 0 for an anonymous caller, the token that
@@ -73,11 +73,11 @@ class Permit(NamedTuple):
     user_id: int | None = None
     token_id: int = 0
     ref: str = ""
-    place: Place | None = None
+    place: ObjectLocation | None = None
 
 
-_CLAIMS = tuple(name for name in Permit._fields if name not in Permit._field_defaults)
-_LATER_CLAIMS = Permit._field_defaults
+_CLAIMS = tuple(name for name in ActionGrant._fields if name not in ActionGrant._field_defaults)
+_LATER_CLAIMS = ActionGrant._field_defaults
 
 
 class _RefusedError(Exception):
@@ -95,7 +95,7 @@ class TokenIssuer:
         self._begun = begun.copy()
         self._begun.update(self._beginning.encode())
 
-    def issue(self, oid: str, size: int, place: Place | None = None) -> str:
+    def issue(self, oid: str, size: int, place: ObjectLocation | None = None) -> str:
         """Return the token for an object of `size` bytes, whose oid and suffix are hexadecimal digits."""
         placed = ""
         if place is not None:
@@ -115,37 +115,40 @@ class ActionTokens:
         # To begin with a key takes longer than to go on from there.
         self._begun = [hmac.new(each, digestmod="sha256") for each in keys]
 
-    def issuer(self, permit: Permit, expires_at: int) -> "TokenIssuer":
+    def issuer(self, grant: ActionGrant, expires_at: int) -> "TokenIssuer":
         """Return what issues the tokens of one batch, which end at `expires_at` (Unix time).
 
-        They are like `permit`, but each for an object of its own.
+        They are like `grant`, but each for an object of its own.
         """
-        claims = permit._asdict()
+        claims = grant._asdict()
         del claims["oid"], claims["size"], claims["place"]
         return TokenIssuer(self._begun[0], to_json({**claims, "exp": expires_at}))
 
     def check(
         self, headers: Sequence[str], *, own: Sequence[str] = (), operation: Operation, repository: str, oid: str
-    ) -> Permit:
+    ) -> ActionGrant:
         """Return what a request on an action's URL is permitted, by one good token.
 
         It is in one of its `own` headers, or as Bearer in an Authorization one. Raises `PermissionDenied`
         (TOKEN_REFUSED) where none is good for this: never 401, which makes clients loop.
         """
         problem = "the token of the action is missing"
-        shown = chain(credentials.apart(own), filter(None, map(credentials.bearer, credentials.apart(headers))))
-        for token in islice(shown, _MOST_TOKENS):
+        shown = chain(
+            split_values(own),
+            filter(None, map(bearer, split_values(headers))),
+        )
+        for token in islice(shown, _MAX_TOKENS):
             try:
-                permit = self._read(token)
+                grant = self._read(token)
             except _RefusedError as refused:
                 problem = str(refused)
                 continue
-            if (permit.operation, permit.repository, permit.oid) == (operation, repository, oid):
-                return permit
+            if (grant.operation, grant.repository, grant.oid) == (operation, repository, oid):
+                return grant
             problem = "the token is that of another action"
         raise PermissionDenied(HttpReason.TOKEN_REFUSED, problem)
 
-    def _read(self, token: str) -> Permit:
+    def _read(self, token: str) -> ActionGrant:
         """Return what a token permits that one of the keys has signed, until it ends. Raises `_RefusedError`."""
         signed, _, signature = token.rpartition(".")
         header, _, payload = signed.partition(".")
@@ -155,14 +158,14 @@ class ActionTokens:
         try:
             claims: dict[str, Any] = from_json(_decoded(payload))
             later = (claims.get(name, default) for name, default in _LATER_CLAIMS.items())
-            permit, expires_at = Permit(*(claims[name] for name in _CLAIMS), *later), int(claims["exp"])
-            if permit.place is not None:
-                permit = permit._replace(place=Place(*permit.place))
+            grant, expires_at = ActionGrant(*(claims[name] for name in _CLAIMS), *later), int(claims["exp"])
+            if grant.place is not None:
+                grant = grant._replace(place=ObjectLocation(*grant.place))
         except (ValueError, TypeError, KeyError) as error:
             raise _RefusedError("the token of the action is not valid") from error
         if expires_at <= time.time():
             raise _RefusedError("the token of the action has expired; a new batch request gives a new one")
-        return permit
+        return grant
 
 
 def _signature(begun: hmac.HMAC, rest: str) -> str:

@@ -17,20 +17,20 @@ from towpath.access.v1 import access_service_pb2
 
 from services.common.errors import NotFound, PermissionDenied, Reason, Unauthenticated
 from services.facade import metrics
-from services.facade.auth.access_cache import Remembered
-from services.facade.auth.action_tokens import Operation, Permit
+from services.facade.auth.access_cache import AccessCache
+from services.facade.auth.action_tokens import ActionGrant, Operation
 from services.facade.auth.login_queue import LoginQueue, logins_limited
-from services.facade.auth.login_throttle import FailedLogins
-from services.facade.auth.revocation_watch import AccessChanges
-from services.facade.clients.services import Peers
-from services.facade.web import authorization_header as credentials
+from services.facade.auth.login_throttle import LoginRateLimiter
+from services.facade.auth.revocation_watch import RevocationState
+from services.facade.clients.services import ServiceClients
+from services.facade.web.authorization_header import split_values, tokens
 from services.facade.web.error_reasons import HttpReason, invalid_reply
 
-_MOST_CREDENTIALS = 4
-_MOST_GOOD = 10_000
+_MAX_CREDENTIALS = 4
+_MAX_KNOWN = 10_000
 _KEPT_SECONDS = 3600.0
 # A ref is as long as a client likes.
-_LONGEST_KEPT_REF = 256
+_MAX_CACHED_REF = 256
 
 
 @dataclass(frozen=True)
@@ -66,17 +66,19 @@ _ENDED = (
 )
 
 
-class Access:
+class Authorizer:
     """Asks the AccessService, and slows those who show bad credentials again and again."""
 
-    def __init__(self, peers: Peers, failed_logins: FailedLogins, changes: AccessChanges, queue: LoginQueue) -> None:
-        self._peers = peers
-        self._failed_logins = failed_logins
+    def __init__(
+        self, clients: ServiceClients, login_limiter: LoginRateLimiter, changes: RevocationState, queue: LoginQueue
+    ) -> None:
+        self._clients = clients
+        self._failed_logins = login_limiter
         self._queue = queue
         # Digests of tokens that were good when they were last asked for, the latest last.
         self._good: OrderedDict[bytes, None] = OrderedDict()
-        self._callers: Remembered[bytes, Caller] = _remembered("caller", changes)
-        self._permissions: Remembered[tuple[int, str, Permission, str, int], int] = _remembered("permission", changes)
+        self._callers: AccessCache[bytes, Caller] = _remembered("caller", changes)
+        self._permissions: AccessCache[tuple[int, str, Permission, str, int], int] = _remembered("permission", changes)
 
     async def authenticate(
         self, headers: Sequence[str], address: str, aside: Callable[[], AbstractAsyncContextManager[None]]
@@ -93,9 +95,9 @@ class Access:
         shown = tuple(_shown(headers))
         digests = [*map(_digest, shown)]
         for digest in digests:
-            if (caller := self._callers.recall(digest)) is not None:
+            if (caller := self._callers.get(digest)) is not None:
                 return caller
-        if not (shown and self._failed_logins.is_reached(address)):
+        if not (shown and self._failed_logins.is_limited(address)):
             return await self._caller(shown, address)
         for token, digest in zip(shown, digests, strict=True):
             if digest in self._good:
@@ -115,26 +117,26 @@ class Access:
                     raise
                 if not error.metadata.keys().isdisjoint(_TOLD):
                     told = told or error.message
-        if seconds := self._failed_logins.count(address):
+        if seconds := self._failed_logins.add_failure(address):
             raise logins_limited("too many bad credentials came from your address", seconds)
         raise Unauthenticated(Reason.BAD_CREDENTIALS, told or "the credentials are not valid")
 
     async def _owner(self, token: str) -> Caller:
         digest = _digest(token)
         try:
-            caller = await self._callers.answer(digest, partial(self._ask_owner, token))
+            caller = await self._callers.get_or_fetch(digest, partial(self._ask_owner, token))
         except Unauthenticated:
             self._good.pop(digest, None)
             raise
         self._good[digest] = None
         self._good.move_to_end(digest)
-        if len(self._good) > _MOST_GOOD:
+        if len(self._good) > _MAX_KNOWN:
             self._good.popitem(last=False)
         return caller
 
     async def _ask_owner(self, token: str) -> tuple[Caller, float]:
         request = access_service_pb2.AuthenticateRequest(token=token)
-        reply = await self._peers.locks.call(self._peers.access_stub.Authenticate, request)
+        reply = await self._clients.locks.call(self._clients.access_stub.Authenticate, request)
         if not (reply.user_id and reply.user_name):
             raise invalid_reply("Authenticate", "the reply lacks the user")
         return Caller(reply.user_id, reply.user_name, reply.token_id), reply.keep_seconds
@@ -145,24 +147,24 @@ class Access:
         Raises `Unauthenticated`, `NotFound` or `PermissionDenied`, as AccessService.CheckAccess says.
         """
         question = caller.user_id, repository, permission, ref, 0
-        return await self._permissions.answer(question, partial(self._ask_permission, *question))
+        return await self._permissions.get_or_fetch(question, partial(self._ask_permission, *question))
 
-    async def check_permit(self, permit: Permit) -> None:
+    async def check_grant(self, grant: ActionGrant) -> None:
         """Check that the access by which an action was handed out still stands: the token, the grant, and the ref.
 
         Raises `PermissionDenied` (TOKEN_REFUSED) where it has ended.
         """
-        if permit.user_id is None:
+        if grant.user_id is None:
             return
-        permission = _PERMISSIONS[permit.operation]
-        question = permit.user_id, permit.repository, permission, permit.ref, permit.token_id
+        permission = _PERMISSIONS[grant.operation]
+        question = grant.user_id, grant.repository, permission, grant.ref, grant.token_id
         try:
-            repository_id = await self._permissions.answer(question, partial(self._ask_permission, *question))
+            repository_id = await self._permissions.get_or_fetch(question, partial(self._ask_permission, *question))
         except (Unauthenticated, NotFound, PermissionDenied) as refusal:
             if refusal.reason not in _ENDED:
                 raise
             raise _ended() from refusal
-        if repository_id != permit.repository_id:
+        if repository_id != grant.repository_id:
             raise _ended()
 
     async def _ask_permission(
@@ -171,17 +173,17 @@ class Access:
         request = access_service_pb2.CheckAccessRequest(
             user_id=user_id, repository=repository, ref=ref, permission=permission.value, token_id=token_id
         )
-        reply = await self._peers.locks.call(self._peers.access_stub.CheckAccess, request)
+        reply = await self._clients.locks.call(self._clients.access_stub.CheckAccess, request)
         if not reply.repository_id:
             raise invalid_reply("CheckAccess", "the reply lacks the repository")
-        if len(ref) > _LONGEST_KEPT_REF:
+        if len(ref) > _MAX_CACHED_REF:
             return reply.repository_id, 0
         return reply.repository_id, reply.keep_seconds if token_id else _KEPT_SECONDS
 
 
-def _remembered(question: str, changes: AccessChanges) -> Remembered[Any, Any]:
+def _remembered(question: str, changes: RevocationState) -> AccessCache[Any, Any]:
     counted = metrics.ACCESS_ANSWERS.labels
-    return Remembered(changes, recalled=counted(question, "memory"), asked=counted(question, "locks"))
+    return AccessCache(changes, recalled=counted(question, "memory"), asked=counted(question, "locks"))
 
 
 def _ended() -> PermissionDenied:
@@ -196,5 +198,5 @@ def _digest(token: str) -> bytes:
 
 def _shown(headers: Sequence[str]) -> Iterator[str]:
     """Yield what may be a token, of the first few values of Authorization headers that show one."""
-    values = filter(None, map(credentials.tokens, credentials.apart(headers)))
-    return chain.from_iterable(islice(values, _MOST_CREDENTIALS))
+    values = filter(None, map(tokens, split_values(headers)))
+    return chain.from_iterable(islice(values, _MAX_CREDENTIALS))

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 from services.common.errors import ResourceExhausted
-from services.facade.web.addresses import holder_of
+from services.facade.web.addresses import limit_key
 from services.facade.web.error_reasons import HttpReason
 
 # Between two questions of one address; what others ask is not to wait for these.
-_PAUSE_SECONDS = 0.02
+_RETRY_SECONDS = 0.02
 # For how long the answer is kept back from whom there is no room for: it would come again at once.
 _REFUSAL_SECONDS = 1.0
 _REFUSAL = "too many bad credentials came from your address, and others wait for theirs to be checked"
@@ -40,7 +40,7 @@ class LoginQueue:
 
         Raises `ResourceExhausted` (LOGINS_LIMITED) where none comes.
         """
-        holder = holder_of(address)
+        holder = limit_key(address)
         line = self._lines.setdefault(holder, _Line())
         if line.waiting >= self._most:
             await asyncio.sleep(_REFUSAL_SECONDS)
@@ -51,7 +51,7 @@ class LoginQueue:
             try:
                 yield
             finally:
-                line.next_at = time.monotonic() + _PAUSE_SECONDS
+                line.next_at = time.monotonic() + _RETRY_SECONDS
                 line.turn.release()
         finally:
             line.waiting -= 1

@@ -10,15 +10,15 @@ from functools import partial
 
 from towpath.access.v1 import access_service_pb2
 
-from services.common.lifecycle import end
-from services.facade.clients.services import Peers
-from services.facade.clients.watch import HOLD_SECONDS, WAIT_SECONDS, keep_asking
+from services.common.lifecycle import cancel_and_wait
+from services.facade.clients.services import ServiceClients
+from services.facade.clients.watch import HOLD_SECONDS, WAIT_SECONDS, watch_forever
 from services.facade.web.error_reasons import invalid_reply
 
-_MOST_SOURCES = 16
+_MAX_SOURCES = 16
 
 
-class AccessChanges:
+class RevocationState:
     """The changes by which somebody may have lost an access, as far as this facade was told of them."""
 
     def __init__(self) -> None:
@@ -28,7 +28,7 @@ class AccessChanges:
         self._held_until = -math.inf
 
     @property
-    def are_known(self) -> bool:
+    def is_current(self) -> bool:
         """Whether all changes are known but those of the last 0.9 seconds."""
         return time.monotonic() < self._held_until
 
@@ -37,33 +37,33 @@ class AccessChanges:
         """How many changes each source has told of."""
         return self._known
 
-    def learn(self, source: str, changes: int, *, asked_at: float) -> None:
+    def record(self, source: str, changes: int, *, asked_at: float) -> None:
         """Take in what a source has answered to a question of this moment (`time.monotonic`)."""
         if self._known.get(source) != changes:
             self.generation += 1
             self._known[source] = changes
         self._known.move_to_end(source)
-        if len(self._known) > _MOST_SOURCES:
+        if len(self._known) > _MAX_SOURCES:
             self._known.popitem(last=False)
         self._held_until = asked_at + HOLD_SECONDS
 
 
 @asynccontextmanager
-async def watched_access(peers: Peers) -> AsyncIterator[AccessChanges]:
+async def watch_revocations(clients: ServiceClients) -> AsyncIterator[RevocationState]:
     """Learn of all changes until left."""
-    changes = AccessChanges()
-    watching = asyncio.create_task(keep_asking(partial(_ask, changes, peers), "changes of access are not known"))
+    changes = RevocationState()
+    watching = asyncio.create_task(watch_forever(partial(_ask, changes, clients), "changes of access are not known"))
     try:
         yield changes
     finally:
-        await end(watching)
+        await cancel_and_wait(watching)
 
 
-async def _ask(changes: AccessChanges, peers: Peers) -> None:
+async def _ask(changes: RevocationState, clients: ServiceClients) -> None:
     """Ask one of the lock services what there is to know. What it answers later than this holds is worth nothing."""
     request = access_service_pb2.WatchAccessRequest(known=changes.known, wait_seconds=WAIT_SECONDS)
     asked_at = time.monotonic()
-    reply = await peers.locks.call(peers.access_stub.WatchAccess, request, deadline=HOLD_SECONDS)
+    reply = await clients.locks.call(clients.access_stub.WatchAccess, request, deadline=HOLD_SECONDS)
     if not reply.source:
         raise invalid_reply("WatchAccess", "the reply lacks the source")
-    changes.learn(reply.source, reply.changes, asked_at=asked_at)
+    changes.record(reply.source, reply.changes, asked_at=asked_at)

@@ -4,15 +4,15 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping
 
-from services.common.lifecycle import end
+from services.common.lifecycle import cancel_and_wait
 from services.common.rpc.client import Health
 
-MOST_AGE_SECONDS = 1.0
+MAX_AGE_SECONDS = 1.0
 """An answer that was asked for longer ago is not given any more."""
 
 
-class RecentHealth:
-    """Asks at most once in `MOST_AGE_SECONDS`, and never while an answer is still awaited. Its owner closes it."""
+class HealthCache:
+    """Asks at most once in `MAX_AGE_SECONDS`, and never while an answer is still awaited. Its owner closes it."""
 
     def __init__(self, ask: Callable[[], Awaitable[Mapping[str, Health]]]) -> None:
         self._ask = ask
@@ -23,7 +23,7 @@ class RecentHealth:
         """Return what each service says of itself; it is asked to the end, whoever gives up waiting."""
         now = time.monotonic()
         asked = self._asked
-        if asked is None or (asked.done() and now - self._asked_at >= MOST_AGE_SECONDS):
+        if asked is None or (asked.done() and now - self._asked_at >= MAX_AGE_SECONDS):
             self._asked_at = now
             asked = self._asked = asyncio.create_task(self._find())
         return await asyncio.shield(asked)
@@ -31,7 +31,7 @@ class RecentHealth:
     async def close(self) -> None:
         """Cancel what is under way."""
         if self._asked is not None and not self._asked.done():
-            await end(self._asked)
+            await cancel_and_wait(self._asked)
 
     async def _find(self) -> Mapping[str, Health]:
         return await self._ask()

@@ -10,7 +10,7 @@ from google.protobuf.message import Message
 ReplyT = TypeVar("ReplyT", bound=Message)
 
 
-class Outgoing(Generic[ReplyT]):
+class RequestStream(Generic[ReplyT]):
     """The serialized messages of one call on their way out; each may take `seconds`, then it is TimeoutError."""
 
     def __init__(

@@ -11,10 +11,10 @@ from towpath.locks.v1 import lock_service_pb2_grpc
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1 import storage_service_pb2_grpc
 
-from services.common.rpc.client import Health, Peer
-from services.facade.clients.health_cache import RecentHealth
-from services.facade.clients.object_lookup import StoredObjects
-from services.facade.clients.small_uploads import WholeObjects
+from services.common.rpc.client import Health, ServiceClient
+from services.facade.clients.health_cache import HealthCache
+from services.facade.clients.object_lookup import ObjectLookupClient
+from services.facade.clients.small_uploads import SmallUploadClient
 from services.facade.settings import FacadeSettings
 
 STORAGE_SERVICE = "towpath.storage.v1.StorageService"
@@ -31,14 +31,14 @@ _REPEATABLE = {
 _HEALTH_PAUSE_SECONDS = 0.05
 
 
-class Peers:
+class ServiceClients:
     """The channels to storage and locks, and the stubs on them."""
 
     def __init__(self, settings: FacadeSettings) -> None:
         tls = settings.read_tls()
 
-        def connect(address: str) -> Peer:
-            return Peer(
+        def connect(address: str) -> ServiceClient:
+            return ServiceClient(
                 address,
                 deadline=settings.rpc_seconds,
                 secret=settings.service_secret,
@@ -49,8 +49,8 @@ class Peers:
         self.storage = connect(settings.storage_address)
         self.locks = connect(settings.locks_address)
         self.storage_stub = storage_service_pb2_grpc.StorageServiceStub(self.storage.channel)
-        self.objects = StoredObjects(self.storage)
-        self.whole_objects = WholeObjects(self.storage)
+        self.objects = ObjectLookupClient(self.storage)
+        self.whole_objects = SmallUploadClient(self.storage)
         self.write_object: grpc.aio.StreamUnaryMultiCallable[bytes, pb.WriteObjectResponse]
         """`WriteObject`, whose requests its caller serializes."""
         self.write_object = self.storage.channel.stream_unary(
@@ -63,22 +63,22 @@ class Peers:
             response_deserializer=pb.WriteSharedObjectResponse.FromString,
         )
         self.lock_stub = lock_service_pb2_grpc.LockServiceStub(self.locks.channel)
-        self.health = RecentHealth(self._ask_health)
+        self.health = HealthCache(self._ask_health)
         self.access_stub = access_service_pb2_grpc.AccessServiceStub(self.locks.channel)
 
     @classmethod
     @asynccontextmanager
     async def open(cls, settings: FacadeSettings) -> AsyncIterator[Self]:
         """Open the channels, and close them at the end."""
-        peers = cls(settings)
+        clients = cls(settings)
         try:
-            yield peers
+            yield clients
         finally:
-            await peers.health.close()
-            await peers.whole_objects.close()
-            await peers.objects.close()
-            await peers.storage.close()
-            await peers.locks.close()
+            await clients.health.close()
+            await clients.whole_objects.close()
+            await clients.objects.close()
+            await clients.storage.close()
+            await clients.locks.close()
 
     async def wait_serving(self) -> None:
         """Wait until both services say that they serve, however long that takes."""

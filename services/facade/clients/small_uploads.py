@@ -8,9 +8,9 @@ from google.rpc import status_pb2
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceStub
 
-from services.common.concurrency.batcher import Grouped
+from services.common.concurrency.batcher import Batcher
 from services.common.errors import ServiceError, from_status
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from services.facade.web.error_reasons import invalid_reply
 
 COMMIT_SECONDS = 60.0
@@ -18,24 +18,26 @@ COMMIT_SECONDS = 60.0
 
 # Of larger ones the bytes take more than the call.
 _SMALL_BYTES = 128 * 1024
-_MOST = 16
+_MAX_BATCH = 16
 # The next ones are at storage when it is done with those before. A store that is far is slow, and takes much at once.
-_HELD_SECONDS = 0.005
-_AT_ONCE = 16
+_MAX_WAIT_SECONDS = 0.005
+_MAX_IN_FLIGHT = 16
 
 Response = TypeVar("Response")
 
 
-class WholeObjects:
+class SmallUploadClient:
     """Writes them. Its owner closes it.
 
     In storage's log a call for several is one line, with the request id of one of them.
     """
 
-    def __init__(self, storage: Peer) -> None:
+    def __init__(self, storage: ServiceClient) -> None:
         self._storage = storage
         self._stub = StorageServiceStub(storage.channel)
-        self._grouped = Grouped(self._write_group, most=_MOST, at_once=_AT_ONCE, held_seconds=_HELD_SECONDS)
+        self._grouped = Batcher(
+            self._write_group, max_batch=_MAX_BATCH, max_in_flight=_MAX_IN_FLIGHT, max_wait_seconds=_MAX_WAIT_SECONDS
+        )
 
     async def write(self, request: pb.WriteWholeObjectRequest) -> None:
         """Write an object of at most 1 MiB; it is durable when this returns.
@@ -45,7 +47,7 @@ class WholeObjects:
         if len(request.data) > _SMALL_BYTES:
             await self._write_one(request)
         else:
-            await self._grouped.ask(request)
+            await self._grouped.submit(request)
 
     async def close(self) -> None:
         """Give up what is under way."""

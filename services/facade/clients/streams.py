@@ -3,7 +3,7 @@
 import grpc
 
 from services.common.errors import ServiceError
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 
 PAUSE_SECONDS = 0.2
 """How long to wait before the next attempt."""
@@ -11,12 +11,12 @@ PAUSE_SECONDS = 0.2
 _INTERRUPTIONS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
-def is_interruption(error: ServiceError) -> bool:
+def is_retryable(error: ServiceError) -> bool:
     """Tell whether another attempt may succeed: the service is away, is being stopped, or does not answer."""
     return error.status in _INTERRUPTIONS or error.reason == grpc.StatusCode.CANCELLED.name
 
 
-def overdue(peer: Peer) -> ServiceError:
+def deadline_exceeded(peer: ServiceClient) -> ServiceError:
     """Return the error for a stream on which the peer was silent for too long."""
     nothing = grpc.aio.Metadata()
     return peer.error(

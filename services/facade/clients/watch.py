@@ -10,13 +10,13 @@ HOLD_SECONDS = 0.9
 WAIT_SECONDS = 0.2
 """The time that a service may wait for a change: twice this, and twice the way there and back, stay below the other."""
 
-_PAUSE_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
 _TROUBLE = 2
 
 _log = get_logger(__name__)
 
 
-async def keep_asking(ask: Callable[[], Awaitable[None]], trouble: str, *, every_seconds: float = 0.0) -> None:
+async def watch_forever(ask: Callable[[], Awaitable[None]], trouble: str, *, every_seconds: float = 0.0) -> None:
     """Ask again and again, `every_seconds` after each answer; where that fails, log `trouble` once until it works.
 
     One failure by itself is no trouble: as everything starts, who is asked may not know yet.
@@ -30,5 +30,5 @@ async def keep_asking(ask: Callable[[], Awaitable[None]], trouble: str, *, every
             failures += 1
             if failures == _TROUBLE:
                 _log.warning(trouble, error=repr(error))
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
         await asyncio.sleep(every_seconds)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import AlreadyExists, InvalidArgument, Reason
-from services.facade.clients.services import Peers
+from services.facade.clients.services import ServiceClients
 from services.facade.locks.rendering import list_json, lock_body, verification_json
 from services.facade.web.error_reasons import invalid_reply
 
@@ -14,7 +14,7 @@ Body = Mapping[str, object]
 """The body of an answer; each function names the model whose form it has."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
-_LARGEST_LIMIT = 2**31 - 1
+_MAX_LIMIT = 2**31 - 1
 
 
 def parse_limit(text: str) -> int:
@@ -23,23 +23,23 @@ def parse_limit(text: str) -> int:
         raise InvalidArgument(Reason.INVALID_FIELD, "limit: expected a whole number")
     sign, digits = text[0], text.lstrip("+-0")
     # Python refuses to read very long numbers.
-    number = int(digits or "0") if len(digits) < 20 else _LARGEST_LIMIT
+    number = int(digits or "0") if len(digits) < 20 else _MAX_LIMIT
     return -number if sign == "-" else number
 
 
 def coerce_limit(limit: int | None) -> int:
     """Return a limit for the LockService: 0, its default, for what is absent or less than 1."""
-    return max(0, min(limit or 0, _LARGEST_LIMIT))
+    return max(0, min(limit or 0, _MAX_LIMIT))
 
 
-async def create(peers: Peers, repository_id: int, user_id: int, path: str, *, key: str) -> Body:
+async def create(clients: ServiceClients, repository_id: int, user_id: int, path: str, *, key: str) -> Body:
     """Lock a path (`LockAnswer`); a repeat has the same `key`.
 
     Raises `AlreadyExists` (PATH_LOCKED), with the standing lock.
     """
     request = pb.CreateLockRequest(repository_id=repository_id, user_id=user_id, path=path, idempotency_key=key)
     try:
-        reply = await peers.locks.call(peers.lock_stub.CreateLock, request, detail=pb.Lock())
+        reply = await clients.locks.call(clients.lock_stub.CreateLock, request, detail=pb.Lock())
     except AlreadyExists as error:
         if error.detail is None:
             raise invalid_reply("CreateLock", "the conflict lacks the standing lock") from error
@@ -48,7 +48,7 @@ async def create(peers: Peers, repository_id: int, user_id: int, path: str, *, k
 
 
 async def list_page(
-    peers: Peers, repository_id: int, *, path: str, lock_id: str, cursor: str, limit: int | None
+    clients: ServiceClients, repository_id: int, *, path: str, lock_id: str, cursor: str, limit: int | None
 ) -> bytes:
     """Return a page of locks, in JSON (`LockPage`); what is empty or None is not asked for.
 
@@ -61,10 +61,10 @@ async def list_page(
         cursor=cursor,
         limit=coerce_limit(limit),
     )
-    return list_json(await peers.locks.call(peers.lock_stub.ListLocks, request))
+    return list_json(await clients.locks.call(clients.lock_stub.ListLocks, request))
 
 
-async def verify(peers: Peers, repository_id: int, user_id: int, *, cursor: str, limit: int | None) -> bytes:
+async def verify(clients: ServiceClients, repository_id: int, user_id: int, *, cursor: str, limit: int | None) -> bytes:
     """Return a page of locks, split by owner, in JSON (`LockVerification`).
 
     Raises `InvalidArgument` (INVALID_CURSOR).
@@ -72,10 +72,12 @@ async def verify(peers: Peers, repository_id: int, user_id: int, *, cursor: str,
     request = pb.VerifyLocksRequest(
         repository_id=repository_id, user_id=user_id, cursor=cursor, limit=coerce_limit(limit)
     )
-    return verification_json(await peers.locks.call(peers.lock_stub.VerifyLocks, request))
+    return verification_json(await clients.locks.call(clients.lock_stub.VerifyLocks, request))
 
 
-async def delete(peers: Peers, repository_id: int, user_id: int, lock_id: str, *, force: bool, key: str) -> Body:
+async def delete(
+    clients: ServiceClients, repository_id: int, user_id: int, lock_id: str, *, force: bool, key: str
+) -> Body:
     """Remove a lock (`LockAnswer`); a repeat has the same `key`.
 
     Raises `NotFound` (LOCK_NOT_FOUND) and `PermissionDenied`, as the LockService says.
@@ -83,5 +85,5 @@ async def delete(peers: Peers, repository_id: int, user_id: int, lock_id: str, *
     request = pb.DeleteLockRequest(
         repository_id=repository_id, id=lock_id, user_id=user_id, force=force, idempotency_key=key
     )
-    reply = await peers.locks.call(peers.lock_stub.DeleteLock, request)
+    reply = await clients.locks.call(clients.lock_stub.DeleteLock, request)
     return {"lock": lock_body(reply.lock)}

@@ -6,8 +6,8 @@ from contextlib import suppress
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from services.facade.middleware.concurrency_limit import end_place
-from services.facade.web.request_body import is_announced
+from services.facade.middleware.concurrency_limit import release_slot
+from services.facade.web.request_body import has_body
 
 _DRAIN_SECONDS = 10.0
 _DRAIN_BYTES = 64 * 1024**2
@@ -16,7 +16,7 @@ _SMALL_BYTES = 64 * 1024
 _SMALL_SECONDS = 0.1
 
 
-class Drain:
+class BodyDrain:
     """Answers in full, then reads on for a while, then ends the connection: closing it at once would reset it."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -25,7 +25,7 @@ class Drain:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request."""
         headers = Headers(scope=scope)
-        if not is_announced(headers):
+        if not has_body(headers):
             await self._app(scope, receive, send)
             return
         body = _RequestBody(headers, receive)
@@ -39,7 +39,7 @@ class Drain:
                     MutableHeaders(scope=message)["Connection"] = "close"
                 await send(message)
             elif message["type"] == "http.response.body" and not message.get("more_body", False):
-                end_place(scope)
+                release_slot(scope)
                 await send({**message, "more_body": True})
                 await body.read_rest(_DRAIN_BYTES, _DRAIN_SECONDS)
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
@@ -72,10 +72,10 @@ class _RequestBody:
         if self._length is not None and int(self._length) <= _SMALL_BYTES:
             await self.read_rest(_SMALL_BYTES, _SMALL_SECONDS)
 
-    async def read_rest(self, most_bytes: int, most_seconds: float) -> None:
+    async def read_rest(self, max_bytes: int, max_seconds: float) -> None:
         """Read what comes, up to a bound, and forget it."""
-        left = most_bytes
+        left = max_bytes
         with suppress(TimeoutError):
-            async with asyncio.timeout(most_seconds):
+            async with asyncio.timeout(max_seconds):
                 while not (self.is_read or self._is_held_back) and left >= 0:
                     left -= len((await self.receive()).get("body", b""))

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.common.errors import Reason, ResourceExhausted
 from services.facade.errors import ErrorRenderer
-from services.facade.web.forwarded_headers import Networks, client_network, outside_of
+from services.facade.web.forwarded_headers import Networks, client_network, client_of
 
 # What watches over the facade must be answered then above all.
 _UNLIMITED = ("/healthz", "/readyz")
@@ -21,35 +21,35 @@ _PATIENT = "/locks/verify"
 _LOOK_SECONDS = 0.25
 
 
-class _Places:
+class _Slots:
     """The places that there are, and how many requests of each address and user are under way."""
 
     def __init__(self, limit: int, share: int) -> None:
         self.free = limit
         self.share = share
-        self.most_waiting = limit
+        self.max_waiting = limit
         self.waiting = 0
-        self.under_way: Counter[str] = Counter()
+        self.in_flight: Counter[str] = Counter()
 
 
-class Place:
+class Slot:
     """The place of one request among those that are served at once.
 
     What takes one raises `ResourceExhausted` (RATE_LIMITED) where none is left, and `patiently` where there is none for
     `wait_seconds` from now on.
     """
 
-    def __init__(self, places: _Places, wait_seconds: float = 0.0) -> None:
-        self._places = places
+    def __init__(self, slots: _Slots, wait_seconds: float = 0.0) -> None:
+        self._slots = slots
         self._until = time.monotonic() + wait_seconds
         self._holders: list[str] = []
         self._is_taken = False
 
     def take(self) -> None:
         """Take it."""
-        if self._places.free <= 0:
+        if self._slots.free <= 0:
             raise _refusal("too many requests are being served")
-        self._places.free -= 1
+        self._slots.free -= 1
         self._is_taken = True
 
     def count_address(self, network: str) -> None:
@@ -61,29 +61,29 @@ class Place:
         self._count(f"user {name}", "too many of your requests are being served")
 
     def _count(self, holder: str, refusal: str) -> None:
-        if self._places.under_way[holder] >= self._places.share:
+        if self._slots.in_flight[holder] >= self._slots.share:
             raise _refusal(refusal)
-        self._places.under_way[holder] += 1
+        self._slots.in_flight[holder] += 1
         self._holders.append(holder)
 
-    async def patiently(self, take: Callable[[], None]) -> None:
+    async def wait_for(self, take: Callable[[], None]) -> None:
         """Call `take`, which takes a part of this; where there is none, again until there is, without a place."""
         try:
             take()
         except ResourceExhausted:
-            if self._places.waiting >= self._places.most_waiting or time.monotonic() >= self._until:
+            if self._slots.waiting >= self._slots.max_waiting or time.monotonic() >= self._until:
                 raise
         else:
             return
         was_taken = self._is_taken
         self._give_back()
-        self._places.waiting += 1
+        self._slots.waiting += 1
         try:
             await self._retried(take)
         finally:
-            self._places.waiting -= 1
+            self._slots.waiting -= 1
         if was_taken:
-            await self.patiently(self.take)
+            await self.wait_for(self.take)
 
     async def _retried(self, take: Callable[[], None]) -> None:
         while True:
@@ -97,41 +97,41 @@ class Place:
                 return
 
     @asynccontextmanager
-    async def left_to_others(self) -> AsyncIterator[None]:
+    async def released(self) -> AsyncIterator[None]:
         """Leave it while something is waited for, which costs nothing; then take one again."""
         self._give_back()
         yield
-        await self.patiently(self.take)
+        await self.wait_for(self.take)
 
     def end(self) -> None:
         """Give back all that the request holds."""
         self._give_back()
         for holder in self._holders:
-            self._places.under_way[holder] -= 1
-            if not self._places.under_way[holder]:
-                del self._places.under_way[holder]
+            self._slots.in_flight[holder] -= 1
+            if not self._slots.in_flight[holder]:
+                del self._slots.in_flight[holder]
         self._holders.clear()
 
     def _give_back(self) -> None:
         if self._is_taken:
-            self._places.free += 1
+            self._slots.free += 1
             self._is_taken = False
 
 
-def end_place(scope: Scope) -> None:
+def release_slot(scope: Scope) -> None:
     """Give back what a request holds that has its answer, though it has not ended."""
-    place: Place | None = scope.get("state", {}).get("place")
+    place: Slot | None = scope.get("state", {}).get("place")
     if place is not None:
         place.end()
 
 
-def place_of(scope: Scope) -> Place:
-    """Return the place that `Overload` has given a request."""
-    place: Place = scope["state"]["place"]
+def slot_of(scope: Scope) -> Slot:
+    """Return the place that `ConcurrencyLimit` has given a request."""
+    place: Slot = scope["state"]["place"]
     return place
 
 
-class Overload:
+class ConcurrencyLimit:
     """Answers 429 while as many requests are served as there may be, or as many of one address or user.
 
     To verify locks waits for its place, for up to `verify_wait_seconds`. A loopback address and a trusted proxy's own
@@ -150,7 +150,7 @@ class Overload:
     ) -> None:
         self._app = app
         self._verify_wait_seconds = verify_wait_seconds
-        self._places = _Places(limit, share)
+        self._places = _Slots(limit, share)
         self._trusted = trusted
         self._errors = errors
 
@@ -160,11 +160,11 @@ class Overload:
             await self._app(scope, receive, send)
             return
         wait_seconds = self._verify_wait_seconds if scope["path"].endswith(_PATIENT) else 0.0
-        place = scope["state"]["place"] = Place(self._places, wait_seconds)
+        place = scope["state"]["place"] = Slot(self._places, wait_seconds)
         try:
-            if network := client_network(outside_of(scope).address, self._trusted):
-                await place.patiently(partial(place.count_address, network))
-            await place.patiently(place.take)
+            if network := client_network(client_of(scope).address, self._trusted):
+                await place.wait_for(partial(place.count_address, network))
+            await place.wait_for(place.take)
         except ResourceExhausted as error:
             place.end()
             await self._errors.render(error, scope)(scope, receive, send)

@@ -14,8 +14,8 @@ from services.facade import metrics
 from services.facade.errors import ErrorRenderer
 from services.facade.server.protocol import abort
 from services.facade.server.sendfile import FILE_MESSAGE
-from services.facade.web.forwarded_headers import Networks, outside
-from services.facade.web.request_log import note, operation_of
+from services.facade.web.forwarded_headers import Networks, resolve_client
+from services.facade.web.request_log import add_log_fields, operation_of
 
 _HEALTH = ("healthz", "readyz")
 _SERVER_ERROR = 500
@@ -23,10 +23,10 @@ _SERVER_ERROR = 500
 _log = get_logger(__name__)
 
 
-class Edge:
+class RequestScope:
     """Gives each request its id, tells it in `X-Request-Id`; counts it and writes its log line when it has ended.
 
-    `forwarded.outside_of` tells what trusted proxies say of it. Once `stop` is set, each answer is the last on its
+    `forwarded.client_of` tells what trusted proxies say of it. Once `stop` is set, each answer is the last on its
     connection; a request that the server cancels then has its answer too, where none has begun, else its connection
     ends at once.
     """
@@ -42,7 +42,7 @@ class Edge:
         headers = Headers(scope=scope)
         current = request_id.adopt(headers.get("x-request-id"))
         peer, _ = scope.get("client") or ("", 0)
-        seen = outside(peer, scope["scheme"], headers, self._trusted)
+        seen = resolve_client(peer, scope["scheme"], headers, self._trusted)
         fields: dict[str, Any] = {"client": seen.address}
         scope["state"] = {"log": fields, "outside": seen}
         status = bytes_in = bytes_out = 0
@@ -78,7 +78,7 @@ class Edge:
                     raise
                 # The cancellation is answered here, and is to end nothing else.
                 task.uncancel()
-                note(scope, cancelled_by="stop")
+                add_log_fields(scope, cancelled_by="stop")
                 if status:
                     await abort(scope)
                 else:
@@ -101,7 +101,7 @@ class Edge:
                     "bytes_out": bytes_out,
                     **fields,
                 }
-                span.note(operation, told, failed=status >= _SERVER_ERROR)
+                span.finish(operation, told, failed=status >= _SERVER_ERROR)
                 # Whoever watches over the process asks every few seconds; that is no news.
                 tell = _log.debug if operation in _HEALTH else _log.info
                 tell("request", seconds=seconds, **told)

@@ -8,21 +8,28 @@ import re
 from pydantic_core import to_json
 
 from services.common.errors import InvalidArgument
-from services.facade.auth.action_tokens import TOKEN_HEADER, ActionTokens, Operation, Permit, Place, TokenIssuer
+from services.facade.auth.action_tokens import (
+    TOKEN_HEADER,
+    ActionGrant,
+    ActionTokens,
+    ObjectLocation,
+    Operation,
+    TokenIssuer,
+)
 from services.facade.clients.object_lookup import ObjectStat
 from services.facade.web.error_reasons import HttpReason
-from services.facade.web.forwarded_headers import Outside
+from services.facade.web.forwarded_headers import ClientRequest
 from services.facade.web.responses import timestamp
 
 # A client that resumes a long upload verifies it long after the upload's own action was given.
 _VERIFY_EXTRA_SECONDS = 24 * 3600
 # One that ends earlier is of little use.
-_LEAST_SECONDS = 60
+_MIN_SECONDS = 60
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
 
 
-def origin(public_url: str | None, seen: Outside) -> str:
+def origin(public_url: str | None, seen: ClientRequest) -> str:
     """Return what stands before the repository in hrefs: `public_url`, else where the client sent the request to.
 
     Raises `InvalidArgument` (INVALID_HOST) where its host is needed and is missing, malformed or there twice.
@@ -34,7 +41,7 @@ def origin(public_url: str | None, seen: Outside) -> str:
     return f"{seen.scheme}://{seen.hosts[0]}{seen.prefix}"
 
 
-class ActionMaker:
+class ActionFactory:
     """Makes the actions of one batch."""
 
     def __init__(self, tokens: ActionTokens, *, origin: str, seconds: int, now: int) -> None:
@@ -44,14 +51,14 @@ class ActionMaker:
         """How long an action can be used; more for verify."""
         self._now = now
 
-    def of(self, permit: Permit) -> "ObjectActions":
-        """Return what makes those that are like `permit`, but for their objects."""
-        seconds = self.seconds + (_VERIFY_EXTRA_SECONDS if permit.operation is Operation.VERIFY else 0)
-        issuer = self._tokens.issuer(permit, self._now + seconds)
-        return ObjectActions(issuer, f"{self._origin}/{permit.repository}/objects/", seconds, self._now)
+    def for_operation(self, grant: ActionGrant) -> "ActionBuilder":
+        """Return what makes those that are like `grant`, but for their objects."""
+        seconds = self.seconds + (_VERIFY_EXTRA_SECONDS if grant.operation is Operation.VERIFY else 0)
+        issuer = self._tokens.issuer(grant, self._now + seconds)
+        return ActionBuilder(issuer, f"{self._origin}/{grant.repository}/objects/", seconds, self._now)
 
 
-class ObjectActions:
+class ActionBuilder:
     """Makes the actions of one batch that do the same, each on its object. Their expiry is that of their tokens."""
 
     def __init__(self, issuer: TokenIssuer, base: str, seconds: int, now: int) -> None:
@@ -63,17 +70,17 @@ class ObjectActions:
         self._then = f'","header":{{"{TOKEN_HEADER}":"'
         self._end = f'"}},"expires_in":{seconds},"expires_at":"{timestamp(now + seconds)}"}}'
 
-    def make(self, oid: str, size: int, place: Place | None = None) -> str:
+    def build(self, oid: str, size: int, place: ObjectLocation | None = None) -> str:
         """Return the action on an object of `size` bytes, which may have a place on a disk."""
         return f"{self._begin}{oid}{self._then}{self._issuer.issue(oid, size, place)}{self._end}"
 
-    def transfer(self, oid: str, size: int, found: ObjectStat) -> str:
+    def build_transfer(self, oid: str, size: int, found: ObjectStat) -> str:
         """Return the action that moves the bytes: at the address of the store where there is one, else here."""
         signed = found.signed if found.HasField("signed") else None
-        if signed is None or (ends := signed.expires_at.seconds) < self._now + _LEAST_SECONDS:
+        if signed is None or (ends := signed.expires_at.seconds) < self._now + _MIN_SECONDS:
             place = found.place if found.HasField("place") else None
-            told = place and Place(place.suffix, place.server_started, place.transaction_id)
-            return self.make(oid, size, told)
+            told = place and ObjectLocation(place.suffix, place.server_started, place.transaction_id)
+            return self.build(oid, size, told)
         expires_at = min(ends, self._now + self._seconds)
         action = {
             "href": signed.url,

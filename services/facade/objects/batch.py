@@ -13,22 +13,22 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason, ResourceExhausted
 from services.common.oid import is_oid
-from services.facade.auth.action_tokens import Operation, Permit
-from services.facade.auth.authorizer import Access, Caller, Permission
+from services.facade.auth.action_tokens import ActionGrant, Operation
+from services.facade.auth.authorizer import Authorizer, Caller, Permission
 from services.facade.clients.object_lookup import ObjectStat
-from services.facade.clients.services import Peers
-from services.facade.objects.actions import ActionMaker, ObjectActions
-from services.facade.web.schemas import MOST_TRANSFERS, BatchRequest, ObjectEntry
+from services.facade.clients.services import ServiceClients
+from services.facade.objects.actions import ActionBuilder, ActionFactory
+from services.facade.web.schemas import MAX_TRANSFERS, BatchRequest, ObjectEntry
 
 TRANSFER = "basic"
 HASH_ALGORITHM = "sha256"
 
-_LARGEST_SIZE = 2**63 - 1
+_MAX_SIZE = 2**63 - 1
 # An entry with the largest size, indented; and the rest of the body, of which a ref is as long as a client likes.
 _ENTRY_BYTES = 160
 _REST_BYTES = 64 * 1024
 # As many as git-lfs asks for, which take 2 ms; to sign more tokens takes longer than others should wait.
-_ANSWERED_AT_ONCE = 100
+_MAX_INLINE_OBJECTS = 100
 _PERMISSIONS = {"download": Permission.READ, "upload": Permission.WRITE}
 _INTENTS = {"download": pb.INTENT_READ, "upload": pb.INTENT_WRITE}
 
@@ -53,35 +53,37 @@ class ObjectError(TypedDict):
     message: str
 
 
-async def negotiate(
+async def resolve_batch(
     request: BatchRequest,
     repository: str,
     caller: Caller,
     *,
-    access: Access,
-    peers: Peers,
+    authorizer: Authorizer,
+    clients: ServiceClients,
     limits: Limits,
-    maker: ActionMaker,
+    maker: ActionFactory,
 ) -> bytes:
     """Return the JSON that `models.BatchAnswer` describes; what is wrong with one object is told in its entry.
 
-    Raises `ServiceError` for what is wrong with the request: see `check_request`, `Access.check`, `StoredObjects.stat`,
-    and `InvalidArgument` where no object of an upload is valid.
+    Raises `ServiceError` for what is wrong with the request: see `check_request`, `Authorizer.check`,
+    `ObjectLookupClient.stat`, and `InvalidArgument` where no object of an upload is valid.
     """
     check_request(request)
     permission = _PERMISSIONS[request.operation]
-    repository_id = await access.check(caller, repository, permission, request.ref_name)
+    repository_id = await authorizer.check(caller, repository, permission, request.ref_name)
     faults = [check_entry(entry, request, limits) for entry in request.objects]
     asked = [(entry.oid, entry.size) for entry, fault in zip(request.objects, faults, strict=True) if fault is None]
     intent = _INTENTS[request.operation]
-    found = iter(await peers.objects.stat(repository_id, asked, intent, seconds=maker.seconds) if asked else ())
+    found = iter(await clients.objects.stat(repository_id, asked, intent, seconds=maker.seconds) if asked else ())
     stats = [next(found) if fault is None else None for fault in faults]
     operation = Operation(request.operation)
-    permit = Permit(
+    grant = ActionGrant(
         operation, repository, repository_id, "", 0, caller.name, caller.user_id, caller.token_id, request.ref_name
     )
-    transfers = maker.of(permit)
-    verifies = maker.of(permit._replace(operation=Operation.VERIFY)) if operation is Operation.UPLOAD else None
+    transfers = maker.for_operation(grant)
+    verifies = (
+        maker.for_operation(grant._replace(operation=Operation.VERIFY)) if operation is Operation.UPLOAD else None
+    )
 
     errors = [
         fault if stat is None else refusal(entry, stat, operation)
@@ -92,11 +94,13 @@ async def negotiate(
 
     def answer() -> bytes:
         return body_of(
-            refuse(entry, error) if stat is None or error is not None else grant(entry, stat, transfers, verifies)
+            with_error(entry, error)
+            if stat is None or error is not None
+            else with_actions(entry, stat, transfers, verifies)
             for entry, error, stat in zip(request.objects, errors, stats, strict=True)
         )
 
-    return await asyncio.to_thread(answer) if len(asked) > _ANSWERED_AT_ONCE else answer()
+    return await asyncio.to_thread(answer) if len(asked) > _MAX_INLINE_OBJECTS else answer()
 
 
 def body_of(entries: Iterable[str]) -> bytes:
@@ -117,8 +121,8 @@ def check_lengths(value: object, limits: Limits) -> None:
             Reason.BATCH_TOO_LARGE,
             f"objects: expected at most {limits.objects}; set lfs.transfer.batchSize to {limits.objects} or less",
         )
-    if isinstance(transfers, list) and len(transfers) > MOST_TRANSFERS:
-        raise InvalidArgument(Reason.INVALID_FIELD, f"transfers: expected at most {MOST_TRANSFERS}")
+    if isinstance(transfers, list) and len(transfers) > MAX_TRANSFERS:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"transfers: expected at most {MAX_TRANSFERS}")
 
 
 def check_request(request: BatchRequest) -> None:
@@ -133,7 +137,7 @@ def check_entry(entry: ObjectEntry, request: BatchRequest, limits: Limits) -> Ob
         return {"code": 409, "message": f"hash_algo: expected {HASH_ALGORITHM}"}
     if not is_oid(entry.oid):
         return {"code": 422, "message": "oid: expected 64 lower-case hexadecimal digits"}
-    if type(entry.size) is not int or not 0 <= entry.size <= _LARGEST_SIZE:
+    if type(entry.size) is not int or not 0 <= entry.size <= _MAX_SIZE:
         return {"code": 422, "message": "size: expected a whole number of bytes, at least 0"}
     if request.operation == "upload" and entry.size > limits.object_bytes:
         return {"code": 422, "message": f"size: expected at most {limits.object_bytes} bytes"}
@@ -152,14 +156,16 @@ def refusal(entry: ObjectEntry, found: ObjectStat, operation: Operation) -> Obje
     return None
 
 
-def grant(entry: ObjectEntry, found: ObjectStat, transfers: ObjectActions, verifies: ObjectActions | None) -> str:
+def with_actions(
+    entry: ObjectEntry, found: ObjectStat, transfers: ActionBuilder, verifies: ActionBuilder | None
+) -> str:
     """Return the answer for an entry that is not refused; downloads have no `verifies`."""
     oid, size = entry.oid, entry.size
     if verifies is None:
-        actions = f',"actions":{{"download":{transfers.transfer(oid, size, found)}}}'
+        actions = f',"actions":{{"download":{transfers.build_transfer(oid, size, found)}}}'
     elif found.status != pb.OBJECT_STATUS_PRESENT:
-        upload = transfers.transfer(oid, size, found)
-        actions = f',"actions":{{"upload":{upload},"verify":{verifies.make(oid, size)}}}'
+        upload = transfers.build_transfer(oid, size, found)
+        actions = f',"actions":{{"upload":{upload},"verify":{verifies.build(oid, size)}}}'
     else:
         actions = ""
     return f'{{"oid":"{oid}","size":{size},"authenticated":true{actions}}}'
@@ -170,7 +176,7 @@ def removed_message(reason: str) -> str:
     return f"the object was removed: {reason}" if reason else "the object was removed"
 
 
-def refuse(entry: ObjectEntry, error: ObjectError | None) -> str:
+def with_error(entry: ObjectEntry, error: ObjectError | None) -> str:
     """Return the answer with an error; it echoes what the entry has of the right type."""
     refused = {
         "oid": entry.oid if isinstance(entry.oid, str) else "",

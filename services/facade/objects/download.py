@@ -9,16 +9,22 @@ import grpc
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import ServiceError
-from services.facade.auth.action_tokens import Permit
-from services.facade.clients.services import Peers
-from services.facade.clients.streams import PAUSE_SECONDS, is_interruption, overdue
+from services.facade.auth.action_tokens import ActionGrant
+from services.facade.clients.services import ServiceClients
+from services.facade.clients.streams import PAUSE_SECONDS, deadline_exceeded, is_retryable
 from services.facade.objects.shared_disk import FilePart, SharedDisk
 from services.facade.web.error_reasons import invalid_reply
-from services.facade.web.ranges import Slice
+from services.facade.web.ranges import ByteRange
 
 
-async def read(
-    peers: Peers, shared_disk: SharedDisk | None, permit: Permit, part: Slice, *, by_kernel: bool, rpc_seconds: float
+async def read_object(
+    clients: ServiceClients,
+    shared_disk: SharedDisk | None,
+    grant: ActionGrant,
+    part: ByteRange,
+    *,
+    by_kernel: bool,
+    rpc_seconds: float,
 ) -> AsyncGenerator[bytes | FilePart, None]:
     """Yield a part of the object, in pieces of at most 1 MiB: from the shared disk where it is there, else by storage.
 
@@ -28,39 +34,39 @@ async def read(
     """
     is_counted = False
     if shared_disk:
-        async with shared_disk.opened(permit, part) as (file, is_counted):
+        async with shared_disk.opened(grant, part) as (file, is_counted):
             if file is not None:
                 async with aclosing(file.pieces(by_kernel=by_kernel)) as pieces:
                     async for piece in pieces:
                         yield piece
                 return
-    async with aclosing(_relayed(peers, permit, part, rpc_seconds, is_counted=is_counted)) as messages:
+    async with aclosing(_relayed(clients, grant, part, rpc_seconds, is_counted=is_counted)) as messages:
         async for data in messages:
             yield data
 
 
 async def _relayed(
-    peers: Peers, permit: Permit, part: Slice, rpc_seconds: float, *, is_counted: bool
+    clients: ServiceClients, grant: ActionGrant, part: ByteRange, rpc_seconds: float, *, is_counted: bool
 ) -> AsyncGenerator[bytes, None]:
     position = part.start
     deadline = time.monotonic() + rpc_seconds
     while True:
         try:
             rest = pb.ReadObjectRequest(
-                repository_id=permit.repository_id,
-                oid=permit.oid,
+                repository_id=grant.repository_id,
+                oid=grant.oid,
                 offset=position,
                 length=part.end - position,
                 is_counted=is_counted,
             )
-            async with aclosing(_attempt(peers, rest, permit.size, rpc_seconds)) as messages:
+            async with aclosing(_attempt(clients, rest, grant.size, rpc_seconds)) as messages:
                 async for data in messages:
                     position += len(data)
                     yield data
                     # What the client takes to read is its own affair.
                     deadline = time.monotonic() + rpc_seconds
         except ServiceError as error:
-            if not is_interruption(error) or time.monotonic() > deadline:
+            if not is_retryable(error) or time.monotonic() > deadline:
                 raise
         else:
             if position != part.end:
@@ -70,9 +76,9 @@ async def _relayed(
 
 
 async def _attempt(
-    peers: Peers, request: pb.ReadObjectRequest, size: int, rpc_seconds: float
+    clients: ServiceClients, request: pb.ReadObjectRequest, size: int, rpc_seconds: float
 ) -> AsyncGenerator[bytes, None]:
-    call = peers.storage_stub.ReadObject(request, metadata=peers.storage.metadata(), wait_for_ready=True)
+    call = clients.storage_stub.ReadObject(request, metadata=clients.storage.metadata(), wait_for_ready=True)
     try:
         header = await _next(call, rpc_seconds)
         if header is None or header.WhichOneof("content") != "header" or header.header.size != size:
@@ -84,9 +90,9 @@ async def _attempt(
                 raise invalid_reply("ReadObject", "more came than was asked for")
             yield message.data
     except grpc.aio.AioRpcError as error:
-        raise peers.storage.error(error) from error
+        raise clients.storage.error(error) from error
     except TimeoutError as error:
-        raise overdue(peers.storage) from error
+        raise deadline_exceeded(clients.storage) from error
     finally:
         call.cancel()
 

@@ -12,7 +12,7 @@ from services.common.observability.logs import get_logger
 from services.facade.objects.shared_disk import FilePart
 from services.facade.server.protocol import abort
 from services.facade.server.sendfile import FILE_MESSAGE
-from services.facade.web.request_log import note
+from services.facade.web.request_log import add_log_fields
 
 _log = get_logger(__name__)
 
@@ -74,7 +74,7 @@ class ObjectResponse(Response):
             await self._send(self._first, send)
             async for piece in self._rest:
                 if gone.done():
-                    note(scope, cancelled_by="client")
+                    add_log_fields(scope, cancelled_by="client")
                     return
                 await self._send(piece, send)
             await self._send(b"", send, more=False)

@@ -9,24 +9,24 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import ServiceError
 from services.common.observability.logs import get_logger
-from services.facade.clients.services import Peers
+from services.facade.clients.services import ServiceClients
 from services.facade.clients.watch import HOLD_SECONDS
 
 REPORT_SECONDS = 0.4
-_MOST_REPOSITORIES = 1000
+_MAX_REPOSITORIES = 1000
 _LAST_ATTEMPTS = 3
 
 _log = get_logger(__name__)
 
 
-class Reads:
+class ReadCounts:
     """Counts them by repository, and knows whose bytes are not used up.
 
     Where a report fails, its bytes are reported again, and count twice if storage had counted them.
     """
 
-    def __init__(self, peers: Peers) -> None:
-        self._peers = peers
+    def __init__(self, clients: ServiceClients) -> None:
+        self._clients = clients
         self._unreported: Counter[int] = Counter()
         self._allowed_until: OrderedDict[int, float] = OrderedDict()
 
@@ -38,7 +38,7 @@ class Reads:
         """Take in that the bytes of a repository were not used up when storage was asked (`time.monotonic`)."""
         self._allowed_until[repository_id] = asked_at + HOLD_SECONDS
         self._allowed_until.move_to_end(repository_id)
-        if len(self._allowed_until) > _MOST_REPOSITORIES:
+        if len(self._allowed_until) > _MAX_REPOSITORIES:
             self._allowed_until.popitem(last=False)
 
     def is_allowed(self, repository_id: int) -> bool:
@@ -47,13 +47,13 @@ class Reads:
 
     async def report(self) -> None:
         """Report what was counted. Raises what StorageService.CountReads says; what was not reported stays."""
-        while counts := dict(islice(self._unreported.items(), _MOST_REPOSITORIES)):
+        while counts := dict(islice(self._unreported.items(), _MAX_REPOSITORIES)):
             for repository_id in counts:
                 del self._unreported[repository_id]
             asked_at = time.monotonic()
             request = pb.CountReadsRequest(bytes=counts)
             try:
-                reply = await self._peers.storage.call(self._peers.storage_stub.CountReads, request)
+                reply = await self._clients.storage.call(self._clients.storage_stub.CountReads, request)
             except BaseException:
                 self._unreported.update(counts)
                 raise

@@ -8,30 +8,30 @@ from contextlib import asynccontextmanager
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.lifecycle import end
-from services.facade.auth.action_tokens import Place
-from services.facade.clients.services import Peers
-from services.facade.clients.watch import HOLD_SECONDS, WAIT_SECONDS, keep_asking
+from services.common.lifecycle import cancel_and_wait
+from services.facade.auth.action_tokens import ObjectLocation
+from services.facade.clients.services import ServiceClients
+from services.facade.clients.watch import HOLD_SECONDS, WAIT_SECONDS, watch_forever
 
 
 @asynccontextmanager
-async def watched_removals(peers: Peers) -> "AsyncIterator[Removals]":
+async def watch_removals(clients: ServiceClients) -> "AsyncIterator[RemovalFeed]":
     """Learn of all removals until left."""
-    removals = Removals(peers)
-    watching = asyncio.create_task(keep_asking(removals.ask, "removals of objects are not known"))
+    removals = RemovalFeed(clients)
+    watching = asyncio.create_task(watch_forever(removals.ask, "removals of objects are not known"))
     try:
         yield removals
     finally:
-        await end(watching)
+        await cancel_and_wait(watching)
 
 
-class Removals:
+class RemovalFeed:
     """The removals of objects, as far as this facade was told of them."""
 
-    def __init__(self, peers: Peers) -> None:
+    def __init__(self, clients: ServiceClients) -> None:
         self.generation = 0
         """Another number after each removal: what was asked for before it may be wrong."""
-        self._peers = peers
+        self._clients = clients
         self._server_started = 0
         self._known_since = 0
         self._held_until = -math.inf
@@ -39,11 +39,11 @@ class Removals:
         """Whether repositories may move only so many bytes a day."""
 
     @property
-    def are_known(self) -> bool:
+    def is_current(self) -> bool:
         """Whether all removals are known but those of the last 0.9 seconds."""
         return time.monotonic() < self._held_until
 
-    def allow(self, place: Place) -> bool:
+    def allow(self, place: ObjectLocation) -> bool:
         """Tell whether nothing has removed an object, or made its bytes doubtful, since its place was told.
 
         Removals of the last 0.9 seconds may not be known.
@@ -51,7 +51,7 @@ class Removals:
         return (
             place.transaction_id >= self._known_since
             and place.server_started == self._server_started
-            and self.are_known
+            and self.is_current
         )
 
     async def ask(self) -> None:
@@ -61,7 +61,9 @@ class Removals:
         """
         request = pb.WatchRemovalsRequest(known_since=self._known_since, wait_seconds=WAIT_SECONDS)
         asked_at = time.monotonic()
-        reply = await self._peers.storage.call(self._peers.storage_stub.WatchRemovals, request, deadline=HOLD_SECONDS)
+        reply = await self._clients.storage.call(
+            self._clients.storage_stub.WatchRemovals, request, deadline=HOLD_SECONDS
+        )
         # Another storage service may have listened for longer; what either says is true, but only of its own server.
         is_same = reply.server_started == self._server_started
         if not is_same or reply.known_since > self._known_since:

@@ -13,24 +13,24 @@ from pathlib import Path
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 from services.common.errors import Reason, ServiceError
-from services.common.lifecycle import end
+from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
-from services.facade.auth.action_tokens import Permit
-from services.facade.clients.services import Peers
-from services.facade.clients.watch import keep_asking
+from services.facade.auth.action_tokens import ActionGrant
+from services.facade.clients.services import ServiceClients
+from services.facade.clients.watch import watch_forever
 from services.facade.objects.cached_file import read_cached
-from services.facade.objects.read_counts import REPORT_SECONDS, Reads
-from services.facade.objects.removal_feed import Removals
+from services.facade.objects.read_counts import REPORT_SECONDS, ReadCounts
+from services.facade.objects.removal_feed import RemovalFeed
 from services.facade.web.error_reasons import invalid_reply
-from services.facade.web.ranges import Slice
+from services.facade.web.ranges import ByteRange
 
 # What one turn takes to send: so much a client must read within `body_idle_seconds`, as of a message of storage's.
 _PIECE_BYTES = 1024 * 1024
 # Up to here, to read the bytes and to send them with the head costs less than to let the kernel send them.
 _SMALL_BYTES = 256 * 1024
-_PAUSE_SECONDS = 10.0
+_RETRY_SECONDS = 10.0
 _LOOK_SECONDS = 10.0
 _SUFFIX = re.compile(r"[0-9a-f]{16}")
 _PATH = re.compile(r"objects/[0-9a-f]{2}/[0-9a-f]{2}/([0-9a-f]{64})(?:\.[0-9a-f]{16})?")
@@ -47,18 +47,18 @@ class FilePart:
     count: int
 
 
-class SharedFile:
+class SharedDiskObject:
     """An object's file. `open` begins, and `close` ends it in any case."""
 
-    def __init__(self, permit: Permit, part: Slice) -> None:
-        self._permit = permit
+    def __init__(self, grant: ActionGrant, part: ByteRange) -> None:
+        self._permit = grant
         self._part = part
         self._descriptor: int | None = None
         self._small: bytes | None = None
 
     async def open(self, folder: Path, paths: Sequence[str]) -> bool:
         """Open the first of these paths below a folder at which the whole object lies; tell whether there is one."""
-        return await in_thread(self._open, folder, paths)
+        return await run_in_thread(self._open, folder, paths)
 
     async def pieces(self, *, by_kernel: bool) -> AsyncGenerator[bytes | FilePart, None]:
         """Yield the part of the object, in pieces of at most 1 MiB. Raises EOFError where the file has become shorter.
@@ -70,13 +70,13 @@ class SharedFile:
             return
         for offset in range(self._part.start, self._part.end, _PIECE_BYTES):
             count = min(_PIECE_BYTES, self._part.end - offset)
-            yield FilePart(self._opened, offset, count) if by_kernel else await in_thread(self._read, offset, count)
+            yield FilePart(self._opened, offset, count) if by_kernel else await run_in_thread(self._read, offset, count)
 
     async def close(self) -> None:
         """Close the file."""
         if self._descriptor is not None:
             # The last to close a file that was removed waits until the disk has it back.
-            await in_thread(self._close)
+            await run_in_thread(self._close)
 
     def _open(self, folder: Path, paths: Sequence[str]) -> bool:
         return any(self._open_one(folder, path) for path in paths)
@@ -133,18 +133,20 @@ def _open_below(folder: Path, path: str) -> int:
 
 
 @asynccontextmanager
-async def shared_disk(folder: Path | None, peers: Peers, removals: Removals) -> "AsyncIterator[SharedDisk | None]":
+async def shared_disk(
+    folder: Path | None, clients: ServiceClients, removal_feed: RemovalFeed
+) -> "AsyncIterator[SharedDisk | None]":
     """Have the disk whose folder this process shares with storage, if there is one, until left."""
     if folder is None:
         yield None
         return
-    reads = Reads(peers)
-    reporting = asyncio.create_task(keep_asking(reads.report, "reads are not counted", every_seconds=REPORT_SECONDS))
-    disk = SharedDisk(folder, peers, removals, reads)
+    reads = ReadCounts(clients)
+    reporting = asyncio.create_task(watch_forever(reads.report, "reads are not counted", every_seconds=REPORT_SECONDS))
+    disk = SharedDisk(folder, clients, removal_feed, reads)
     try:
         yield disk
     finally:
-        await end(reporting)
+        await cancel_and_wait(reporting)
         await reads.report_last()
         disk.close()
 
@@ -156,11 +158,13 @@ class SharedDisk:
     object lies: it may be older than this facade, keep its objects elsewhere, or be on another host.
     """
 
-    def __init__(self, folder: Path, peers: Peers, removals: Removals, reads: Reads) -> None:
+    def __init__(
+        self, folder: Path, clients: ServiceClients, removal_feed: RemovalFeed, read_counts: ReadCounts
+    ) -> None:
         self._folder = folder
-        self._peers = peers
-        self._removals = removals
-        self._reads = reads
+        self._clients = clients
+        self._removals = removal_feed
+        self._reads = read_counts
         self._paused_until = 0.0
         self._descriptor: int | None = None
         self._looked_at = -math.inf
@@ -171,31 +175,31 @@ class SharedDisk:
             os.close(self._descriptor)
             self._descriptor = None
 
-    def read_cached(self, permit: Permit, part: Slice) -> bytearray | None:
+    def read_cached(self, grant: ActionGrant, part: ByteRange) -> bytearray | None:
         """Return a small part of an object that can be read without asking storage or waiting for the disk."""
-        path = self._known_path(permit)
+        path = self._known_path(grant)
         count = part.end - part.start
         if self._descriptor is None or path is None or count > _SMALL_BYTES:
             return None
-        data = read_cached(self._descriptor, path, permit.size, part.start, count)
+        data = read_cached(self._descriptor, path, grant.size, part.start, count)
         if data is not None:
-            self._reads.count(permit.repository_id, count)
+            self._reads.count(grant.repository_id, count)
         return data
 
     @asynccontextmanager
-    async def opened(self, permit: Permit, part: Slice) -> AsyncIterator[tuple[SharedFile | None, bool]]:
+    async def opened(self, grant: ActionGrant, part: ByteRange) -> AsyncIterator[tuple[SharedDiskObject | None, bool]]:
         """Open the object; yield None where it is not here, and whether the part counts as read already.
 
         Raises what StorageService.LocateObject says, which is asked unless the object's place is known.
         """
-        file = SharedFile(permit, part)
+        file = SharedDiskObject(grant, part)
         try:
-            if (path := self._known_path(permit)) and await file.open(self._folder, [path]):
-                self._reads.count(permit.repository_id, part.end - part.start)
+            if (path := self._known_path(grant)) and await file.open(self._folder, [path]):
+                self._reads.count(grant.repository_id, part.end - part.start)
                 await self._keep_folder()
                 yield file, True
                 return
-            paths = await self._locate(permit, part)
+            paths = await self._locate(grant, part)
             if not paths:
                 yield None, False
             elif await file.open(self._folder, paths):
@@ -203,41 +207,41 @@ class SharedDisk:
                 yield file, True
             else:
                 self._pause()
-                _log.warning("an object is not in the shared folder", folder=str(self._folder), oid=permit.oid)
+                _log.warning("an object is not in the shared folder", folder=str(self._folder), oid=grant.oid)
                 yield None, True
         finally:
             await file.close()
 
-    def _known_path(self, permit: Permit) -> str | None:
+    def _known_path(self, grant: ActionGrant) -> str | None:
         """Return where an object lies, if that may be read without asking storage."""
-        place, oid = permit.place, permit.oid
+        place, oid = grant.place, grant.oid
         if place is None or not self._removals.allow(place) or not _SUFFIX.fullmatch(place.suffix):
             return None
         if time.monotonic() < self._paused_until:
             return None
-        if self._removals.is_bandwidth_limited and not self._reads.is_allowed(permit.repository_id):
+        if self._removals.is_bandwidth_limited and not self._reads.is_allowed(grant.repository_id):
             return None
         return f"objects/{oid[:2]}/{oid[2:4]}/{oid}.{place.suffix}"
 
-    async def _locate(self, permit: Permit, part: Slice) -> Sequence[str]:
+    async def _locate(self, grant: ActionGrant, part: ByteRange) -> Sequence[str]:
         """Return the paths below the folder at which an object may lie; then storage has counted the part as read."""
         if time.monotonic() < self._paused_until:
             return ()
         request = pb.LocateObjectRequest(
-            repository_id=permit.repository_id, oid=permit.oid, offset=part.start, length=part.end - part.start
+            repository_id=grant.repository_id, oid=grant.oid, offset=part.start, length=part.end - part.start
         )
         asked_at = time.monotonic()
         try:
-            located = await self._peers.objects.locate(request)
+            located = await self._clients.objects.locate(request)
         except ServiceError as error:
             if error.reason != Reason.UNIMPLEMENTED:
                 raise
             self._pause()
             return ()
-        if located.size != permit.size:
-            raise invalid_reply("LocateObject", f"the object has {located.size} bytes, expected {permit.size}")
+        if located.size != grant.size:
+            raise invalid_reply("LocateObject", f"the object has {located.size} bytes, expected {grant.size}")
         if located.paths:
-            self._reads.allow(permit.repository_id, asked_at=asked_at)
+            self._reads.allow(grant.repository_id, asked_at=asked_at)
         else:
             self._pause()
         return located.paths
@@ -248,7 +252,7 @@ class SharedDisk:
             self._looked_at = time.monotonic()
             self.close()
             with suppress(OSError):
-                self._descriptor = await in_thread(os.open, self._folder, os.O_PATH | os.O_DIRECTORY)
+                self._descriptor = await run_in_thread(os.open, self._folder, os.O_PATH | os.O_DIRECTORY)
 
     def _pause(self) -> None:
-        self._paused_until = time.monotonic() + _PAUSE_SECONDS
+        self._paused_until = time.monotonic() + _RETRY_SECONDS

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 from services.common.errors import Reason, ServiceError
 from services.common.observability.logs import get_logger
 from services.common.rpc.options import CHUNK_BYTES, SHARED_BYTES
@@ -21,7 +21,7 @@ PIECES = 2
 # it, what they take of memory counts, and from this many files on there are no more of them.
 _LARGE_FILES = 4
 _FILES = 16
-_PAUSE_SECONDS = 10.0
+_RETRY_SECONDS = 10.0
 
 _NOT_SHARED = (Reason.MEMORY_NOT_SHARED, Reason.UNIMPLEMENTED)
 
@@ -41,7 +41,7 @@ class MemoryFile:
 
     async def make(self) -> None:
         """Make the file. Raises OSError, also where there is no memory for it."""
-        await in_thread(self._make)
+        await run_in_thread(self._make)
 
     @property
     def is_empty(self) -> bool:
@@ -71,12 +71,12 @@ class MemoryFile:
 
     async def unlink(self) -> None:
         """Remove the name; who has opened the file has it still."""
-        await in_thread(self._unlink)
+        await run_in_thread(self._unlink)
 
     async def close(self) -> None:
         """Close the file and remove its name."""
         if self._descriptor is not None:
-            await in_thread(self._close)
+            await run_in_thread(self._close)
 
     def _make(self) -> None:
         self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
@@ -135,5 +135,5 @@ class SharedMemory:
         return True
 
     def _pause(self, why: str) -> None:
-        self._paused_until = time.monotonic() + _PAUSE_SECONDS
+        self._paused_until = time.monotonic() + _RETRY_SECONDS
         _log.warning("uploads do without shared memory", folder=str(self._folder), why=why)

@@ -12,11 +12,11 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.errors import InvalidArgument, Reason, ServiceError
 from services.common.rpc.options import CHUNK_BYTES
 from services.common.rpc.raw_bytes import BytesField
-from services.facade.auth.action_tokens import Permit
-from services.facade.clients.request_stream import Outgoing
-from services.facade.clients.services import Peers
+from services.facade.auth.action_tokens import ActionGrant
+from services.facade.clients.request_stream import RequestStream
+from services.facade.clients.services import ServiceClients
 from services.facade.clients.small_uploads import COMMIT_SECONDS
-from services.facade.clients.streams import PAUSE_SECONDS, is_interruption, overdue
+from services.facade.clients.streams import PAUSE_SECONDS, deadline_exceeded, is_retryable
 from services.facade.objects.shared_memory import PIECES, MemoryFile, SharedMemory
 from services.facade.web.error_reasons import invalid_reply
 from services.facade.web.request_body import chunks
@@ -28,21 +28,21 @@ _END: _Piece = []
 
 _DATA = BytesField(pb.WriteObjectRequest, "data")
 # Storage takes a client that sends little, but regularly, for one that is gone.
-_LONGEST_HOLD_SECONDS = 5.0
+_MAX_HOLD_SECONDS = 5.0
 
 
 async def upload(
-    peers: Peers,
+    clients: ServiceClients,
     memory: SharedMemory | None,
-    permit: Permit,
+    grant: ActionGrant,
     headers: Headers,
     receive: Receive,
     *,
     idle_seconds: float,
-    least_rate: int,
+    min_rate: int,
     rpc_seconds: float,
 ) -> None:
-    """Write the body of a request as the object of `permit`; it is durable when this returns.
+    """Write the body of a request as the object of `grant`; it is durable when this returns.
 
     Where `memory` is shared with storage, the bytes of one that is longer than a message go through it. An object of
     one message is written again where storage went away meanwhile, for `rpc_seconds`; longer ones are for the client
@@ -50,26 +50,26 @@ async def upload(
     object's size; what `body.chunks` raises; and what StorageService.WriteObject says.
     """
     length = headers.get("content-length")
-    if length is not None and int(length) != permit.size:
-        raise InvalidArgument(Reason.SIZE_MISMATCH, f"content-length: expected {permit.size}, got {length}")
-    body = _until_too_many(chunks(receive, idle_seconds, least_rate), permit.size)
-    if permit.size > CHUNK_BYTES and memory and await _write_shared(peers, memory, permit, body, rpc_seconds):
+    if length is not None and int(length) != grant.size:
+        raise InvalidArgument(Reason.SIZE_MISMATCH, f"content-length: expected {grant.size}, got {length}")
+    body = _until_too_many(chunks(receive, idle_seconds, min_rate), grant.size)
+    if grant.size > CHUNK_BYTES and memory and await _write_shared(clients, memory, grant, body, rpc_seconds):
         return None
     pieces = _pieces(body)
     first = await anext(pieces, _END)
     second = await anext(pieces, _END)
     if second:
-        await _write(peers, permit, _chain(first, second, pieces), rpc_seconds)
+        await _write(clients, grant, _chain(first, second, pieces), rpc_seconds)
         return None
     whole = pb.WriteWholeObjectRequest(
-        repository_id=permit.repository_id, oid=permit.oid, size=permit.size, data=b"".join(first)
+        repository_id=grant.repository_id, oid=grant.oid, size=grant.size, data=b"".join(first)
     )
     deadline = time.monotonic() + rpc_seconds
     while True:
         try:
-            return await peers.whole_objects.write(whole)
+            return await clients.whole_objects.write(whole)
         except ServiceError as error:
-            if not is_interruption(error) or time.monotonic() > deadline:
+            if not is_retryable(error) or time.monotonic() > deadline:
                 raise
         await asyncio.sleep(PAUSE_SECONDS)
 
@@ -94,7 +94,7 @@ async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[_Piece]:
             held.append(rest[:room])
             rest = rest[room:]
             room -= len(held[-1])
-            if not room or time.monotonic() - since > _LONGEST_HOLD_SECONDS:
+            if not room or time.monotonic() - since > _MAX_HOLD_SECONDS:
                 yield held
                 held, room, since = [], CHUNK_BYTES, time.monotonic()
     if held:
@@ -109,27 +109,27 @@ async def _chain(first: _Piece, second: _Piece, rest: AsyncIterator[_Piece]) -> 
 
 
 async def _write_shared(
-    peers: Peers, memory: SharedMemory, permit: Permit, body: AsyncIterator[bytes], rpc_seconds: float
+    clients: ServiceClients, memory: SharedMemory, grant: ActionGrant, body: AsyncIterator[bytes], rpc_seconds: float
 ) -> bool:
     """Write the body by way of memory; return False, and take nothing of it, where storage does not share that."""
     async with memory.opened() as file:
         if file is None:
             return False
-        call = peers.write_shared_object(metadata=peers.storage.metadata(), wait_for_ready=True)
-        outgoing = Outgoing(call, rpc_seconds)
-        header = pb.WriteSharedObjectRequest.Header(object=_header(permit), file=file.name)
+        call = clients.write_shared_object(metadata=clients.storage.metadata(), wait_for_ready=True)
+        outgoing = RequestStream(call, rpc_seconds)
+        header = pb.WriteSharedObjectRequest.Header(object=_header(grant), file=file.name)
         unanswered = 0
 
         async def free() -> None:
             nonlocal unanswered
             if unanswered == PIECES:
-                await _reply(peers, call, rpc_seconds)
+                await _reply(clients, call, rpc_seconds)
                 unanswered -= 1
 
         try:
             await outgoing.send(pb.WriteSharedObjectRequest(header=header).SerializeToString())
             try:
-                await _reply(peers, call, rpc_seconds)
+                await _reply(clients, call, rpc_seconds)
             except ServiceError as error:
                 if memory.is_refused(error):
                     return False
@@ -144,10 +144,10 @@ async def _write_shared(
             if going:
                 await outgoing.end()
             # Where the call has ended, this tells why.
-            while not (await _reply(peers, call, COMMIT_SECONDS)).HasField("object"):
+            while not (await _reply(clients, call, COMMIT_SECONDS)).HasField("object"):
                 pass
         except TimeoutError as error:
-            raise overdue(peers.storage) from error
+            raise deadline_exceeded(clients.storage) from error
         finally:
             # It tells storage that the client is gone, and changes nothing where the call has ended.
             call.cancel()
@@ -168,7 +168,7 @@ async def _filled(
             if file.is_empty:
                 await free()
             rest = rest[file.fill(rest) :]
-            if file.is_full or time.monotonic() - since > _LONGEST_HOLD_SECONDS:
+            if file.is_full or time.monotonic() - since > _MAX_HOLD_SECONDS:
                 yield file.finish_piece()
                 since = time.monotonic()
     if not file.is_empty:
@@ -176,23 +176,25 @@ async def _filled(
 
 
 async def _reply(
-    peers: Peers, call: grpc.aio.StreamStreamCall[bytes, pb.WriteSharedObjectResponse], seconds: float
+    clients: ServiceClients, call: grpc.aio.StreamStreamCall[bytes, pb.WriteSharedObjectResponse], seconds: float
 ) -> pb.WriteSharedObjectResponse:
     try:
         async with asyncio.timeout(seconds):
             reply = await call.read()
     except grpc.aio.AioRpcError as error:
-        raise peers.storage.error(error) from error
+        raise clients.storage.error(error) from error
     if not isinstance(reply, pb.WriteSharedObjectResponse):
         raise invalid_reply("WriteSharedObject", "the reply lacks the object")
     return reply
 
 
-async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[_Piece], rpc_seconds: float) -> None:
-    call = peers.write_object(metadata=peers.storage.metadata(), wait_for_ready=True)
-    outgoing = Outgoing(call, rpc_seconds)
+async def _write(
+    clients: ServiceClients, grant: ActionGrant, pieces: AsyncIterator[_Piece], rpc_seconds: float
+) -> None:
+    call = clients.write_object(metadata=clients.storage.metadata(), wait_for_ready=True)
+    outgoing = RequestStream(call, rpc_seconds)
     try:
-        going = await outgoing.send(pb.WriteObjectRequest(header=_header(permit)).SerializeToString())
+        going = await outgoing.send(pb.WriteObjectRequest(header=_header(grant)).SerializeToString())
         while going and (piece := await anext(pieces, _END)):
             going = await outgoing.send(_DATA.serialize(piece))
         if going:
@@ -200,9 +202,9 @@ async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[_Piece], rp
         async with asyncio.timeout(COMMIT_SECONDS):
             reply = await call
     except grpc.aio.AioRpcError as error:
-        raise peers.storage.error(error) from error
+        raise clients.storage.error(error) from error
     except TimeoutError as error:
-        raise overdue(peers.storage) from error
+        raise deadline_exceeded(clients.storage) from error
     finally:
         # It tells storage that the client is gone, and changes nothing where the call has ended.
         call.cancel()
@@ -210,5 +212,5 @@ async def _write(peers: Peers, permit: Permit, pieces: AsyncIterator[_Piece], rp
         raise invalid_reply("WriteObject", "the reply lacks the object")
 
 
-def _header(permit: Permit) -> pb.WriteObjectRequest.Header:
-    return pb.WriteObjectRequest.Header(repository_id=permit.repository_id, oid=permit.oid, size=permit.size)
+def _header(grant: ActionGrant) -> pb.WriteObjectRequest.Header:
+    return pb.WriteObjectRequest.Header(repository_id=grant.repository_id, oid=grant.oid, size=grant.size)

@@ -3,30 +3,30 @@
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import FailedPrecondition, NotFound, Reason, ServiceError
-from services.facade.clients.services import Peers
+from services.facade.clients.services import ServiceClients
 from services.facade.objects.batch import removed_message
 
 
-async def require(peers: Peers, repository_id: int, oid: str, size: int) -> None:
+async def require_stored(clients: ServiceClients, repository_id: int, oid: str, size: int) -> None:
     """Raise `NotFound`, or `FailedPrecondition` (OBJECT_REMOVED), unless the object is held in this size."""
-    found = await peers.objects.stat_one(repository_id, oid, size)
+    found = await clients.objects.stat_one(repository_id, oid, size)
     if found.status == pb.OBJECT_STATUS_REMOVED:
         raise FailedPrecondition(Reason.OBJECT_REMOVED, removed_message(found.removal_reason))
     if found.status != pb.OBJECT_STATUS_PRESENT or found.size != size:
         raise NotFound(Reason.OBJECT_NOT_FOUND, f"oid: no object {oid} of {size} bytes is held")
 
 
-async def confirm(peers: Peers, repository_id: int, oid: str, size: int) -> bool:
+async def confirm_upload(clients: ServiceClients, repository_id: int, oid: str, size: int) -> bool:
     """Return if the object is held in this size, now that a client has brought it; raises as `require` does.
 
     Bytes that a client brought to the store itself are held once the store has confirmed them. Tell whether it did now.
     """
     try:
-        await require(peers, repository_id, oid, size)
+        await require_stored(clients, repository_id, oid, size)
     except NotFound as missing:
         request = pb.ConfirmObjectRequest(repository_id=repository_id, oid=oid, size=size)
         try:
-            await peers.storage.call(peers.storage_stub.ConfirmObject, request)
+            await clients.storage.call(clients.storage_stub.ConfirmObject, request)
         except ServiceError as error:
             if error.reason in (Reason.OBJECT_NOT_FOUND, Reason.UNIMPLEMENTED):
                 raise missing from error

@@ -2,7 +2,7 @@
 
 from starlette.convertors import Convertor, register_url_convertor
 
-from services.facade.web import schemas as models
+from services.facade.web import schemas
 
 
 class _Text(Convertor[str]):
@@ -20,11 +20,11 @@ class _Base(_Text):
 
 
 class _Oid(_Text):
-    regex = models.OID_PATTERN.strip("^$")
+    regex = schemas.OID_PATTERN.strip("^$")
 
 
 class _LockId(_Text):
-    regex = models.LOCK_ID_PATTERN.strip("^$")
+    regex = schemas.LOCK_ID_PATTERN.strip("^$")
 
 
 # The paths of the endpoints name these, so they must be there before any endpoint is.

@@ -5,20 +5,20 @@ from functools import partial
 from fastapi import APIRouter, Request, Response
 
 from services.facade.auth.authorizer import Permission
-from services.facade.context import facade_of
+from services.facade.context import context_of
 from services.facade.errors import Area
-from services.facade.objects.batch import Limits, check_lengths, negotiate
+from services.facade.objects.batch import Limits, check_lengths, resolve_batch
 from services.facade.routes.openapi import answers, json_request
 from services.facade.routes.request import (
     accepted_dialect,
     authenticated_caller,
     read_json,
-    refuse_strangers,
+    refuse_anonymous,
     repository_name,
 )
 from services.facade.routes.route import endpoints_in
-from services.facade.web.request_log import note
-from services.facade.web.responses import answer
+from services.facade.web.request_log import add_log_fields
+from services.facade.web.responses import json_response
 from services.facade.web.schemas import BatchAnswer, BatchRequest
 
 router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.BATCH), tags=["objects"])
@@ -36,20 +36,20 @@ async def batch(request: Request) -> Response:
     repository = repository_name(request)
     dialect = accepted_dialect(request)
     caller = await authenticated_caller(request)
-    await refuse_strangers(request, caller, repository, Permission.READ)
-    facade = facade_of(request)
-    limits = Limits(facade.settings.batch_objects, facade.settings.object_bytes)
+    await refuse_anonymous(request, caller, repository, Permission.READ)
+    context = context_of(request)
+    limits = Limits(context.settings.batch_objects, context.settings.object_bytes)
     asked = await read_json(
-        request, BatchRequest, most_bytes=limits.body_bytes, check=partial(check_lengths, limits=limits)
+        request, BatchRequest, max_bytes=limits.body_bytes, check=partial(check_lengths, limits=limits)
     )
-    note(request.scope, direction=asked.operation, objects=len(asked.objects))
-    answered = await negotiate(
+    add_log_fields(request.scope, direction=asked.operation, objects=len(asked.objects))
+    answered = await resolve_batch(
         asked,
         repository,
         caller,
-        access=facade.access,
-        peers=facade.peers,
+        authorizer=context.authorizer,
+        clients=context.clients,
         limits=limits,
-        maker=facade.action_maker(request),
+        maker=context.action_factory(request),
     )
-    return answer(answered, dialect)
+    return json_response(answered, dialect)

@@ -6,7 +6,7 @@ from typing import Literal
 from fastapi import APIRouter, Request, Response
 
 from services.common.rpc.client import Health
-from services.facade.context import facade_of
+from services.facade.context import context_of
 from services.facade.routes.openapi import health_answers
 from services.facade.web.schemas import Readiness
 
@@ -36,9 +36,9 @@ async def readyz(request: Request) -> Response:
 
     A facade that is told to stop is not ready either, whatever they say. They are asked at most once a second.
     """
-    facade = facade_of(request)
-    services = await facade.peers.health.get()
-    if facade.stop.is_set():
+    context = context_of(request)
+    services = await context.clients.health.get()
+    if context.stop.is_set():
         return _readiness("draining", services)
     ready = all(state is Health.SERVING for state in services.values())
     return _readiness("ready" if ready else "not ready", services)

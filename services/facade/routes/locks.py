@@ -4,9 +4,9 @@ from fastapi import APIRouter, Request, Response
 
 from services.common.errors import PermissionDenied, ResourceExhausted
 from services.facade.auth.authorizer import Permission
-from services.facade.context import facade_of
+from services.facade.context import context_of
 from services.facade.errors import Area
-from services.facade.locks import requests as locks
+from services.facade.locks import requests
 from services.facade.routes.openapi import LOCK_QUERY, answers, json_request
 from services.facade.routes.request import (
     accepted_dialect,
@@ -14,12 +14,12 @@ from services.facade.routes.request import (
     idempotency_key,
     query_values,
     read_json,
-    refuse_strangers,
+    refuse_anonymous,
     repository_name,
 )
 from services.facade.routes.route import endpoints_in
 from services.facade.web.error_reasons import HttpReason
-from services.facade.web.responses import answer
+from services.facade.web.responses import json_response
 from services.facade.web.schemas import (
     CreateLockRequest,
     DeleteLockRequest,
@@ -48,13 +48,13 @@ async def create_lock(request: Request) -> Response:
     repository = repository_name(request)
     dialect = accepted_dialect(request)
     caller = await authenticated_caller(request)
-    await refuse_strangers(request, caller, repository, Permission.WRITE)
-    asked = await read_json(request, CreateLockRequest, most_bytes=_BODY_BYTES)
-    facade = facade_of(request)
-    repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
+    await refuse_anonymous(request, caller, repository, Permission.WRITE)
+    asked = await read_json(request, CreateLockRequest, max_bytes=_BODY_BYTES)
+    context = context_of(request)
+    repository_id = await context.authorizer.check(caller, repository, Permission.WRITE, asked.ref_name)
     key = idempotency_key(request)
-    created = await locks.create(facade.peers, repository_id, caller.user_id, asked.path, key=key)
-    return answer(created, dialect, status=201)
+    created = await requests.create(context.clients, repository_id, caller.user_id, asked.path, key=key)
+    return json_response(created, dialect, status=201)
 
 
 @router.get(
@@ -69,19 +69,19 @@ async def list_locks(request: Request) -> Response:
     repository = repository_name(request)
     dialect = accepted_dialect(request)
     caller = await authenticated_caller(request)
-    facade = facade_of(request)
+    context = context_of(request)
     query = query_values(request)
-    limit = locks.parse_limit(query["limit"]) if "limit" in query else None
-    repository_id = await facade.access.check(caller, repository, Permission.READ, query.get("refspec", ""))
-    page = await locks.list_page(
-        facade.peers,
+    limit = requests.parse_limit(query["limit"]) if "limit" in query else None
+    repository_id = await context.authorizer.check(caller, repository, Permission.READ, query.get("refspec", ""))
+    page = await requests.list_page(
+        context.clients,
         repository_id,
         path=query.get("path", ""),
         lock_id=query.get("id", ""),
         cursor=query.get("cursor", ""),
         limit=limit,
     )
-    return answer(page, dialect)
+    return json_response(page, dialect)
 
 
 @router.post(
@@ -103,14 +103,16 @@ async def verify_locks(request: Request) -> Response:
         # After 429 the widespread client would tell its user to switch the lock check off (trap 44).
         message = f"the credentials are not valid, or were not checked: {error.message}"
         raise PermissionDenied(HttpReason.LOGINS_REFUSED, message) from error
-    await refuse_strangers(request, caller, repository, Permission.WRITE)
-    asked = await read_json(request, VerifyLocksRequest, most_bytes=_BODY_BYTES, may_be_empty=True)
-    facade = facade_of(request)
+    await refuse_anonymous(request, caller, repository, Permission.WRITE)
+    asked = await read_json(request, VerifyLocksRequest, max_bytes=_BODY_BYTES, may_be_empty=True)
+    context = context_of(request)
     # Those who may write some refs only see all locks too, and not every client names a ref here.
     permission = Permission.WRITE if asked.ref_name else Permission.WRITE_ANY_REF
-    repository_id = await facade.access.check(caller, repository, permission, asked.ref_name)
-    page = await locks.verify(facade.peers, repository_id, caller.user_id, cursor=asked.cursor or "", limit=asked.limit)
-    return answer(page, dialect)
+    repository_id = await context.authorizer.check(caller, repository, permission, asked.ref_name)
+    page = await requests.verify(
+        context.clients, repository_id, caller.user_id, cursor=asked.cursor or "", limit=asked.limit
+    )
+    return json_response(page, dialect)
 
 
 @router.post(
@@ -125,16 +127,16 @@ async def delete_lock(request: Request) -> Response:
     repository = repository_name(request)
     dialect = accepted_dialect(request)
     caller = await authenticated_caller(request)
-    await refuse_strangers(request, caller, repository, Permission.WRITE)
-    asked = await read_json(request, DeleteLockRequest, most_bytes=_BODY_BYTES, may_be_empty=True)
-    facade = facade_of(request)
-    repository_id = await facade.access.check(caller, repository, Permission.WRITE, asked.ref_name)
-    removed = await locks.delete(
-        facade.peers,
+    await refuse_anonymous(request, caller, repository, Permission.WRITE)
+    asked = await read_json(request, DeleteLockRequest, max_bytes=_BODY_BYTES, may_be_empty=True)
+    context = context_of(request)
+    repository_id = await context.authorizer.check(caller, repository, Permission.WRITE, asked.ref_name)
+    removed = await requests.delete(
+        context.clients,
         repository_id,
         caller.user_id,
         request.path_params["lock_id"],
         force=bool(asked.force),
         key=idempotency_key(request),
     )
-    return answer(removed, dialect)
+    return json_response(removed, dialect)

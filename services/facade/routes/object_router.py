@@ -7,13 +7,13 @@ from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.common.errors import ServiceError
-from services.facade.context import Facade
+from services.facade.context import AppContext
 from services.facade.errors import Area, ErrorRenderer
 from services.facade.routes import objects
-from services.facade.web import schemas as models
-from services.facade.web.error_reasons import ClientGone, method_not_allowed
+from services.facade.web.error_reasons import ClientDisconnected, method_not_allowed
+from services.facade.web.schemas import OID_PATTERN
 
-_PATH = re.compile(f"/(?s:(.*))/objects/({models.OID_PATTERN.strip('^$')})")
+_PATH = re.compile(f"/(?s:(.*))/objects/({OID_PATTERN.strip('^$')})")
 _ROUTES = {
     method: route for route in objects.router.routes if isinstance(route, APIRoute) for method in route.methods or ()
 }
@@ -22,14 +22,14 @@ _ROUTES = {
 class ObjectRoutes:
     """Serves {base}/objects/{oid} with the endpoints of `routes.objects`, and has `others` serve anything else."""
 
-    def __init__(self, others: ASGIApp, facade: Facade, errors: ErrorRenderer) -> None:
+    def __init__(self, others: ASGIApp, context: AppContext, errors: ErrorRenderer) -> None:
         self._others = others
-        self._facade = facade
+        self._context = context
         self._errors = errors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. An error that is no `ServiceError` is raised again once 500 was sent."""
-        scope["state"]["facade"] = self._facade
+        scope["state"]["facade"] = self._context
         if (found := _PATH.fullmatch(scope["path"])) is None:
             await self._others(scope, receive, send)
             return
@@ -38,9 +38,9 @@ class ObjectRoutes:
         try:
             scope["route"] = route = _route(scope["method"])
             response = await route.endpoint(Request(scope, receive))
-        except (ServiceError, ClientGone) as error:
+        except (ServiceError, ClientDisconnected) as error:
             response = self._errors.answer(error, scope)
-        except Exception as error:  # the client is told of it, and `Edge` logs it
+        except Exception as error:  # the client is told of it, and `RequestScope` logs it
             await self._errors.answer(error, scope)(scope, receive, send)
             raise
         await response(scope, receive, send)

@@ -3,14 +3,14 @@
 from fastapi import APIRouter, Request, Response
 
 from services.common.errors import FailedPrecondition, NotFound, Reason
-from services.facade.auth.action_tokens import Operation, Permit
-from services.facade.context import facade_of
+from services.facade.auth.action_tokens import ActionGrant, Operation
+from services.facade.context import context_of
 from services.facade.objects import verify as held
-from services.facade.objects.download import read
+from services.facade.objects.download import read_object
 from services.facade.objects.download_response import ObjectResponse, WholeResponse, can_send_files
 from services.facade.objects.upload import upload
 from services.facade.routes.openapi import bytes_answers, bytes_request, empty_answers, json_request
-from services.facade.routes.request import permitted, read_json
+from services.facade.routes.request import authorized_action, read_json
 from services.facade.web import ranges
 from services.facade.web.error_reasons import HttpReason
 from services.facade.web.schemas import VerifyObjectRequest
@@ -27,29 +27,29 @@ _PATH = "/{repository:base}/objects/{oid:oid}"
 @router.get(_PATH, operation_id="download", summary="Download an object", responses=bytes_answers())
 async def download(request: Request) -> Response:
     """Send the object, or the part of it that Range names."""
-    permit = await permitted(request, Operation.DOWNLOAD)
-    facade = facade_of(request)
+    grant = await authorized_action(request, Operation.DOWNLOAD)
+    context = context_of(request)
     headers = request.headers
-    etag = f'"{permit.oid}"'
-    await _check_expected(request, permit, etag)
-    if ranges.is_known(headers.getlist("if-none-match"), etag):
-        await held.require(facade.peers, permit.repository_id, permit.oid, permit.size)
+    etag = f'"{grant.oid}"'
+    await _check_expected(request, grant, etag)
+    if ranges.if_none_match_matches(headers.getlist("if-none-match"), etag):
+        await held.require_stored(context.clients, grant.repository_id, grant.oid, grant.size)
         return Response(status_code=304, headers={"ETag": etag})
-    asked = headers.getlist("range") if ranges.is_current(headers.get("if-range"), etag) else []
-    part = ranges.requested(asked, permit.size)
-    wanted = part or ranges.Slice(0, permit.size)
+    asked = headers.getlist("range") if ranges.if_range_matches(headers.get("if-range"), etag) else []
+    part = ranges.parse_range(asked, grant.size)
+    wanted = part or ranges.ByteRange(0, grant.size)
     status = 206 if part else 200
-    told = ranges.headers(wanted, permit.size, etag, partial=part is not None)
-    disk = facade.shared_disk
-    if disk is not None and (data := disk.read_cached(permit, wanted)) is not None:
+    told = ranges.headers(wanted, grant.size, etag, partial=part is not None)
+    disk = context.shared_disk
+    if disk is not None and (data := disk.read_cached(grant, wanted)) is not None:
         return WholeResponse(data, status_code=status, headers=told)
-    sent = read(
-        facade.peers,
+    sent = read_object(
+        context.clients,
         disk,
-        permit,
+        grant,
         wanted,
         by_kernel=can_send_files(request.scope),
-        rpc_seconds=facade.settings.rpc_seconds,
+        rpc_seconds=context.settings.rpc_seconds,
     )
     first = await anext(sent, b"")
     if isinstance(first, bytes) and len(first) == wanted.end - wanted.start:
@@ -57,27 +57,29 @@ async def download(request: Request) -> Response:
         async for _ in sent:
             pass
         return WholeResponse(first, status_code=status, headers=told)
-    return ObjectResponse(first, sent, status_code=status, headers=told, idle_seconds=facade.settings.body_idle_seconds)
+    return ObjectResponse(
+        first, sent, status_code=status, headers=told, idle_seconds=context.settings.body_idle_seconds
+    )
 
 
 @router.head(_PATH, operation_id="head", summary="Ask for an object's headers", responses=bytes_answers(head=True))
 async def head(request: Request) -> Response:
     """Answer as to GET of the whole object, without the object."""
-    permit = await permitted(request, Operation.DOWNLOAD)
-    etag = f'"{permit.oid}"'
-    await _check_expected(request, permit, etag)
-    await held.require(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
-    whole = ranges.Slice(0, permit.size)
-    return Response(headers=ranges.headers(whole, permit.size, etag, partial=False))
+    grant = await authorized_action(request, Operation.DOWNLOAD)
+    etag = f'"{grant.oid}"'
+    await _check_expected(request, grant, etag)
+    await held.require_stored(context_of(request).clients, grant.repository_id, grant.oid, grant.size)
+    whole = ranges.ByteRange(0, grant.size)
+    return Response(headers=ranges.headers(whole, grant.size, etag, partial=False))
 
 
-async def _check_expected(request: Request, permit: Permit, etag: str) -> None:
+async def _check_expected(request: Request, grant: ActionGrant, etag: str) -> None:
     """Raise `FailedPrecondition` (PRECONDITION_FAILED) where If-Match names another object, and this one is held.
 
     Where it is not held, that is the answer: raises what `held.require` says.
     """
-    if not ranges.is_expected(request.headers.getlist("if-match"), etag):
-        await held.require(facade_of(request).peers, permit.repository_id, permit.oid, permit.size)
+    if not ranges.if_match_matches(request.headers.getlist("if-match"), etag):
+        await held.require_stored(context_of(request).clients, grant.repository_id, grant.oid, grant.size)
         raise FailedPrecondition(HttpReason.PRECONDITION_FAILED, f"if-match: expected {etag} or *")
 
 
@@ -90,23 +92,23 @@ async def _check_expected(request: Request, permit: Permit, etag: str) -> None:
 )
 async def put(request: Request) -> Response:
     """Store the body as the object."""
-    permit = await permitted(request, Operation.UPLOAD)
-    facade = facade_of(request)
+    grant = await authorized_action(request, Operation.UPLOAD)
+    context = context_of(request)
 
     async def write() -> tuple[bool, float]:
         await upload(
-            facade.peers,
-            facade.shared_memory,
-            permit,
+            context.clients,
+            context.shared_memory,
+            grant,
             request.headers,
             request.receive,
-            idle_seconds=facade.settings.body_idle_seconds,
-            least_rate=facade.settings.upload_min_bytes_per_second,
-            rpc_seconds=facade.settings.rpc_seconds,
+            idle_seconds=context.settings.body_idle_seconds,
+            min_rate=context.settings.upload_min_bytes_per_second,
+            rpc_seconds=context.settings.rpc_seconds,
         )
         return True, _COMMITTED_SECONDS
 
-    await facade.committed.learn((permit.repository_id, permit.oid, permit.size), write)
+    await context.committed.fetch((grant.repository_id, grant.oid, grant.size), write)
     return Response()
 
 
@@ -119,21 +121,21 @@ async def put(request: Request) -> Response:
 )
 async def verify(request: Request) -> Response:
     """Answer 200 where the object is held in this size, or is from now on, since the store confirms it."""
-    permit = await permitted(request, Operation.VERIFY)
-    asked = await read_json(request, VerifyObjectRequest, most_bytes=_VERIFY_BYTES)
-    if (asked.oid, asked.size) != (permit.oid, permit.size):
+    grant = await authorized_action(request, Operation.VERIFY)
+    asked = await read_json(request, VerifyObjectRequest, max_bytes=_VERIFY_BYTES)
+    if (asked.oid, asked.size) != (grant.oid, grant.size):
         raise NotFound(Reason.OBJECT_NOT_FOUND, "oid: this is the address of another object")
-    facade = facade_of(request)
+    context = context_of(request)
     # What went past this facade may have come to the store itself, which is asked once.
     is_direct = False
 
     async def confirm() -> tuple[bool, float]:
         nonlocal is_direct
-        is_direct = await held.confirm(facade.peers, permit.repository_id, permit.oid, permit.size)
+        is_direct = await held.confirm_upload(context.clients, grant.repository_id, grant.oid, grant.size)
         return True, 0
 
-    await facade.committed.answer((permit.repository_id, permit.oid, permit.size), confirm)
+    await context.committed.get_or_fetch((grant.repository_id, grant.oid, grant.size), confirm)
     # The widespread client verifies three times within a millisecond (client 1.5), each time over a connection that is
     # open. Those all die with a facade that is killed; a new one waits for the next facade. TLS makes them dear.
-    is_last = is_direct and facade.settings.https_certificate is None
+    is_last = is_direct and context.settings.https_certificate is None
     return Response(headers={"Connection": "close"} if is_last else None)

@@ -10,7 +10,7 @@ from pydantic_core import core_schema
 from starlette.routing import BaseRoute
 
 from services.facade.auth.action_tokens import TOKEN_HEADER
-from services.facade.web import schemas as models
+from services.facade.web import schemas
 from services.facade.web.media_types import DIALECTS
 
 Responses = dict[int | str, dict[str, Any]]
@@ -45,18 +45,18 @@ _MEANING = {
     509: "The repository has used up its bandwidth",
 }
 _REQUESTS = (
-    models.BatchRequest,
-    models.VerifyObjectRequest,
-    models.CreateLockRequest,
-    models.VerifyLocksRequest,
-    models.DeleteLockRequest,
+    schemas.BatchRequest,
+    schemas.VerifyObjectRequest,
+    schemas.CreateLockRequest,
+    schemas.VerifyLocksRequest,
+    schemas.DeleteLockRequest,
 )
-_ANSWERS = (models.BatchAnswer, models.LockAnswer, models.LockPage, models.LockVerification, models.Error)
+_ANSWERS = (schemas.BatchAnswer, schemas.LockAnswer, schemas.LockPage, schemas.LockVerification, schemas.Error)
 
 _ON_ACTIONS = ("download", "head", "upload", "verify")
 
 
-def _json(model: type[models.Body]) -> dict[str, Any]:
+def _json(model: type[schemas.Body]) -> dict[str, Any]:
     schema = {"$ref": _REFERENCE.format(model=model.__name__)}
     return {dialect.media_type: {"schema": schema} for dialect in DIALECTS}
 
@@ -77,10 +77,10 @@ def _answer(status: int, content: dict[str, Any] | None = None) -> dict[str, Any
 
 
 def _errors(statuses: tuple[int, ...]) -> Responses:
-    return {status: _answer(status, _json(models.Error)) for status in (*statuses, *_ANYWHERE)}
+    return {status: _answer(status, _json(schemas.Error)) for status in (*statuses, *_ANYWHERE)}
 
 
-def answers(model: type[models.Body], *errors: int, status: int = 200) -> Responses:
+def answers(model: type[schemas.Body], *errors: int, status: int = 200) -> Responses:
     """Return the answers of an endpoint that answers JSON."""
     return {status: _answer(status, _json(model)), **_errors(errors)}
 
@@ -107,7 +107,7 @@ def health_answers(*failures: int, head: bool = False) -> Responses:
     return {status: _answer(status, {"application/json": {"schema": schema}}) for status in (200, *failures)}
 
 
-def json_request(model: type[models.Body], *, required: bool = True) -> dict[str, Any]:
+def json_request(model: type[schemas.Body], *, required: bool = True) -> dict[str, Any]:
     """Return the description of a JSON body."""
     return {"requestBody": {"required": required, "content": _json(model)}}
 
@@ -128,8 +128,8 @@ def _path(name: str, description: str, **schema: object) -> dict[str, Any]:
 
 # The endpoints take them from the request themselves, so FastAPI knows nothing of them.
 _IN_PATHS = (
-    _path("oid", "the object's id", pattern=models.OID_PATTERN),
-    _path("lock_id", "the lock's id", pattern=models.LOCK_ID_PATTERN),
+    _path("oid", "the object's id", pattern=schemas.OID_PATTERN),
+    _path("lock_id", "the lock's id", pattern=schemas.LOCK_ID_PATTERN),
     _path(
         "repository",
         "the repository's name, also with `.git`, `/info/lfs` or `.git/info/lfs` after it",

@@ -3,7 +3,7 @@
 _ALIAS = "/info/lfs"
 
 
-def name_of(base: str) -> str:
+def repository_name_in(base: str) -> str:
     """Return the repository's name in what stands before an endpoint's own path.
 
     `NAME`, `NAME.git`, both with `/info/lfs` after them, and each of the four with one slash at its end are the same.

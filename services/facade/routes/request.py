@@ -13,16 +13,16 @@ from urllib.parse import parse_qsl
 from fastapi import Request
 
 from services.common.errors import InvalidArgument
-from services.facade.auth.action_tokens import TOKEN_HEADER, Operation, Permit
+from services.facade.auth.action_tokens import TOKEN_HEADER, ActionGrant, Operation
 from services.facade.auth.authorizer import Caller, Permission
-from services.facade.context import facade_of
-from services.facade.middleware.concurrency_limit import place_of
-from services.facade.routes.repository import name_of
-from services.facade.web import request_body as body
+from services.facade.context import context_of
+from services.facade.middleware.concurrency_limit import slot_of
+from services.facade.routes.repository import repository_name_in
+from services.facade.web import request_body
 from services.facade.web.error_reasons import HttpReason
-from services.facade.web.forwarded_headers import outside_of
+from services.facade.web.forwarded_headers import client_of
 from services.facade.web.media_types import Dialect, negotiate
-from services.facade.web.request_log import note
+from services.facade.web.request_log import add_log_fields
 from services.facade.web.schemas import Body
 
 Shape = TypeVar("Shape", bound=Body)
@@ -30,8 +30,8 @@ Shape = TypeVar("Shape", bound=Body)
 
 def repository_name(request: Request) -> str:
     """Return the name of the repository that the address names."""
-    name = name_of(request.path_params["repository"])
-    note(request.scope, repository=name)
+    name = repository_name_in(request.path_params["repository"])
+    add_log_fields(request.scope, repository=name)
     return name
 
 
@@ -45,71 +45,72 @@ def accepted_dialect(request: Request) -> Dialect:
 
 
 async def authenticated_caller(request: Request) -> Caller:
-    """Return who the caller is. Raises what `Access.authenticate` and `Place.count_user` say."""
-    address, place = outside_of(request.scope).address, place_of(request.scope)
-    access = facade_of(request).access
-    caller = await access.authenticate(_authorizations(request), address, place.left_to_others)
+    """Return who the caller is. Raises what `Authorizer.authenticate` and `Slot.count_user` say."""
+    address, place = client_of(request.scope).address, slot_of(request.scope)
+    authorizer = context_of(request).authorizer
+    caller = await authorizer.authenticate(_authorizations(request), address, place.released)
     if name := caller.name:
-        await place.patiently(partial(place.count_user, name))
-    note(request.scope, user=name)
+        await place.wait_for(partial(place.count_user, name))
+    add_log_fields(request.scope, user=name)
     return caller
 
 
-async def refuse_strangers(request: Request, caller: Caller, repository: str, permission: Permission) -> None:
-    """Raise what `Access.check` says where the caller is nobody in particular, and anybody may not do this there.
+async def refuse_anonymous(request: Request, caller: Caller, repository: str, permission: Permission) -> None:
+    """Raise what `Authorizer.check` says where the caller is nobody in particular, and anybody may not do this there.
 
     Such a caller is told before the body is read, because it can make us read as many bodies as it likes.
     """
     if not caller.user_id:
-        await facade_of(request).access.check(caller, repository, permission, "")
+        await context_of(request).authorizer.check(caller, repository, permission, "")
 
 
 async def read_json(
     request: Request,
     model: type[Shape],
     *,
-    most_bytes: int,
+    max_bytes: int,
     may_be_empty: bool = False,
     check: Callable[[object], None] | None = None,
 ) -> Shape:
     """Return the JSON body; where it may be empty, no body is an empty object.
 
-    Raises, in this order, what `body.check_content_type`, `read`, `Place.take`, `parse`, `check`, `shaped` say.
+    Raises, in this order, what `request_body.check_content_type`, `read`, `Slot.take`, `parse`, `check` and
+    `validate_body` say.
     """
-    settings = facade_of(request).settings
-    body.check_content_type(request.headers)
-    async with place_of(request.scope).left_to_others():
-        data = await body.read(
+    settings = context_of(request).settings
+    request_body.check_content_type(request.headers)
+    async with slot_of(request.scope).released():
+        data = await request_body.read(
             request.headers,
             request.receive,
-            most_bytes=min(most_bytes, settings.body_bytes),
+            max_bytes=min(max_bytes, settings.body_bytes),
             seconds=settings.json_body_seconds,
         )
     if may_be_empty and not data:
-        return body.shaped(model, {})
-    return await body.decoded(model, data, check)
+        return request_body.validate_body(model, {})
+    return await request_body.decoded(model, data, check)
 
 
-async def permitted(request: Request, operation: Operation) -> Permit:
+async def authorized_action(request: Request, operation: Operation) -> ActionGrant:
     """Return what the token on an action's URL permits, while the access stands for which it was handed out.
 
-    Raises what `ActionTokens.check`, `Place.count_user` and `Access.check_permit` say.
+    Raises what `ActionTokens.check`, `Slot.count_user` and `Authorizer.check_grant` say.
     """
     repository = repository_name(request)
-    note(request.scope, objects=1)
-    tokens = facade_of(request).tokens
-    permit = tokens.check(
+    add_log_fields(request.scope, objects=1)
+    tokens = context_of(request).tokens
+    grant = tokens.check(
         _authorizations(request),
         own=request.headers.getlist(TOKEN_HEADER),
         operation=operation,
         repository=repository,
         oid=request.path_params["oid"],
     )
-    note(request.scope, user=permit.user)
-    if permit.user:
-        place_of(request.scope).count_user(permit.user)
-    await facade_of(request).access.check_permit(permit)
-    return permit
+    add_log_fields(request.scope, user=grant.user)
+    if grant.user:
+        slot_of(request.scope).count_user(grant.user)
+    await context_of(request).authorizer.check_grant(grant)
+    return grant
 
 
 def idempotency_key(request: Request) -> str:
@@ -118,7 +119,7 @@ def idempotency_key(request: Request) -> str:
     A trusted proxy that sends a request again, perhaps to another facade, gives it the same id. The ids of anybody else
     may be anything, so their requests are all different.
     """
-    return outside_of(request.scope).request_id or uuid.uuid4().hex
+    return client_of(request.scope).request_id or uuid.uuid4().hex
 
 
 def query_values(request: Request) -> dict[str, str]:

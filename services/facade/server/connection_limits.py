@@ -14,7 +14,7 @@ _OTHER_FILES = 100
 
 
 @dataclass(frozen=True)
-class Accepting:
+class ConnectionLimits:
     """The limits of connections.
 
     So many of them, so many seconds until a request's head is whole, and so many in which a client may read nothing of
@@ -26,10 +26,10 @@ class Accepting:
     idle_seconds: float
 
 
-def accepting(settings: FacadeSettings, trusted: Networks) -> Accepting:
+def connection_limits(settings: FacadeSettings, trusted: Networks) -> ConnectionLimits:
     """Return the limits; no more connections than files can be open for them."""
-    most_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
-    possible = max(1, (most_files - _OTHER_FILES) // _FILES_EACH)
+    max_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    possible = max(1, (max_files - _OTHER_FILES) // _FILES_EACH)
     limit = min(settings.connections, possible)
     connections = Connections(limit, settings.connections_per_address, trusted)
-    return Accepting(connections, settings.head_seconds, settings.body_idle_seconds)
+    return ConnectionLimits(connections, settings.head_seconds, settings.body_idle_seconds)

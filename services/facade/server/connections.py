@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from typing import Protocol
 
 from services.common.observability.logs import get_logger
-from services.facade.web.addresses import holder_of
+from services.facade.web.addresses import limit_key
 from services.facade.web.forwarded_headers import Networks, is_trusted
 
 _log = get_logger(__name__)
@@ -43,7 +43,7 @@ class Connections:
 
     def add(self, connection: Evictable, address: str) -> bool:
         """Take a new connection of an address in; return False where it has to be ended."""
-        holder = holder_of(address)
+        holder = limit_key(address)
         own = self._by_holder.get(holder, {})
         is_limited = not is_trusted(address, self._trusted)
         if is_limited and len(own) >= self._limit_per_address and not self._evict_idle(own):

@@ -12,7 +12,7 @@ from starlette.types import ASGIApp
 
 from services.common.observability.logs import get_logger
 from services.facade.server.certificate import Certificate
-from services.facade.server.connection_limits import Accepting
+from services.facade.server.connection_limits import ConnectionLimits
 from services.facade.server.protocol import Connection
 
 # Longer than the widespread client keeps a silent connection (client 3.2), so that the client closes it first.
@@ -80,7 +80,7 @@ class _Server(uvicorn.Server):
         await super().shutdown()
 
     async def _cut_off(self) -> None:
-        """End the requests that have run until now, which `Edge` tells their clients."""
+        """End the requests that have run until now, which `RequestScope` tells their clients."""
         if tasks := tuple(self.server_state.tasks):
             _log.warning("requests are cut off", requests=len(tasks), seconds=self._drain_seconds)
             for task in tasks:
@@ -93,7 +93,7 @@ async def serve(
     listener: socket.socket,
     stop: asyncio.Event,
     *,
-    accepting: Accepting,
+    limits: ConnectionLimits,
     drain_seconds: float,
     certificate: Certificate | None = None,
 ) -> None:
@@ -108,7 +108,7 @@ async def serve(
         uvicorn.Config(
             app,
             # Called as its classes of connections are, by names.
-            http=cast("type[asyncio.Protocol]", partial(Connection, accepting=accepting)),
+            http=cast("type[asyncio.Protocol]", partial(Connection, limits=limits)),
             ws="none",
             lifespan="off",
             interface="asgi3",

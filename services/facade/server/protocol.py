@@ -13,13 +13,13 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from services.common.observability.logs import get_logger
 from services.facade import metrics
-from services.facade.server.connection_limits import Accepting
+from services.facade.server.connection_limits import ConnectionLimits
 from services.facade.server.head_buffer import HeadBuffer
 from services.facade.server.sendfile import FILE_MESSAGE, FileSender
-from services.facade.web.media_types import NEUTRAL
+from services.facade.web.media_types import GENERIC
 
 _ABORT = "towpath.abort"
-_MOST_HEAD_BYTES = 64 * 1024
+_MAX_HEAD_BYTES = 64 * 1024
 
 _log = get_logger(__name__)
 
@@ -50,9 +50,9 @@ class Connection(HttpToolsProtocol):
     _head_timer: asyncio.TimerHandle | None = None
     _unread_timer: asyncio.TimerHandle | None = None
 
-    def __init__(self, *arguments: Any, accepting: Accepting, **named: Any) -> None:  # noqa: ANN401 - uvicorn's own
+    def __init__(self, *arguments: Any, limits: ConnectionLimits, **named: Any) -> None:  # noqa: ANN401 - uvicorn's own
         super().__init__(*arguments, **named)
-        self._accepting = accepting
+        self._accepting = limits
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn's own
         """Begin to serve, unless there are too many."""
@@ -243,7 +243,7 @@ class Connection(HttpToolsProtocol):
 
     def _count(self, data: bytes) -> None:
         self._head_bytes += len(data)
-        if self._head_bytes > _MOST_HEAD_BYTES:
+        if self._head_bytes > _MAX_HEAD_BYTES:
             raise ValueError("the head of the request is too large")
 
     def send_400_response(self, msg: str) -> None:
@@ -273,7 +273,7 @@ class Connection(HttpToolsProtocol):
         body = json.dumps({"message": msg, "request_id": request_id}).encode()
         head = [
             f"HTTP/1.1 {status.value} {status.phrase}",
-            f"Content-Type: {NEUTRAL.media_type}",
+            f"Content-Type: {GENERIC.media_type}",
             f"Content-Length: {len(body)}",
             f"X-Request-Id: {request_id}",
             "Connection: close",

@@ -10,7 +10,7 @@ from starlette.types import Message
 from uvicorn.protocols.http.flow_control import FlowControl
 from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
 
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 
 FILE_MESSAGE = "http.response.zerocopysend"
 """The type of a message, and the name of the extension in the scope."""
@@ -84,7 +84,7 @@ class FileSender:
             return _send_file(connection, file, offset, count)
         # The transport's own number may be another client's by the time that the thread gets to it.
         with connection.dup() as duplicate:
-            return await in_thread(_read_and_send, duplicate, file, offset, count)
+            return await run_in_thread(_read_and_send, duplicate, file, offset, count)
 
 
 def _is_cached(file: int, offset: int) -> bool:
@@ -100,7 +100,7 @@ async def _read(file: int, offset: int, count: int) -> bytes:
     with suppress(OSError):
         if got := os.preadv(file, [data], offset, os.RWF_NOWAIT):
             return bytes(data[:got])
-    return await in_thread(os.pread, file, count, offset)
+    return await run_in_thread(os.pread, file, count, offset)
 
 
 def _read_and_send(connection: socket.socket, file: int, offset: int, count: int) -> int:

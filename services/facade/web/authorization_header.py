@@ -10,7 +10,7 @@ from services.common.token_prefix import TOKEN_PREFIX
 _BEARER = re.compile(r"[\x21-\x7e]+", re.ASCII)
 
 
-def apart(headers: Sequence[str]) -> Iterator[str]:
+def split_values(headers: Sequence[str]) -> Iterator[str]:
     """Yield the single values of headers: whoever adds one may have joined it to what was there by a comma."""
     for header in headers:
         yield from (value for part in header.split(",") if (value := part.strip()))

@@ -32,7 +32,7 @@ def method_not_allowed(method: str, allowed: Iterable[str]) -> ServiceError:
     return ServiceError(HttpReason.METHOD_NOT_ALLOWED, message, allow=allow)
 
 
-class ClientGone(Exception):
+class ClientDisconnected(Exception):
     """The client closed the connection: there is nobody to answer."""
 
 

@@ -10,7 +10,7 @@ from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from services.common.observability import request_id
-from services.facade.web.addresses import holder_of
+from services.facade.web.addresses import limit_key
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Networks = Iterable[Network]
@@ -23,7 +23,7 @@ _PORT = re.compile(r":[0-9]{1,5}", re.ASCII)
 
 
 @dataclass(frozen=True)
-class Outside:
+class ClientRequest:
     """A request as its client sent it.
 
     `hosts` are the values of its Host header, unchecked; `prefix` is the path that a proxy took off its address, empty
@@ -37,7 +37,7 @@ class Outside:
     request_id: str = ""
 
 
-def outside(peer: str, scheme: str, headers: Headers, trusted: Networks) -> Outside:
+def resolve_client(peer: str, scheme: str, headers: Headers, trusted: Networks) -> ClientRequest:
     """Return what the client sent, given the address of the connection's other end, and the connection's scheme.
 
     X-Forwarded-For, -Proto, -Host, -Prefix and X-Request-Id are heard from a trusted peer only. Where proxies stand in
@@ -47,7 +47,7 @@ def outside(peer: str, scheme: str, headers: Headers, trusted: Networks) -> Outs
     """
     hosts = headers.getlist("host")
     if not is_trusted(peer, trusted):
-        return Outside(peer, scheme, hosts)
+        return ClientRequest(peer, scheme, hosts)
     address, proxies = _client(peer, _values(headers, "x-forwarded-for"), trusted)
 
     def told(name: str) -> str:
@@ -56,7 +56,7 @@ def outside(peer: str, scheme: str, headers: Headers, trusted: Networks) -> Outs
 
     outer_scheme, prefix = told("x-forwarded-proto").lower(), told("x-forwarded-prefix").rstrip("/")
     host, given_id = told("x-forwarded-host"), headers.get("x-request-id", "")
-    return Outside(
+    return ClientRequest(
         address,
         outer_scheme if outer_scheme in _SCHEMES else scheme,
         [host] if host else hosts,
@@ -65,9 +65,9 @@ def outside(peer: str, scheme: str, headers: Headers, trusted: Networks) -> Outs
     )
 
 
-def outside_of(scope: Scope) -> Outside:
-    """Return what `Edge` found out about a request."""
-    seen: Outside = scope["state"]["outside"]
+def client_of(scope: Scope) -> ClientRequest:
+    """Return what `RequestScope` found out about a request."""
+    seen: ClientRequest = scope["state"]["outside"]
     return seen
 
 
@@ -79,7 +79,7 @@ def client_network(address: str, trusted: Networks) -> str | None:
     parsed = _parsed(address)
     if parsed is None or parsed.is_loopback or is_trusted(address, trusted):
         return None
-    return holder_of(address)
+    return limit_key(address)
 
 
 def _values(headers: Headers, name: str) -> list[str]:

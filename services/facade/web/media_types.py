@@ -12,9 +12,9 @@ class Dialect:
     challenge: str
 
 
-NEUTRAL = Dialect("application/vnd.blob+json", "Blob-Authenticate")
-WIDESPREAD = Dialect("application/vnd.git-lfs+json", "LFS-Authenticate")
-DIALECTS = (NEUTRAL, WIDESPREAD)
+GENERIC = Dialect("application/vnd.blob+json", "Blob-Authenticate")
+GIT_LFS = Dialect("application/vnd.git-lfs+json", "LFS-Authenticate")
+DIALECTS = (GENERIC, GIT_LFS)
 
 # The second is no registered name, and yet what many programs send.
 _UTF_8 = ("utf-8", "utf8")
@@ -29,7 +29,7 @@ def media_type(header: str) -> tuple[str, dict[str, str]]:
     return name.strip().lower(), {key.strip().lower(): value.strip().strip('"') for key, _, value in parameters}
 
 
-def of_content_type(content_type: str | None) -> Dialect | None:
+def from_content_type(content_type: str | None) -> Dialect | None:
     """Return the dialect whose media type a Content-Type names; None where it names neither or another charset."""
     if content_type is None:
         return None
@@ -47,13 +47,13 @@ def negotiate(accept: Sequence[str], content_type: str | None) -> Dialect | None
     """
     ranges = _ranges(accept)
     if not ranges:
-        return of_content_type(content_type) or NEUTRAL
+        return from_content_type(content_type) or GENERIC
     rated = [(_rating(dialect, ranges), dialect) for dialect in DIALECTS]
     best = max(rating for rating, _ in rated)
     if best[0] <= 0:
         return None
     acceptable = [dialect for rating, dialect in rated if rating == best]
-    preferred = of_content_type(content_type)
+    preferred = from_content_type(content_type)
     return preferred if preferred in acceptable else acceptable[0]
 
 
@@ -62,9 +62,9 @@ def is_named(accept: Sequence[str]) -> bool:
     return not _ranges(accept).keys().isdisjoint(dialect.media_type for dialect in DIALECTS)
 
 
-def answering(accept: Sequence[str], content_type: str | None) -> Dialect:
+def for_error(accept: Sequence[str], content_type: str | None) -> Dialect:
     """Return the dialect in which an error is told, also to a client that accepts neither."""
-    return negotiate(accept, content_type) or of_content_type(content_type) or NEUTRAL
+    return negotiate(accept, content_type) or from_content_type(content_type) or GENERIC
 
 
 def _ranges(accept: Sequence[str]) -> dict[str, float]:

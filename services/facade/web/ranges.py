@@ -8,24 +8,24 @@ from services.common.errors import OutOfRange, Reason
 
 _RANGES = re.compile(r"bytes=(.*)", re.IGNORECASE)
 _RANGE = re.compile(r"([0-9]*)-([0-9]*)", re.ASCII)
-_LONGEST = 200
+_MAX_CHARACTERS = 200
 
 
 @dataclass(frozen=True)
-class Slice:
+class ByteRange:
     """The bytes from `start` up to, and without, `end`."""
 
     start: int
     end: int
 
 
-def requested(headers: Sequence[str], size: int) -> Slice | None:
+def parse_range(headers: Sequence[str], size: int) -> ByteRange | None:
     """Return the part of an object of `size` bytes that the Range headers name; None for the whole of it.
 
     Whatever is no single range of bytes is ignored, as the RFC allows. Raises `OutOfRange`, with the metadata `size`,
     where the range names no byte of the object.
     """
-    if len(headers) != 1 or len(headers[0]) > _LONGEST:
+    if len(headers) != 1 or len(headers[0]) > _MAX_CHARACTERS:
         return None
     unit = _RANGES.fullmatch(headers[0].strip())
     if unit is None:
@@ -37,17 +37,17 @@ def requested(headers: Sequence[str], size: int) -> Slice | None:
     return _slice(found[1], found[2], size)
 
 
-def _slice(first: str, last: str, size: int) -> Slice | None:
+def _slice(first: str, last: str, size: int) -> ByteRange | None:
     if not first:
         if int(last) == 0:
             raise _unsatisfiable(size)
         # The last bytes of an empty object cannot be told by a Content-Range.
-        return Slice(max(0, size - int(last)), size) if size else None
+        return ByteRange(max(0, size - int(last)), size) if size else None
     if last and int(last) < int(first):
         return None
     if int(first) >= size:
         raise _unsatisfiable(size)
-    return Slice(int(first), min(size, int(last) + 1) if last else size)
+    return ByteRange(int(first), min(size, int(last) + 1) if last else size)
 
 
 def _unsatisfiable(size: int) -> OutOfRange:
@@ -55,12 +55,12 @@ def _unsatisfiable(size: int) -> OutOfRange:
     return OutOfRange(Reason.OFFSET_OUT_OF_RANGE, message, size=str(size))
 
 
-def is_current(if_range: str | None, etag: str) -> bool:
+def if_range_matches(if_range: str | None, etag: str) -> bool:
     """Tell whether a Range is to be followed: there is no If-Range, or it names this entity tag."""
     return if_range is None or if_range.strip() == etag
 
 
-def is_expected(if_match: Sequence[str], etag: str) -> bool:
+def if_match_matches(if_match: Sequence[str], etag: str) -> bool:
     """Tell whether a request is for what has this entity tag: there is no If-Match, or it names it, or anything.
 
     The comparison is the strong one (RFC 9110, section 13.1.1).
@@ -69,13 +69,13 @@ def is_expected(if_match: Sequence[str], etag: str) -> bool:
     return not if_match or etag in tags or tags == ["*"]
 
 
-def is_known(if_none_match: Sequence[str], etag: str) -> bool:
+def if_none_match_matches(if_none_match: Sequence[str], etag: str) -> bool:
     """Tell whether the client holds what has this entity tag, by its If-None-Match headers."""
     tags = [tag.strip().removeprefix("W/") for tag in ",".join(if_none_match).split(",")]
     return etag in tags or "*" in tags
 
 
-def headers(part: Slice, size: int, etag: str, *, partial: bool) -> dict[str, str]:
+def headers(part: ByteRange, size: int, etag: str, *, partial: bool) -> dict[str, str]:
     """Return the headers of an answer that carries this part of an object of `size` bytes."""
     found = {
         "Content-Type": "application/octet-stream",

@@ -10,26 +10,27 @@ from starlette.datastructures import Headers
 from starlette.types import Receive
 
 from services.common.errors import DeadlineExceeded, InvalidArgument, Reason, ResourceExhausted
-from services.facade.web.error_reasons import ClientGone, HttpReason
-from services.facade.web.media_types import DIALECTS, of_content_type
+from services.facade.web.error_reasons import ClientDisconnected, HttpReason
+from services.facade.web.media_types import DIALECTS, from_content_type
 from services.facade.web.schemas import Body
 
 Shape = TypeVar("Shape", bound=Body)
 
 # Takes a millisecond or two.
-_DECODED_AT_ONCE = 64 * 1024
+_MAX_INLINE_BYTES = 64 * 1024
 
 
-def is_announced(headers: Headers) -> bool:
+def has_body(headers: Headers) -> bool:
     """Tell whether a request has a body, by its headers."""
     return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 
-async def chunks(receive: Receive, idle_seconds: float, least_rate: int) -> AsyncIterator[bytes]:
+async def chunks(receive: Receive, idle_seconds: float, min_rate: int) -> AsyncIterator[bytes]:
     """Yield the body as it comes.
 
-    Raises `ClientGone`, and `DeadlineExceeded`: CLIENT_SILENT where nothing comes for `idle_seconds`, CLIENT_SLOW where
-    less than `least_rate` bytes a second come in each such time. Only the time counts in which we wait for the client.
+    Raises `ClientDisconnected`, and `DeadlineExceeded`: CLIENT_SILENT where nothing comes for `idle_seconds`,
+    CLIENT_SLOW where less than `min_rate` bytes a second come in each such time. Only the time counts in which we wait
+    for the client.
     """
     loop = asyncio.get_running_loop()
     more = True
@@ -44,26 +45,27 @@ async def chunks(receive: Receive, idle_seconds: float, least_rate: int) -> Asyn
                 HttpReason.CLIENT_SILENT, f"body: nothing came for {idle_seconds:g} seconds"
             ) from None
         if message["type"] == "http.disconnect":
-            raise ClientGone
+            raise ClientDisconnected
         data = message.get("body", b"")
         more = message.get("more_body", False)
         waited, came = waited + loop.time() - since, came + len(data)
         if waited >= idle_seconds:
-            if more and came < least_rate * waited:
-                raise DeadlineExceeded(HttpReason.CLIENT_SLOW, f"body: expected at least {least_rate} bytes a second")
+            if more and came < min_rate * waited:
+                raise DeadlineExceeded(HttpReason.CLIENT_SLOW, f"body: expected at least {min_rate} bytes a second")
             waited, came = 0.0, 0
         if data:
             yield data
 
 
-async def read(headers: Headers, receive: Receive, *, most_bytes: int, seconds: float) -> bytes:
+async def read(headers: Headers, receive: Receive, *, max_bytes: int, seconds: float) -> bytes:
     """Return the whole body.
 
-    Raises `ResourceExhausted` (BODY_TOO_LARGE), before anything is read where Content-Length says so; `ClientGone`; and
+    Raises `ResourceExhausted` (BODY_TOO_LARGE), before anything is read where Content-Length says so;
+    `ClientDisconnected`; and
     `DeadlineExceeded` (CLIENT_SLOW) where it is not there after so many seconds.
     """
-    too_large = ResourceExhausted(HttpReason.BODY_TOO_LARGE, f"body: expected at most {most_bytes} bytes")
-    if int(headers.get("content-length", "0")) > most_bytes:
+    too_large = ResourceExhausted(HttpReason.BODY_TOO_LARGE, f"body: expected at most {max_bytes} bytes")
+    if int(headers.get("content-length", "0")) > max_bytes:
         raise too_large
     body = bytearray()
     try:
@@ -72,9 +74,9 @@ async def read(headers: Headers, receive: Receive, *, most_bytes: int, seconds: 
             while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    raise ClientGone
+                    raise ClientDisconnected
                 body += message.get("body", b"")
-                if len(body) > most_bytes:
+                if len(body) > max_bytes:
                     raise too_large
                 more = message.get("more_body", False)
     except TimeoutError:
@@ -88,14 +90,14 @@ def check_content_type(headers: Headers) -> None:
     Where there is no body, there need be no type.
     """
     content_type = headers.get("content-type")
-    if content_type is None and not is_announced(headers):
+    if content_type is None and not has_body(headers):
         return
     codings = [coding.strip().lower() for coding in ",".join(headers.getlist("content-encoding")).split(",")]
     if any(coding not in ("", "identity") for coding in codings):
         raise InvalidArgument(
             HttpReason.UNSUPPORTED_MEDIA_TYPE, "content-encoding: expected identity, or no such header"
         )
-    if of_content_type(content_type) is None:
+    if from_content_type(content_type) is None:
         expected = " or ".join(dialect.media_type for dialect in DIALECTS)
         raise InvalidArgument(HttpReason.UNSUPPORTED_MEDIA_TYPE, f"content-type: expected {expected}, in UTF-8")
 
@@ -103,9 +105,10 @@ def check_content_type(headers: Headers) -> None:
 async def decoded(model: type[Shape], data: bytes, check: Callable[[object], None] | None = None) -> Shape:
     """Return the JSON in `data` as a body of this model; others do not wait while a large one is looked at.
 
-    `check` sees the JSON value before the model does. Raises what `parse`, `check` and `shaped` say, in this order.
+    `check` sees the JSON value before the model does. Raises what `parse`, `check` and `validate_body` say, in this
+    order.
     """
-    if len(data) > _DECODED_AT_ONCE:
+    if len(data) > _MAX_INLINE_BYTES:
         return await asyncio.to_thread(_decode, model, data, check)
     return _decode(model, data, check)
 
@@ -114,7 +117,7 @@ def _decode(model: type[Shape], data: bytes, check: Callable[[object], None] | N
     value = parse(data)
     if check is not None:
         check(value)
-    return shaped(model, value)
+    return validate_body(model, value)
 
 
 def parse(data: bytes) -> object:
@@ -125,7 +128,7 @@ def parse(data: bytes) -> object:
         raise InvalidArgument(HttpReason.MALFORMED_JSON, f"body: expected JSON: {error}") from error
 
 
-def shaped(model: type[Shape], value: object) -> Shape:
+def validate_body(model: type[Shape], value: object) -> Shape:
     """Return the JSON value as a body of this model. Raises `InvalidArgument` that names the field."""
     try:
         return model.model_validate(value)

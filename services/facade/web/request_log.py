@@ -6,7 +6,7 @@ from starlette.types import Scope
 _SAME = {"head_healthz": "healthz", "head_readyz": "readyz"}
 
 
-def note(scope: Scope, **fields: str | int) -> None:
+def add_log_fields(scope: Scope, **fields: str | int) -> None:
     """Add fields to the log line of a request; never a credential."""
     scope["state"]["log"].update(fields)
 

@@ -10,7 +10,7 @@ from services.facade.web.media_types import Dialect
 from services.facade.web.schemas import Body
 
 
-def answer(body: Body | Mapping[str, object] | bytes, dialect: Dialect, *, status: int = 200) -> Response:
+def json_response(body: Body | Mapping[str, object] | bytes, dialect: Dialect, *, status: int = 200) -> Response:
     """Return the answer with this body, which may be JSON already; what is None in a model is left out."""
     if isinstance(body, Body):
         content: str | bytes = body.model_dump_json(exclude_none=True)

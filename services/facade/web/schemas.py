@@ -1,6 +1,6 @@
 """The bodies of the protocol, as they come in and as they go out (protocol: "Resources and their fields").
 
-A request's body is read by `body.shaped`; unknown fields are ignored. An answer is written by `answers.answer`,
+A request's body is read by `body.validate_body`; unknown fields are ignored. An answer is written by `answers.answer`,
 without what is None.
 """
 
@@ -15,12 +15,12 @@ OID_PATTERN = "^[0-9a-f]{64}$"
 LOCK_ID_PATTERN = "^[A-Za-z0-9_-]+$"
 TIME_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"
 # Clients name four at most; to look at each takes long where there are many.
-MOST_TRANSFERS = 64
+MAX_TRANSFERS = 64
 
 _TRANSFERS = {
     "type": "array",
     "items": {"type": "string"},
-    "maxItems": MOST_TRANSFERS,
+    "maxItems": MAX_TRANSFERS,
     "anyOf": [{"maxItems": 0}, {"contains": {"const": "basic"}}],
 }
 

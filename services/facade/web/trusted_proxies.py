@@ -7,7 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
-from services.common.lifecycle import end
+from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
 from services.facade.web.forwarded_headers import Network
 
@@ -63,7 +63,7 @@ class TrustedProxies:
 
 
 @asynccontextmanager
-async def resolved(text: str | None) -> AsyncIterator[TrustedProxies]:
+async def resolved_proxies(text: str | None) -> AsyncIterator[TrustedProxies]:
     """Yield the proxies of such a list, and follow the addresses of their names until left."""
     proxies = TrustedProxies(text or "")
     if not proxies.names:
@@ -76,7 +76,7 @@ async def resolved(text: str | None) -> AsyncIterator[TrustedProxies]:
     try:
         yield proxies
     finally:
-        await end(first, following)
+        await cancel_and_wait(first, following)
 
 
 async def _addresses_of(name: str) -> list[Network]:

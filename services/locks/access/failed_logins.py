@@ -14,9 +14,9 @@ from sqlmodel import col
 
 from services.locks.models import FailedLogin
 
-_MOST_FORGOTTEN = 10_000
+_MAX_FORGOTTEN = 10_000
 # What is owed for longer is no debt that anybody waits for.
-_MOST_DEBT = timedelta(days=3660)
+_MAX_DEBT = timedelta(days=3660)
 
 
 async def add_up(connection: AsyncConnection, debts: Mapping[str, timedelta]) -> Mapping[str, float]:
@@ -25,11 +25,11 @@ async def add_up(connection: AsyncConnection, debts: Mapping[str, timedelta]) ->
     What others have paid off is forgotten.
     """
     # In one order everywhere, so that two processes do not wait for each other.
-    rows = [{"address": each, "debt_until": func.now() + min(debts[each], _MOST_DEBT)} for each in sorted(debts)]
+    rows = [{"address": each, "debt_until": func.now() + min(debts[each], _MAX_DEBT)} for each in sorted(debts)]
     new = insert(FailedLogin).values(rows)
     sum_ = func.greatest(col(FailedLogin.debt_until), func.now()) + (new.excluded.debt_until - func.now())
     statement = new.on_conflict_do_update(
-        index_elements=["address"], set_={"debt_until": func.least(sum_, func.now() + _MOST_DEBT)}
+        index_elements=["address"], set_={"debt_until": func.least(sum_, func.now() + _MAX_DEBT)}
     ).returning(col(FailedLogin.address), extract("epoch", col(FailedLogin.debt_until) - func.now()))
     added = {address: float(seconds) for address, seconds in await connection.execute(statement)}
     await _forget_paid(connection)
@@ -40,7 +40,7 @@ async def _forget_paid(connection: AsyncConnection) -> None:
     paid = (
         select(col(FailedLogin.address))
         .where(col(FailedLogin.debt_until) < func.now())
-        .limit(_MOST_FORGOTTEN)
+        .limit(_MAX_FORGOTTEN)
         # Waiting for one that another process adds to, while that one waits for ours, would end both.
         .with_for_update(skip_locked=True)
     )

@@ -9,10 +9,10 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.locks.access import policy as access
+from services.locks.access import policy
 from services.locks.models import Grant, Repository, User
 
-_BY_ROLE = case({role.value: rank for rank, role in enumerate(access.Role)}, value=col(Grant.role))
+_BY_ROLE = case({role.value: rank for rank, role in enumerate(policy.Role)}, value=col(Grant.role))
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,7 +20,7 @@ class FoundRepository:
     """A repository's id, what decides the user's access to it, and the records of the user's grants in it."""
 
     id: int
-    access: access.RepositoryAccess
+    access: policy.RepositoryAccess
     records: Sequence[Grant]
 
 
@@ -42,8 +42,8 @@ async def find_access(connection: AsyncConnection, *, repository: str, user_id: 
         return None
     repository_id, public, *_ = rows[0]
     records = [_record(grant) for _, _, *grant in rows if grant[0] is not None]
-    grants = [access.Grant(access.Role(record.role), tuple(record.ref_patterns)) for record in records]
-    return FoundRepository(repository_id, access.RepositoryAccess(public, grants), records)
+    grants = [policy.Grant(policy.Role(record.role), tuple(record.ref_patterns)) for record in records]
+    return FoundRepository(repository_id, policy.RepositoryAccess(public, grants), records)
 
 
 def _record(values: Sequence[Any]) -> Grant:
@@ -51,7 +51,7 @@ def _record(values: Sequence[Any]) -> Grant:
 
 
 async def put_grant(
-    connection: AsyncConnection, *, user_id: int, repository_id: int, role: access.Role, ref_patterns: list[str]
+    connection: AsyncConnection, *, user_id: int, repository_id: int, role: policy.Role, ref_patterns: list[str]
 ) -> tuple[Grant, Grant | None]:
     """Give a user a role in a repository, in place of an earlier grant of that role; return both grants."""
     earlier = select(*Grant.__table__.c).where(

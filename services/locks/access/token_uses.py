@@ -13,9 +13,9 @@ from services.database.transactions import Database
 # With the time for which facades keep an answer (see `access_service`), less than the ten minutes that are promised.
 _REST_SECONDS = 240.0
 _INTERVAL_SECONDS = 1.0
-_PAUSE_SECONDS = 5.0
-_MOST_AT_ONCE = 1_000
-_MOST_TOKENS = 100_000
+_RETRY_SECONDS = 5.0
+_MAX_BATCH = 1_000
+_MAX_TOKENS = 100_000
 
 # A token that is just being revoked is passed over, so that nobody waits for anybody. Ages, as two clocks may differ.
 _WRITE = text("""
@@ -49,7 +49,7 @@ class TokenUses:
         now = time.monotonic()
         if now - self._written.get(token_id, -math.inf) < _REST_SECONDS:
             return
-        if token_id in self._noted or len(self._noted) < _MOST_TOKENS:
+        if token_id in self._noted or len(self._noted) < _MAX_TOKENS:
             self._noted[token_id] = now
             self._wanted.set()
 
@@ -65,10 +65,10 @@ class TokenUses:
                 if not told:
                     _log.warning("uses of tokens are not written", error=repr(error))
                 told = True
-            await asyncio.sleep(_PAUSE_SECONDS if told else _INTERVAL_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS if told else _INTERVAL_SECONDS)
 
     async def _write(self) -> None:
-        uses = dict(islice(self._noted.items(), _MOST_AT_ONCE))
+        uses = dict(islice(self._noted.items(), _MAX_BATCH))
         # Not by `Database.run`: a lack of room that nobody but this meets is no reason to be not ready.
         async with self._database.engine.begin() as connection:
             now = time.monotonic()

@@ -8,10 +8,10 @@ from towpath.access.v1 import access_service_pb2 as pb
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceServicer
 
 from services.common.errors import NotFound, PermissionDenied, Reason, ServiceError, Unauthenticated
-from services.common.rpc.log_fields import note
+from services.common.rpc.log_fields import add_log_fields
 from services.database.notifications import Notifications
 from services.database.transactions import Database
-from services.locks.access import revocation_feed as access_changes
+from services.locks.access import revocation_feed
 from services.locks.access.authentication import authenticate
 from services.locks.access.failed_logins import add_up
 from services.locks.access.grants import FoundRepository, find_access
@@ -22,7 +22,7 @@ from services.locks.api.messages import failed_logins_of, permission_of, wait_se
 from services.locks.validation import is_repository_name
 
 # However rarely anything changes: an answer that is kept for longer gains little, and hides that the token is used.
-_MOST_KEPT_SECONDS = 300.0
+_MAX_KEPT_SECONDS = 300.0
 
 
 class AccessServicer(AccessServiceServicer):
@@ -36,8 +36,8 @@ class AccessServicer(AccessServiceServicer):
     async def Authenticate(self, request: pb.AuthenticateRequest, _context: object) -> pb.AuthenticateResponse:
         """Tell whose token this is."""
         found = await authenticate(self._database, self._uses, request.token)
-        note(user=found.user.name)
-        keep_seconds = min(found.valid_seconds, _MOST_KEPT_SECONDS)
+        add_log_fields(user=found.user.name)
+        keep_seconds = min(found.valid_seconds, _MAX_KEPT_SECONDS)
         return pb.AuthenticateResponse(
             user_id=found.user.id, user_name=found.user.name, keep_seconds=keep_seconds, token_id=found.token_id
         )
@@ -68,12 +68,12 @@ class AccessServicer(AccessServiceServicer):
         )
         if found is None or decision.outcome is not Outcome.ALLOWED:
             raise _refusal(decision)
-        keep_seconds = min(seconds, _MOST_KEPT_SECONDS) if request.token_id else 0
+        keep_seconds = min(seconds, _MAX_KEPT_SECONDS) if request.token_id else 0
         return pb.CheckAccessResponse(repository_id=found.id, keep_seconds=keep_seconds)
 
     async def WatchAccess(self, request: pb.WatchAccessRequest, _context: object) -> pb.WatchAccessResponse:
         """Tell of changes when they come."""
-        source, changes = await access_changes.watch(self._changes, request.known, wait_seconds_of(request))
+        source, changes = await revocation_feed.watch(self._changes, request.known, wait_seconds_of(request))
         return pb.WatchAccessResponse(source=source, changes=changes)
 
     async def CountFailedLogins(

@@ -24,13 +24,13 @@ class LockServicer(LockServiceServicer):
 
     def __init__(self, database: Database, settings: LocksSettings, pages: LockPages) -> None:
         self._database = database
-        self._most_path_bytes = settings.lock_path_bytes
+        self._max_path_bytes = settings.lock_path_bytes
         self._limits = LockLimits(settings.locks_per_repository, settings.locks_per_user)
         self._pages = pages
 
     async def CreateLock(self, request: pb.CreateLockRequest, _context: object) -> pb.CreateLockResponse:
         """Lock a path, or say who holds it."""
-        check_path(request.path, most_bytes=self._most_path_bytes)
+        check_path(request.path, max_bytes=self._max_path_bytes)
         lock, made = await create_lock(
             self._database,
             repository_id=request.repository_id,

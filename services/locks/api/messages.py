@@ -24,11 +24,11 @@ FORCED_UNLOCK_NUMBERS = {
     models.FORCED_BY_ADMINS: admin.FORCED_UNLOCK_ADMINS,
 }
 
-_MOST_ADDRESSES = 1_000
-_MOST_CHARACTERS = 64
-_MOST_FAILED = 1_000_000
-_MOST_SECONDS_EACH = 366 * 24 * 3600
-_MOST_WAIT_SECONDS = 60
+_MAX_ADDRESSES = 1_000
+_MAX_CHARACTERS = 64
+_MAX_FAILED = 1_000_000
+_MAX_SECONDS_EACH = 366 * 24 * 3600
+_MAX_WAIT_SECONDS = 60
 
 _PERMISSIONS = {
     access.PERMISSION_READ: Permission.READ,
@@ -133,15 +133,15 @@ def permission_of(number: int) -> Permission:
 
 def failed_logins_of(request: access.CountFailedLoginsRequest) -> Mapping[str, timedelta]:
     """Return the debts that a request tells of, by address. Raises `InvalidArgument`."""
-    if not 0 < request.seconds_each <= _MOST_SECONDS_EACH:
-        raise InvalidArgument(Reason.INVALID_FIELD, f"seconds_each: expected more than 0, at most {_MOST_SECONDS_EACH}")
-    if not 0 < len(request.failed) <= _MOST_ADDRESSES:
-        raise InvalidArgument(Reason.INVALID_FIELD, f"failed: expected 1 to {_MOST_ADDRESSES} addresses")
+    if not 0 < request.seconds_each <= _MAX_SECONDS_EACH:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"seconds_each: expected more than 0, at most {_MAX_SECONDS_EACH}")
+    if not 0 < len(request.failed) <= _MAX_ADDRESSES:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"failed: expected 1 to {_MAX_ADDRESSES} addresses")
     for each in request.failed:
-        if not 0 < len(each.address) <= _MOST_CHARACTERS or "\0" in each.address:
-            raise InvalidArgument(Reason.INVALID_FIELD, f"address: expected 1 to {_MOST_CHARACTERS} characters")
-        if not 0 < each.count <= _MOST_FAILED:
-            raise InvalidArgument(Reason.INVALID_FIELD, f"count: expected 1 to {_MOST_FAILED}")
+        if not 0 < len(each.address) <= _MAX_CHARACTERS or "\0" in each.address:
+            raise InvalidArgument(Reason.INVALID_FIELD, f"address: expected 1 to {_MAX_CHARACTERS} characters")
+        if not 0 < each.count <= _MAX_FAILED:
+            raise InvalidArgument(Reason.INVALID_FIELD, f"count: expected 1 to {_MAX_FAILED}")
     debts = {each.address: timedelta(seconds=each.count * request.seconds_each) for each in request.failed}
     if len(debts) != len(request.failed):
         raise InvalidArgument(Reason.INVALID_FIELD, "failed: expected each address once")
@@ -150,6 +150,6 @@ def failed_logins_of(request: access.CountFailedLoginsRequest) -> Mapping[str, t
 
 def wait_seconds_of(request: access.WatchAccessRequest) -> float:
     """Return for how long a request waits for a change. Raises `InvalidArgument`."""
-    if not 0 <= request.wait_seconds <= _MOST_WAIT_SECONDS:
-        raise InvalidArgument(Reason.INVALID_FIELD, f"wait_seconds: expected 0 to {_MOST_WAIT_SECONDS}")
+    if not 0 <= request.wait_seconds <= _MAX_WAIT_SECONDS:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"wait_seconds: expected 0 to {_MAX_WAIT_SECONDS}")
     return request.wait_seconds

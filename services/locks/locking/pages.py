@@ -7,7 +7,7 @@ from services.locks.ids import parse_cursor
 from services.locks.locking.table import StandingLock, list_locks
 from services.locks.settings import LocksSettings
 
-_MOST_LONG = 10_000
+_MAX_LONG_PATHS = 10_000
 
 
 class LockPage(NamedTuple):
@@ -42,13 +42,13 @@ class LockPages:
             repository_id=repository_id,
             after=parse_cursor(cursor),
             limit=size,
-            most_bytes=self._settings.lock_page_bytes,
+            max_bytes=self._settings.lock_page_bytes,
             measured=repository_id in self._long,
             path=path,
             lock_id=lock_id,
         )
         if more and len(locks) < size:
-            if len(self._long) >= _MOST_LONG:
+            if len(self._long) >= _MAX_LONG_PATHS:
                 self._long.clear()
             self._long.add(repository_id)
         return LockPage(locks, str(locks[-1].id) if more else "")

@@ -5,20 +5,20 @@ import hashlib
 from services.common.errors import InvalidArgument, Reason
 
 
-def check_path(path: str, *, most_bytes: int) -> None:
-    """Raise `InvalidArgument` (INVALID_PATH) unless `path` is relative, "/"-separated and of at most `most_bytes`.
+def check_path(path: str, *, max_bytes: int) -> None:
+    """Raise `InvalidArgument` (INVALID_PATH) unless `path` is relative, "/"-separated and of at most `max_bytes`.
 
     It has no empty, "." or ".." parts and no NUL. All else is allowed, and nothing is folded or normalised.
     """
-    if problem := _problem(path, most_bytes):
+    if problem := _problem(path, max_bytes):
         raise InvalidArgument(Reason.INVALID_PATH, f"path: {problem}")
 
 
-def _problem(path: str, most_bytes: int) -> str:
+def _problem(path: str, max_bytes: int) -> str:
     if not path:
         return "expected a path, got an empty one"
-    if len(path) > most_bytes or len(_encode(path)) > most_bytes:
-        return f"expected at most {most_bytes} bytes"
+    if len(path) > max_bytes or len(_encode(path)) > max_bytes:
+        return f"expected at most {max_bytes} bytes"
     if "\0" in path:
         return "expected no NUL"
     if path.startswith("/"):

@@ -169,11 +169,11 @@ def listing(
     limit: int,
     path: str | None = None,
     lock_id: int | None = None,
-    most_bytes: int | None = None,
+    max_bytes: int | None = None,
 ) -> Statement:
     """Return the statement that finds at most `limit` locks; see `list_locks`.
 
-    Where `most_bytes` is given, what comes after the lock with which their paths have more is not read.
+    Where `max_bytes` is given, what comes after the lock with which their paths have more is not read.
     """
     conditions, values = "", list[object]([repository_id, limit])
     selected = (
@@ -185,9 +185,9 @@ def listing(
         if value is not None:
             values.append(value)
             conditions += f" AND {condition} ${len(values)}"
-    if most_bytes is None:
+    if max_bytes is None:
         return Statement(_LIST.format(conditions), tuple(values))
-    return Statement(_LIST_MEASURED.format(conditions, f"${len(values) + 1}"), (*values, most_bytes))
+    return Statement(_LIST_MEASURED.format(conditions, f"${len(values) + 1}"), (*values, max_bytes))
 
 
 async def list_locks(
@@ -196,14 +196,14 @@ async def list_locks(
     repository_id: int,
     after: int | None,
     limit: int,
-    most_bytes: int,
+    max_bytes: int,
     measured: bool,
     path: str | None = None,
     lock_id: int | None = None,
 ) -> tuple[tuple[StandingLock, ...], bool]:
     """Return locks of a repository by id, and whether more follow.
 
-    There are at most `limit`, whose paths have at most `most_bytes` together: no less than one can have. `after` is the
+    There are at most `limit`, whose paths have at most `max_bytes` together: no less than one can have. `after` is the
     id of the last lock of the previous page. `path` and `lock_id` select one lock. With `measured`, less is read where
     the paths are long.
     """
@@ -214,20 +214,20 @@ async def list_locks(
         limit=limit + 1,
         path=path,
         lock_id=lock_id,
-        most_bytes=most_bytes if measured else None,
+        max_bytes=max_bytes if measured else None,
     )
     rows = await database.fetch(statement)
-    count = min(limit, _how_many_fit(rows, most_bytes))
+    count = min(limit, _how_many_fit(rows, max_bytes))
     return tuple(map(StandingLock._make, rows[:count])), len(rows) > count
 
 
-def _how_many_fit(found: Sequence[Row], most_bytes: int) -> int:
+def _how_many_fit(found: Sequence[Row], max_bytes: int) -> int:
     """Return how many of the locks have paths of at most so many bytes together."""
     # A character has four bytes at most.
-    if 4 * sum(len(row[1]) for row in found) <= most_bytes:
+    if 4 * sum(len(row[1]) for row in found) <= max_bytes:
         return len(found)
     totals = accumulate(len(row[1].encode()) for row in found)
-    return sum(total <= most_bytes for total in totals)
+    return sum(total <= max_bytes for total in totals)
 
 
 async def hold_lock(connection: AsyncConnection, *, repository_id: int, lock_id: int, user_id: int) -> Removal | None:

@@ -6,7 +6,7 @@ from sqlmodel import col
 
 from services.common.errors import FailedPrecondition, Reason
 from services.locks.access.users import find_user
-from services.locks.locking import history as lock_history
+from services.locks.locking import history
 from services.locks.models import Lock, User
 
 
@@ -27,9 +27,7 @@ async def remove_user(connection: AsyncConnection, name: str, *, release_locks: 
         raise FailedPrecondition(Reason.LAST_ADMINISTRATOR, f"{name} is the last administrator")
     which = col(Lock.owner_id) == user.id
     if release_locks:
-        await lock_history.release_locks(
-            connection, which, released_by_id=administrator.id, released_by=administrator.name
-        )
+        await history.release_locks(connection, which, released_by_id=administrator.id, released_by=administrator.name)
     elif await connection.scalar(select(exists().where(which))):
         raise FailedPrecondition(Reason.USER_HOLDS_LOCKS, f"{name} holds locks, and release_locks is not set")
     await connection.execute(delete(User).where(col(User.id) == user.id))

@@ -6,14 +6,14 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason
 from services.common.oid import is_oid
-from services.storage import validation as fields
+from services.storage import validation
 from services.storage.backends.signing import SignedUrl
 from services.storage.index.objects import Record
 from services.storage.intent import Intent
 from services.storage.objects.locate import Part
 from services.storage.objects.stat import ObjectKey, ObjectStat, Status
 
-_MOST_REPOSITORIES = 1000
+_MAX_REPOSITORIES = 1000
 
 _STATUSES = {
     Status.PRESENT: pb.OBJECT_STATUS_PRESENT,
@@ -39,30 +39,32 @@ def intent_of(value: int) -> Intent:
 def object_keys(
     keys: Iterable[pb.BatchStatObjectsRequest.ObjectKey | pb.SignObjectUrlsRequest.ObjectKey],
 ) -> list[ObjectKey]:
-    """Return objects with their sizes. Raises as `fields.oid` and `fields.not_negative` do."""
+    """Return objects with their sizes. Raises as `validation.oid` and `validation.not_negative` do."""
     found = [ObjectKey(key.oid, key.size) for key in keys]
     for each in found:
         # Whatever is right, as nearly all is, is seen here: a batch has hundreds.
         if each.size < 0 or not is_oid(each.oid):
-            fields.oid(each.oid)
-            fields.not_negative("size", each.size)
+            validation.oid(each.oid)
+            validation.not_negative("size", each.size)
     return found
 
 
 def read_bytes(request: pb.CountReadsRequest) -> dict[int, int]:
     """Return how many bytes were read of repositories. Raises `InvalidArgument`."""
-    if len(request.bytes) > _MOST_REPOSITORIES:
-        raise InvalidArgument(Reason.INVALID_FIELD, f"bytes: expected at most {_MOST_REPOSITORIES} repositories")
-    return {fields.repository_id(id_): fields.not_negative("bytes", count) for id_, count in request.bytes.items()}
+    if len(request.bytes) > _MAX_REPOSITORIES:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"bytes: expected at most {_MAX_REPOSITORIES} repositories")
+    return {
+        validation.repository_id(id_): validation.not_negative("bytes", count) for id_, count in request.bytes.items()
+    }
 
 
 def part_of(request: pb.LocateObjectRequest) -> Part:
     """Return what will be read of an object. Raises as the functions of `fields` do."""
     return Part(
-        fields.repository_id(request.repository_id),
-        fields.oid(request.oid),
-        fields.not_negative("offset", request.offset),
-        fields.not_negative("length", request.length) if request.HasField("length") else None,
+        validation.repository_id(request.repository_id),
+        validation.oid(request.oid),
+        validation.not_negative("offset", request.offset),
+        validation.not_negative("length", request.length) if request.HasField("length") else None,
     )
 
 

@@ -12,10 +12,9 @@ from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer, 
 
 from services.common.errors import Reason, ServiceError, Unavailable, status_of
 from services.common.observability.logs import get_logger
-from services.common.rpc.log_fields import note
+from services.common.rpc.log_fields import add_log_fields
 from services.common.rpc.options import SHARED_BYTES
-from services.storage import metrics
-from services.storage import validation as fields
+from services.storage import metrics, validation
 from services.storage.api.messages import (
     add_stat,
     intent_of,
@@ -62,9 +61,9 @@ class StorageService(StorageServiceServicer):
     ) -> pb.BatchStatObjectsResponse:
         """Tell of each object whether the repository holds it."""
         keys = object_keys(request.objects)
-        repository_id = fields.repository_id(request.repository_id)
+        repository_id = validation.repository_id(request.repository_id)
         intent = intent_of(request.intent)
-        seconds = fields.not_negative("expires_in", request.expires_in)
+        seconds = validation.not_negative("expires_in", request.expires_in)
         moment = self._store.removals.moment() if intent is Intent.READ else None
         stats = await stat_objects(self._store, repository_id, keys, intent)
         signed = (
@@ -86,10 +85,10 @@ class StorageService(StorageServiceServicer):
         keys = object_keys(request.objects)
         signed = await sign_objects(
             self._store,
-            fields.repository_id(request.repository_id),
+            validation.repository_id(request.repository_id),
             keys,
-            fields.transfer(intent_of(request.intent)),
-            seconds=fields.positive("expires_in", request.expires_in),
+            validation.transfer(intent_of(request.intent)),
+            seconds=validation.positive("expires_in", request.expires_in),
         )
         return pb.SignObjectUrlsResponse(objects=map(signed_message, signed))
 
@@ -97,9 +96,9 @@ class StorageService(StorageServiceServicer):
         """Make an object visible that a client has written at the store itself."""
         record = await confirm_object(
             self._store,
-            fields.repository_id(request.repository_id),
-            fields.oid(request.oid),
-            fields.not_negative("size", request.size),
+            validation.repository_id(request.repository_id),
+            validation.oid(request.oid),
+            validation.not_negative("size", request.size),
         )
         return pb.ConfirmObjectResponse(object=object_message(record))
 
@@ -109,10 +108,10 @@ class StorageService(StorageServiceServicer):
         """Send a header and then the bytes."""
         async with open_object(
             self._store,
-            fields.repository_id(request.repository_id),
-            fields.oid(request.oid),
-            offset=fields.not_negative("offset", request.offset),
-            length=fields.not_negative("length", request.length) if request.HasField("length") else None,
+            validation.repository_id(request.repository_id),
+            validation.oid(request.oid),
+            offset=validation.not_negative("offset", request.offset),
+            length=validation.not_negative("length", request.length) if request.HasField("length") else None,
             is_counted=request.is_counted,
         ) as opened:
             yield pb.ReadObjectResponse(header=pb.ReadObjectResponse.Header(size=opened.size))
@@ -126,7 +125,7 @@ class StorageService(StorageServiceServicer):
 
     async def WatchRemovals(self, request: pb.WatchRemovalsRequest, _context: _Context) -> pb.WatchRemovalsResponse:
         """Tell of removals when they come."""
-        since = await self._store.removals.watch(request.known_since, fields.wait_seconds(request.wait_seconds))
+        since = await self._store.removals.watch(request.known_since, validation.wait_seconds(request.wait_seconds))
         return pb.WatchRemovalsResponse(
             server_started=since.server_started,
             known_since=since.transaction_id,
@@ -136,7 +135,7 @@ class StorageService(StorageServiceServicer):
     async def CountReads(self, request: pb.CountReadsRequest, _context: _Context) -> pb.CountReadsResponse:
         """Count bytes as read, and tell whose are used up."""
         read = read_bytes(request)
-        note(bytes_out=sum(read.values()))
+        add_log_fields(bytes_out=sum(read.values()))
         for repository_id, count in read.items():
             self._store.traffic.count(repository_id, bytes_out=count)
         try:
@@ -157,7 +156,7 @@ class StorageService(StorageServiceServicer):
         self, request: pb.WriteWholeObjectRequest, _context: _Context
     ) -> pb.WriteWholeObjectResponse:
         """Take an object in one message."""
-        note(objects=1, bytes_in=len(request.data))
+        add_log_fields(objects=1, bytes_in=len(request.data))
         with metrics.decided():
             record = await self._whole_objects.write(header_of(request), bounded(request.data))
         return pb.WriteWholeObjectResponse(object=object_message(record))
@@ -166,7 +165,7 @@ class StorageService(StorageServiceServicer):
         self, request: pb.WriteWholeObjectsRequest, _context: _Context
     ) -> pb.WriteWholeObjectsResponse:
         """Take several objects in one message."""
-        note(objects=len(request.objects), bytes_in=sum(len(each.data) for each in request.objects))
+        add_log_fields(objects=len(request.objects), bytes_in=sum(len(each.data) for each in request.objects))
         objects = await asyncio.gather(*map(self._written_or_not, request.objects))
         return pb.WriteWholeObjectsResponse(objects=objects)
 
@@ -195,7 +194,7 @@ class StorageService(StorageServiceServicer):
             await context.write(pb.WriteSharedObjectResponse())
 
         async with aclosing(messages_of(aiter(request_iterator), self._store.shared_memory, answer)) as messages:
-            stream = UploadStream(messages, self._store.idle_seconds, most_bytes=SHARED_BYTES)
+            stream = UploadStream(messages, self._store.idle_seconds, max_bytes=SHARED_BYTES)
             record = await write_object(self._store, stream)
         await context.write(pb.WriteSharedObjectResponse(object=object_message(record)))
 
@@ -203,38 +202,38 @@ class StorageService(StorageServiceServicer):
         """Leave a tombstone in place of the object."""
         tombstone = await delete_object(
             self._store,
-            fields.repository_id(request.repository_id),
-            fields.oid(request.oid),
-            reason=fields.removal_text("reason", request.reason, required=True),
-            removed_by=fields.removal_text("removed_by", request.removed_by, required=False),
+            validation.repository_id(request.repository_id),
+            validation.oid(request.oid),
+            reason=validation.removal_text("reason", request.reason, required=True),
+            removed_by=validation.removal_text("removed_by", request.removed_by, required=False),
         )
         return pb.DeleteObjectResponse(object=object_message(tombstone))
 
     async def RestoreObject(self, request: pb.RestoreObjectRequest, _context: _Context) -> pb.RestoreObjectResponse:
         """Take a tombstone away."""
-        await restore_object(self._store, fields.repository_id(request.repository_id), fields.oid(request.oid))
+        await restore_object(self._store, validation.repository_id(request.repository_id), validation.oid(request.oid))
         return pb.RestoreObjectResponse()
 
     async def DeleteRepository(
         self, request: pb.DeleteRepositoryRequest, _context: _Context
     ) -> pb.DeleteRepositoryResponse:
         """Forget all objects and tombstones of a repository."""
-        count = await delete_repository(self._store, fields.repository_id(request.repository_id))
+        count = await delete_repository(self._store, validation.repository_id(request.repository_id))
         return pb.DeleteRepositoryResponse(object_count=count)
 
     async def ListObjects(self, request: pb.ListObjectsRequest, _context: _Context) -> pb.ListObjectsResponse:
         """Return a page of a repository's objects."""
         objects, next_cursor = await list_objects(
             self._store,
-            fields.repository_id(request.repository_id),
-            cursor=fields.cursor(request.cursor),
-            limit=fields.page_limit(request.limit),
+            validation.repository_id(request.repository_id),
+            cursor=validation.cursor(request.cursor),
+            limit=validation.page_limit(request.limit),
         )
         return pb.ListObjectsResponse(objects=map(object_message, objects), next_cursor=next_cursor)
 
     async def GetUsage(self, request: pb.GetUsageRequest, _context: _Context) -> pb.GetUsageResponse:
         """Tell how much each of the repositories holds and has moved today."""
-        usages = await usage_of(self._store, [fields.repository_id(id_) for id_ in request.repository_ids])
+        usages = await usage_of(self._store, [validation.repository_id(id_) for id_ in request.repository_ids])
         return pb.GetUsageResponse(
             repositories=[
                 pb.RepositoryUsage(

@@ -8,11 +8,11 @@ import grpc
 from towpath.storage.v1 import store_service_pb2 as pb
 from towpath.storage.v1.store_service_pb2_grpc import StoreServiceServicer
 
-from services.storage import validation as fields
+from services.storage import validation
 from services.storage.context import Store
 from services.storage.index import stores as table
 from services.storage.index.stores import Holdings, Listed
-from services.storage.replication import store_admin as changes
+from services.storage.replication import store_admin
 from services.storage.replication.holdings import holdings_of
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["StoreService"].full_name
@@ -31,7 +31,7 @@ class StoreService(StoreServiceServicer):
 
     async def CreateStore(self, request: pb.CreateStoreRequest, _context: _Context) -> pb.CreateStoreResponse:
         """Add a store."""
-        await changes.create_store(
+        await store_admin.create_store(
             self._store, request.name, request.url, first_url=self._first_url, folders=self._folders
         )
         return pb.CreateStoreResponse(store=await self._message(request.name))
@@ -42,30 +42,30 @@ class StoreService(StoreServiceServicer):
 
     async def StartCopy(self, request: pb.StartCopyRequest, _context: _Context) -> pb.StartCopyResponse:
         """Make a store a copy of another."""
-        await changes.start_copy(
+        await store_admin.start_copy(
             self._store,
             request.from_store,
             request.to_store,
             parallel=request.parallel,
-            bytes_per_second=fields.not_negative("bytes_per_second", request.bytes_per_second),
+            bytes_per_second=validation.not_negative("bytes_per_second", request.bytes_per_second),
         )
         return pb.StartCopyResponse(store=await self._message(request.to_store))
 
     async def StopCopy(self, request: pb.StopCopyRequest, _context: _Context) -> pb.StopCopyResponse:
         """Let a store be no copy."""
-        await changes.stop_copy(self._store, request.name)
+        await store_admin.stop_copy(self._store, request.name)
         return pb.StopCopyResponse(store=await self._message(request.name))
 
     async def SetPrimaryStore(
         self, request: pb.SetPrimaryStoreRequest, _context: _Context
     ) -> pb.SetPrimaryStoreResponse:
         """Make a store the primary."""
-        await changes.set_primary(self._store, request.name)
+        await store_admin.set_primary(self._store, request.name)
         return pb.SetPrimaryStoreResponse(store=await self._message(request.name))
 
     async def DeleteStore(self, request: pb.DeleteStoreRequest, _context: _Context) -> pb.DeleteStoreResponse:
         """Forget a store."""
-        await changes.delete_store(self._store, request.name)
+        await store_admin.delete_store(self._store, request.name)
         return pb.DeleteStoreResponse()
 
     async def _message(self, name: str) -> pb.Store | None:

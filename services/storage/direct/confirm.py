@@ -10,16 +10,14 @@ from services.storage import metrics
 from services.storage.backends.signing import StoredFacts
 from services.storage.context import Store
 from services.storage.errors import object_not_found, object_removed
-from services.storage.index import client_uploads as uploads
-from services.storage.index import contents
-from services.storage.index import objects as index
+from services.storage.index import client_uploads, contents, objects
 from services.storage.index.contents import Placed
 from services.storage.index.objects import Record
 from services.storage.uploads.commit import commit
 from services.storage.uploads.fanout import Incoming
 
 # Each costs a request. One that sends again and again gets a new name each time, and has used a late one.
-_MOST_LOOKED_AT = 20
+_MAX_CHECKED = 20
 
 _log = get_logger(__name__)
 
@@ -51,9 +49,9 @@ class _Seen:
 async def _look(store: Store, repository_id: int, oid: str) -> _Seen:
     async def work(connection: AsyncConnection) -> _Seen:
         # In the order in which a name goes, so that one which is confirmed meanwhile is seen here or there.
-        brought = await uploads.brought(connection, repository_id, oid, limit=_MOST_LOOKED_AT)
+        brought = await client_uploads.brought(connection, repository_id, oid, limit=_MAX_CHECKED)
         held = await contents.names_of(connection, oid)
-        return _Seen(await index.find(connection, repository_id, oid), held, brought)
+        return _Seen(await objects.find(connection, repository_id, oid), held, brought)
 
     return await store.database.run(work)
 

@@ -10,8 +10,7 @@ from services.storage.backends.signing import SignedUrl, Signer
 from services.storage.blob_names import new_name
 from services.storage.context import Store
 from services.storage.errors import repository_deleted, store_gone
-from services.storage.index import client_uploads as uploads
-from services.storage.index import objects as index
+from services.storage.index import client_uploads, objects
 from services.storage.index.contents import Placed
 from services.storage.intent import Intent
 from services.storage.objects.stat import ObjectKey, ObjectStat, Status
@@ -20,9 +19,9 @@ from services.storage.stores.registry import Place
 _log = get_logger(__name__)
 
 # All that S3 takes in one PUT; what is larger is relayed, in parts.
-_LARGEST_PUT = 5 * 1024**3
+_MAX_PUT_BYTES = 5 * 1024**3
 # All that S3 allows.
-_LONGEST_SECONDS = 7 * 24 * 3600
+_MAX_SECONDS = 7 * 24 * 3600
 
 
 async def sign_objects(
@@ -77,7 +76,7 @@ async def _sign(
     place = store.places.primary
     if place.backend.signing is None:
         return {}
-    signer, seconds = place.backend.signing.outside, min(seconds, _LONGEST_SECONDS)
+    signer, seconds = place.backend.signing.outside, min(seconds, _MAX_SECONDS)
     if intent is Intent.WRITE:
         return await _uploads(store, place, signer, repository_id, keys, seconds)
     names = {key: name for key in keys if (name := dict(held.get(key, ())).get(place.id))}
@@ -101,7 +100,7 @@ async def _uploads(
     store: Store, place: Place, signer: Signer, repository_id: int, keys: set[ObjectKey], seconds: int
 ) -> dict[ObjectKey, SignedUrl]:
     # Clients differ in how they send an empty body, and there is nothing to gain.
-    names = {key: new_name(key.oid) for key in keys if 0 < key.size <= _LARGEST_PUT}
+    names = {key: new_name(key.oid) for key in keys if 0 < key.size <= _MAX_PUT_BYTES}
     if not names:
         return {}
     await store.traffic.require(repository_id)
@@ -111,9 +110,9 @@ async def _uploads(
     missing = {key: name for key, name in names.items() if key.oid not in known}
 
     async def work(connection: AsyncConnection) -> None:
-        if await index.is_deleted(connection, repository_id):
+        if await objects.is_deleted(connection, repository_id):
             raise repository_deleted()
-        if not await uploads.begin(connection, repository_id, place.id, list(missing.values()), seconds=seconds):
+        if not await client_uploads.begin(connection, repository_id, place.id, list(missing.values()), seconds=seconds):
             raise store_gone()
 
     await store.database.run(work)

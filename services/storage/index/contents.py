@@ -34,7 +34,7 @@ from sqlmodel import col
 
 from services.database.statement import Statement
 from services.storage.blob_names import oid_of
-from services.storage.index import advisory_locks as advisory
+from services.storage.index import advisory_locks
 from services.storage.index.models import Content, Discard, Object, OngoingUpload, StoreRecord
 
 FIRST_STORE_ID = 1
@@ -159,7 +159,7 @@ def beginning(new: Sequence[New], *, writer: int) -> Statement:
 
 async def hold_store(connection: AsyncConnection, store_id: int) -> None:
     """Let the store not be forgotten until the transaction ends."""
-    await advisory.lock(connection, shared=[advisory.store(store_id)])
+    await advisory_locks.lock(connection, shared=[advisory_locks.store(store_id)])
 
 
 async def is_known(connection: AsyncConnection, store_id: int) -> bool:

@@ -2,9 +2,9 @@
 
 from collections.abc import Collection, Sequence
 
-from services.common.concurrency.batcher import Grouped
+from services.common.concurrency.batcher import Batcher
 from services.database.transactions import Database
-from services.storage.index import objects as index
+from services.storage.index import objects
 from services.storage.index.objects import Asked, Located
 
 
@@ -13,18 +13,18 @@ class Lookups:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._grouped = Grouped(self._locate)
+        self._grouped = Batcher(self._locate)
 
     async def locate(self, repository_id: int, oids: Collection[str]) -> list[Located]:
         """Return which of these objects there are, held or removed, and where their bytes lie, as of now.
 
         Raises `Unavailable`.
         """
-        return await self._grouped.ask(Asked(repository_id, list(oids)))
+        return await self._grouped.submit(Asked(repository_id, list(oids)))
 
     async def close(self) -> None:
         """Give up what is under way."""
         await self._grouped.close()
 
     async def _locate(self, group: Sequence[Asked]) -> list[list[Located]]:
-        return await index.locate(self._database, group, patient=len(group) == 1)
+        return await objects.locate(self._database, group, patient=len(group) == 1)

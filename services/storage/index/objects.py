@@ -11,7 +11,7 @@ from sqlmodel import col
 
 from services.database.statement import Statement
 from services.database.transactions import Database
-from services.storage.index import advisory_locks as advisory
+from services.storage.index import advisory_locks
 from services.storage.index.advisory_locks import key
 from services.storage.index.contents import Placed
 from services.storage.index.models import DeletedRepository, Object
@@ -98,8 +98,8 @@ async def lock(
     The repositories whose ids are `into` are not deleted meanwhile, and the stores not forgotten.
     """
     # In one order everywhere, so that two transactions do not wait for each other.
-    shared = [*map(str, sorted(set(into))), *map(advisory.store, sorted(set(stores)))]
-    await advisory.lock(connection, alone=sorted(set(oids)), shared=shared)
+    shared = [*map(str, sorted(set(into))), *map(advisory_locks.store, sorted(set(stores)))]
+    await advisory_locks.lock(connection, alone=sorted(set(oids)), shared=shared)
 
 
 async def hold_deletions(connection: AsyncConnection) -> None:

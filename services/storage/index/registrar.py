@@ -7,19 +7,18 @@ from itertools import islice
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.common.concurrency.batcher import Grouped
+from services.common.concurrency.batcher import Batcher
 from services.common.errors import ServiceError
 from services.database.transactions import Database
 from services.storage.errors import object_removed, repository_deleted
-from services.storage.index import contents
-from services.storage.index import objects as index
+from services.storage.index import contents, objects
 from services.storage.index.contents import Arrived, Begun, New
 from services.storage.index.objects import Added, Record
 
 # So few that a group's transaction is short, and its locks are few.
-_MOST = 64
+_MAX_BATCH = 64
 # One is on its way to the disk while the next is made up.
-_AT_ONCE = 2
+_MAX_IN_FLIGHT = 2
 
 
 @dataclass(frozen=True)
@@ -50,22 +49,22 @@ class Registrar:
         """`writer` is that of this process."""
         self._database = database
         self._writer = writer
-        self._beginning = Grouped(self._begin, most=_MOST, at_once=_AT_ONCE, held_seconds=0)
-        self._ending = Grouped(self._register, most=_MOST, at_once=_AT_ONCE, held_seconds=0)
+        self._beginning = Batcher(self._begin, max_batch=_MAX_BATCH, max_in_flight=_MAX_IN_FLIGHT, max_wait_seconds=0)
+        self._ending = Batcher(self._register, max_batch=_MAX_BATCH, max_in_flight=_MAX_IN_FLIGHT, max_wait_seconds=0)
 
     async def begin(self, new: Sequence[New]) -> list[Begun]:
         """Note that bytes of one upload come to new names; whatever lies there is swept unless it is registered.
 
         Raises `Unavailable`.
         """
-        return await self._beginning.ask(new)
+        return await self._beginning.submit(new)
 
     async def register(self, verified: Verified) -> Registered | None:
         """Let a repository hold an object; it does when this returns. None where the upload was given up meanwhile.
 
         Raises `FailedPrecondition` (OBJECT_REMOVED), `NotFound` (REPOSITORY_NOT_FOUND), and `Unavailable`.
         """
-        return await self._ending.ask(verified)
+        return await self._ending.submit(verified)
 
     async def close(self) -> None:
         """Give up what is under way."""
@@ -88,7 +87,7 @@ class Registrar:
 
 
 async def _register(group: Sequence[Verified], connection: AsyncConnection) -> list[Registered | ServiceError]:
-    await index.lock(
+    await objects.lock(
         connection,
         [each.oid for each in group],
         into=[each.repository_id for each in group],
@@ -111,7 +110,7 @@ def _turns(group: Sequence[Verified]) -> Iterator[dict[int, Verified]]:
 async def _register_each_object_once(
     turn: dict[int, Verified], connection: AsyncConnection
 ) -> dict[int, Registered | ServiceError]:
-    records = await index.add(connection, [Added(each.repository_id, each.oid, each.size) for each in turn.values()])
+    records = await objects.add(connection, [Added(each.repository_id, each.oid, each.size) for each in turn.values()])
     held = {number: each for number, each in turn.items() if (each.repository_id, each.oid) in records}
     arrived = [(number, one) for number, each in held.items() for one in each.arrived]
     committed = await contents.commit(connection, [one for _, one in arrived]) if arrived else []
@@ -129,7 +128,7 @@ async def _register_each_object_once(
 
 
 async def _refusal(connection: AsyncConnection, verified: Verified) -> ServiceError:
-    tombstone = await index.find(connection, verified.repository_id, verified.oid)
+    tombstone = await objects.find(connection, verified.repository_id, verified.oid)
     return object_removed(verified.oid, tombstone.removal_reason or "") if tombstone else repository_deleted()
 
 

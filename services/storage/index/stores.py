@@ -10,7 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlalchemy.orm import aliased
 from sqlmodel import col
 
-from services.storage.index import advisory_locks as advisory
+from services.storage.index import advisory_locks
 from services.storage.index.advisory_locks import key
 from services.storage.index.models import Content, CopyRecord, Discard, Object, OngoingUpload, StoreRecord
 
@@ -155,7 +155,7 @@ async def holdings(connection: AsyncConnection, *, after: str, limit: int) -> tu
 
 async def hold_uploads(connection: AsyncConnection, store_id: int) -> None:
     """Let no upload to a store begin until the transaction ends."""
-    await connection.execute(select(func.pg_advisory_xact_lock(key(advisory.store(store_id)))))
+    await connection.execute(select(func.pg_advisory_xact_lock(key(advisory_locks.store(store_id)))))
 
 
 async def has_uploads(connection: AsyncConnection, store_id: int) -> bool:

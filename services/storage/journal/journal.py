@@ -26,7 +26,7 @@ SEGMENT_SECONDS = 10.0
 _SEGMENT_BYTES = 64 * 1024 * 1024
 _SEGMENT_OBJECTS = 10_000
 # So much is on the disk twice, and a start has so much to go through.
-_MOST_SEGMENTS = 4
+_MAX_SEGMENTS = 4
 
 _log = get_logger(__name__)
 
@@ -133,7 +133,7 @@ class Journal:
         while self._current is None or self._current.is_full:
             if self._current:
                 self._retire(self._current)
-            elif len(self._full) >= _MOST_SEGMENTS:
+            elif len(self._full) >= _MAX_SEGMENTS:
                 self._settled.clear()
                 await self._settled.wait()
             else:

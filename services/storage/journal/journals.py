@@ -9,7 +9,7 @@ from services.storage.journal.journal import Journal
 from services.storage.stores.registry import Place, Places
 
 _INTERVAL_SECONDS = 1.0
-_PAUSE_SECONDS = 5.0
+_RETRY_SECONDS = 5.0
 _CLOSE_SECONDS = 5.0
 
 _log = get_logger(__name__)
@@ -42,7 +42,7 @@ class Journals:
                     await self._tidy(place)
                 except Exception as error:  # whatever it was, the next time may succeed
                     _log.warning("a journal cannot be brought to its files", store=place.name, error=repr(error))
-                    pause = _PAUSE_SECONDS
+                    pause = _RETRY_SECONDS
                 else:
                     if place is self._places.primary:
                         self._recovered.set()

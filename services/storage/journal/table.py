@@ -12,7 +12,7 @@ from sqlmodel import col
 from services.database.statement import Statement
 from services.database.transactions import Database
 from services.storage.blob_names import oid_of
-from services.storage.index import advisory_locks as advisory
+from services.storage.index import advisory_locks
 from services.storage.index.models import Content, Discard, JournalSegment, StoreRecord
 
 _COMMIT = "SELECT * FROM storage.commit_journaled($1, $2, $3, $4, $5, $6, $7)"
@@ -49,7 +49,7 @@ async def commit(
     asked = list(journaled)
     repository_ids, oids, sizes, names = zip(*asked, strict=True)
     # In the order of `index.lock`.
-    shared = [*map(str, sorted(set(repository_ids))), advisory.store(store_id)]
+    shared = [*map(str, sorted(set(repository_ids))), advisory_locks.store(store_id)]
     values = (segment, sorted(set(oids)), shared, repository_ids, oids, sizes, names)
     rows = await database.fetch(Statement(_COMMIT, values), patient=patient)
     return dict(zip(asked, map(Committed._make, rows), strict=True)) if rows else None

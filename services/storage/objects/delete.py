@@ -5,8 +5,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.common.errors import NotFound, Reason
 from services.storage.context import Store
 from services.storage.errors import object_not_found
-from services.storage.index import contents
-from services.storage.index import objects as index
+from services.storage.index import contents, objects
 from services.storage.index.objects import Record
 
 # Each takes a lock in Postgres, which has room for some thousands.
@@ -20,9 +19,9 @@ async def delete_object(store: Store, repository_id: int, oid: str, *, reason: s
     """
 
     async def work(connection: AsyncConnection) -> Record:
-        await index.lock(connection, [oid])
-        buried = await index.bury(connection, repository_id, oid, reason=reason, removed_by=removed_by)
-        record = buried or await index.find(connection, repository_id, oid)
+        await objects.lock(connection, [oid])
+        buried = await objects.bury(connection, repository_id, oid, reason=reason, removed_by=removed_by)
+        record = buried or await objects.find(connection, repository_id, oid)
         if record is None:
             raise object_not_found(oid)
         await contents.release(connection, [oid])
@@ -40,7 +39,7 @@ async def restore_object(store: Store, repository_id: int, oid: str) -> None:
     async def work(connection: AsyncConnection) -> None:
         nonlocal taken
         # An earlier attempt may have been committed although its answer was lost.
-        taken = await index.unbury(connection, repository_id, oid) or taken
+        taken = await objects.unbury(connection, repository_id, oid) or taken
         if not taken:
             raise NotFound(Reason.OBJECT_NOT_FOUND, f"object {oid} was not removed")
 
@@ -55,12 +54,12 @@ async def delete_repository(store: Store, repository_id: int) -> int:
     held = 0
 
     async def close(connection: AsyncConnection) -> None:
-        await index.close_repository(connection, repository_id)
+        await objects.close_repository(connection, repository_id)
 
     async def work(connection: AsyncConnection) -> list[Record]:
-        oids = await index.some_of(connection, repository_id, limit=_BATCH)
-        await index.lock(connection, oids)
-        forgotten = await index.forget(connection, repository_id, oids)
+        oids = await objects.some_of(connection, repository_id, limit=_BATCH)
+        await objects.lock(connection, oids)
+        forgotten = await objects.forget(connection, repository_id, oids)
         await contents.release(connection, oids)
         return forgotten
 

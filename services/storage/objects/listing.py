@@ -3,7 +3,7 @@
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.storage.context import Store
-from services.storage.index import objects as index
+from services.storage.index import objects
 from services.storage.index.objects import Record
 
 
@@ -11,7 +11,7 @@ async def list_objects(store: Store, repository_id: int, *, cursor: str, limit: 
     """Return up to `limit` records by oid after the oid `cursor`, and the next cursor, empty after the last."""
 
     async def work(connection: AsyncConnection) -> list[Record]:
-        return await index.page(connection, repository_id, after=cursor, limit=limit + 1)
+        return await objects.page(connection, repository_id, after=cursor, limit=limit + 1)
 
     records = await store.database.run(work)
     page = records[:limit]

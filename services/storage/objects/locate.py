@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from services.common.rpc.log_fields import note
+from services.common.rpc.log_fields import add_log_fields
 from services.storage.backends.disk import DiskBackend
 from services.storage.context import Store
 from services.storage.index.contents import Placed
@@ -46,5 +46,5 @@ async def locate_object(store: Store, part: Part) -> LocatedObject:
     paths = [path for path in found if path is not None]
     if paths:
         store.traffic.count(part.repository_id, bytes_out=count)
-        note(bytes_out=count)
+        add_log_fields(bytes_out=count)
     return LocatedObject(held.size, paths)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from services.common.errors import OutOfRange, Reason, Unavailable
 from services.common.observability.logs import get_logger
-from services.common.rpc.log_fields import note
+from services.common.rpc.log_fields import add_log_fields
 from services.storage.backends.base import BytesMissing, StoredBytes
 from services.storage.capacity.quota import TrafficMeter
 from services.storage.context import Store
@@ -131,5 +131,5 @@ async def _counted(
         if traffic is not None:
             traffic.count(repository_id, bytes_out=len(chunk))
         sent += len(chunk)
-        note(bytes_out=sent)
+        add_log_fields(bytes_out=sent)
         yield chunk

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import aclosing
 
-from services.common.concurrency.uncancellable import undivided
+from services.common.concurrency.uncancellable import run_to_completion
 from services.common.errors import ServiceError
-from services.common.rpc.log_fields import note
+from services.common.rpc.log_fields import add_log_fields
 from services.storage import metrics
 from services.storage.backends.base import Chunk
 from services.storage.capacity.space import Announced
@@ -30,7 +30,7 @@ async def write_object(store: Store, stream: UploadStream) -> Record:
 
 async def _write(store: Store, stream: UploadStream) -> Record:
     header = await stream.header()
-    note(repository_id=header.repository_id, oid=header.oid, objects=1)
+    add_log_fields(repository_id=header.repository_id, oid=header.oid, objects=1)
     await store.traffic.require(header.repository_id)
     async with store.room.announced(header.size) as announced, noted_uploads(store, [header]) as [incoming]:
         if isinstance(incoming, ServiceError):
@@ -39,7 +39,7 @@ async def _write(store: Store, stream: UploadStream) -> Record:
             async with aclosing(stream.chunks()) as chunks:
                 await _receive(store, header, chunks, uploads, announced)
             # Whole and verified: from here on the client's going away changes nothing.
-            record = await undivided(_keep(store, header, uploads))
+            record = await run_to_completion(_keep(store, header, uploads))
     if uploads.has_left_behind:
         store.sweep_wanted.set()
         store.copy_wanted.set()
@@ -53,7 +53,7 @@ async def _receive(
     received = 0
     async for chunk in chunks:
         received += len(chunk)
-        note(bytes_in=received)
+        add_log_fields(bytes_in=received)
         store.traffic.count(header.repository_id, bytes_in=len(chunk))
         tally.count(chunk)
         await announced.expect(len(chunk))

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from services.common.concurrency.batcher import Grouped
+from services.common.concurrency.batcher import Batcher
 from services.common.errors import ServiceError
 from services.storage.backends.base import Chunk
 from services.storage.blob_names import new_name
@@ -21,11 +21,11 @@ from services.storage.uploads.pending import noted_uploads
 from services.storage.uploads.stream import UploadHeader
 
 # The bytes of so many are in memory, and written by one thread.
-_MOST = 32
+_MAX_BATCH = 32
 # Several times what a group takes on a healthy disk.
-_HELD_SECONDS = 0.03
+_MAX_WAIT_SECONDS = 0.03
 # What is far takes long, whatever else is on its way.
-_REMOTE_AT_ONCE = 16
+_MAX_REMOTE_IN_FLIGHT = 16
 
 
 @dataclass(frozen=True)
@@ -41,8 +41,10 @@ class WholeObjects:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._grouped = Grouped(self._write, most=_MOST, held_seconds=_HELD_SECONDS)
-        self._grouped_remote = Grouped(self._write, most=_MOST, at_once=_REMOTE_AT_ONCE, held_seconds=0)
+        self._grouped = Batcher(self._write, max_batch=_MAX_BATCH, max_wait_seconds=_MAX_WAIT_SECONDS)
+        self._grouped_remote = Batcher(
+            self._write, max_batch=_MAX_BATCH, max_in_flight=_MAX_REMOTE_IN_FLIGHT, max_wait_seconds=0
+        )
 
     async def write(self, header: UploadHeader, data: Chunk) -> Record:
         """Take the bytes, and return the record of the object that the repository now holds.
@@ -56,7 +58,7 @@ class WholeObjects:
         await tally.hash(data)
         tally.finish()
         is_remote = self._store.places.primary.backend.is_remote
-        return await (self._grouped_remote if is_remote else self._grouped).ask(_Whole(header, data))
+        return await (self._grouped_remote if is_remote else self._grouped).submit(_Whole(header, data))
 
     async def close(self) -> None:
         """Give up what is under way."""

@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.common.errors import ServiceError
 from services.common.observability.logs import get_logger
 from services.storage.context import Store
-from services.storage.index import stores as table
+from services.storage.index import stores
 from services.storage.index.advisory_locks import key
 from services.storage.replication.copy_object import bring
 from services.storage.replication.rate_limit import Pace
@@ -27,7 +27,7 @@ _INTERVAL_SECONDS = 1.0
 _AGAIN_SECONDS = 5.0
 _TURN_SECONDS = 10.0
 # What takes long is done the more seldom: a look through the index takes at most so much of the time.
-_MOST_OF_THE_TIME = 0.1
+_MAX_SHARE_OF_TIME = 0.1
 
 _ALONE = key("copier")
 
@@ -85,7 +85,7 @@ class Copier:
             return _AGAIN_SECONDS
         if any(result.brought or not result.is_through for result in results):
             return 0.0
-        return max(_INTERVAL_SECONDS, (asyncio.get_running_loop().time() - began) / _MOST_OF_THE_TIME)
+        return max(_INTERVAL_SECONDS, (asyncio.get_running_loop().time() - began) / _MAX_SHARE_OF_TIME)
 
     async def _fill(self, copy: Copy) -> "_Result":
         """Bring a store what it lacks, until that fails, or others have waited long enough for their turn."""
@@ -102,14 +102,14 @@ class Copier:
         if not result.is_through:
             self._seen[copy.place.id] = after
         problem = result.problem
-        await self._store.database.run(lambda connection: table.note_problem(connection, copy.place.id, problem))
+        await self._store.database.run(lambda connection: stores.note_problem(connection, copy.place.id, problem))
         if problem:
             _log.warning("a store cannot be filled", store=copy.place.name, why=problem)
         return result
 
-    async def _lacking(self, copy: Copy, after: str) -> tuple[list[table.Held], str]:
-        async def work(connection: AsyncConnection) -> tuple[list[table.Held], str]:
-            return await table.lacking(connection, copy.place.id, after=after, limit=_PAGE)
+    async def _lacking(self, copy: Copy, after: str) -> tuple[list[stores.Held], str]:
+        async def work(connection: AsyncConnection) -> tuple[list[stores.Held], str]:
+            return await stores.lacking(connection, copy.place.id, after=after, limit=_PAGE)
 
         return await self._store.database.run(work)
 
@@ -120,11 +120,11 @@ class Copier:
         # After a failure the others would fail as well, each after its deadline.
         return is_wanted and not result.has_failed and asyncio.get_running_loop().time() < result.ends_at
 
-    async def _bring_all(self, copy: Copy, page: list[table.Held], result: "_Result") -> None:
+    async def _bring_all(self, copy: Copy, page: list[stores.Held], result: "_Result") -> None:
         free = asyncio.Semaphore(copy.parallel)
         pace = self._pace(copy)
 
-        async def bring_one(held: table.Held) -> None:
+        async def bring_one(held: stores.Held) -> None:
             async with free:
                 if not self._goes_on(copy, result):
                     return

@@ -5,13 +5,12 @@ from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.common.concurrency.uncancellable import undivided
+from services.common.concurrency.uncancellable import run_to_completion
 from services.common.errors import InvalidArgument
 from services.storage.backends.base import BytesMissing, Upload
 from services.storage.blob_names import new_name
 from services.storage.context import Store
-from services.storage.index import contents
-from services.storage.index import objects as index
+from services.storage.index import contents, objects
 from services.storage.index.contents import Arrived, Placed
 from services.storage.index.stores import Held
 from services.storage.metrics import count_copied
@@ -62,7 +61,7 @@ async def _copy(
             tally.finish()
         except (BytesMissing, InvalidArgument) as error:
             raise _DamagedSource from error
-        await undivided(_finish(store, held, upload, place, name, replaces))
+        await run_to_completion(_finish(store, held, upload, place, name, replaces))
 
 
 async def _add(tally: Tally, upload: Upload, chunk: bytes) -> None:
@@ -78,8 +77,8 @@ async def _finish(store: Store, held: Held, upload: Upload, place: Place, name: 
 
 async def _commit(oid: str, place: Place, name: str, replaces: str | None, connection: AsyncConnection) -> bool:
     """Let the object be there; tell whether it is by these bytes."""
-    await index.lock(connection, [oid], stores=[place.id])
-    if not await index.is_held(connection, oid):
+    await objects.lock(connection, [oid], stores=[place.id])
+    if not await objects.is_held(connection, oid):
         # Removed meanwhile, everywhere: nothing would ever let go of these bytes.
         await contents.give_up(connection, [name])
         return False

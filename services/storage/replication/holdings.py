@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.storage.context import Store
-from services.storage.index import stores as table
+from services.storage.index import stores
 from services.storage.index.stores import ANYWHERE, Holdings
 
 _WINDOW = 100_000
@@ -18,7 +18,7 @@ async def holdings_of(store: Store) -> Mapping[int, Holdings]:
     while True:
 
         async def work(connection: AsyncConnection, after: str = after) -> tuple[dict[int, Holdings], str]:
-            return await table.holdings(connection, after=after, limit=_WINDOW)
+            return await stores.holdings(connection, after=after, limit=_WINDOW)
 
         found, after = await store.database.run(work)
         for store_id, holdings in found.items():

@@ -20,7 +20,7 @@ _NAME = re.compile(r"[a-z0-9-]{1,64}")
 _PARALLEL_MAX = 64
 _TRIAL_SECONDS = 20.0
 _LAST_UPLOADS_SECONDS = 10.0
-_PAUSE_SECONDS = 0.5
+_RETRY_SECONDS = 0.5
 _WINDOW = 20_000
 
 
@@ -181,7 +181,7 @@ async def delete_store(store: Store, name: str) -> None:
             # Those of the copy that has just been stopped end soon.
             if asyncio.get_running_loop().time() > deadline:
                 raise _in_use(name, "uploads to it go on, or may still come; try again later") from error
-            await asyncio.sleep(_PAUSE_SECONDS)
+            await asyncio.sleep(_RETRY_SECONDS)
     await _follow(store)
 
 

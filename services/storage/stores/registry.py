@@ -15,7 +15,7 @@ from services.storage.stores.transfer_modes import Directions
 
 _INTERVAL_SECONDS = 1.0
 _REPLACED_REMOTE_SECONDS = 3600.0
-_PAUSE_SECONDS = 30.0
+_RETRY_SECONDS = 30.0
 
 _log = get_logger(__name__)
 
@@ -86,7 +86,7 @@ class Places:
 
     def pause(self, place: Place) -> None:
         """Write to a copy no more for a while; what it lacks then is brought there later."""
-        self._paused[place.id] = asyncio.get_running_loop().time() + _PAUSE_SECONDS
+        self._paused[place.id] = asyncio.get_running_loop().time() + _RETRY_SECONDS
 
     async def next_primary(self, now: Place) -> None:
         """Return when another store is the primary."""

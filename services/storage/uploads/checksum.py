@@ -2,7 +2,7 @@
 
 import hashlib
 
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 from services.common.errors import InvalidArgument, Reason
 from services.storage.backends.base import Chunk
 
@@ -30,7 +30,7 @@ class Tally:
         if len(chunk) <= _HASHED_HERE:
             self._hash.update(chunk)
         else:
-            await in_thread(self._hash.update, chunk)
+            await run_in_thread(self._hash.update, chunk)
 
     def finish(self) -> None:
         """Raise `InvalidArgument` (SIZE_MISMATCH, HASH_MISMATCH) unless the bytes are the object."""

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from services.common.concurrency.uncancellable import undivided
+from services.common.concurrency.uncancellable import run_to_completion
 from services.common.errors import ServiceError
 from services.storage.blob_names import new_name, oid_of
 from services.storage.context import Store
@@ -30,7 +30,9 @@ async def noted_uploads(
     store.writer.names.update(all_names)
     try:
         # What is swept at the end has to be noted by then, or never.
-        yield await undivided(asyncio.gather(*(_begin(store, *each) for each in zip(headers, names, strict=True))))
+        yield await run_to_completion(
+            asyncio.gather(*(_begin(store, *each) for each in zip(headers, names, strict=True)))
+        )
     except BaseException:
         store.sweep_wanted.set()
         raise

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 from services.common.errors import FailedPrecondition, InvalidArgument, Reason
 from services.common.rpc.options import SHARED_BYTES
 from services.storage.uploads.stream import WriteRequest
@@ -27,7 +27,7 @@ class SharedFile:
 
     async def open(self, folder: Path | None, name: str) -> None:
         """Open the file of this name in a folder. Raises `FailedPrecondition` (MEMORY_NOT_SHARED)."""
-        if folder is None or not _NAME.fullmatch(name) or not await in_thread(self._open, folder / name):
+        if folder is None or not _NAME.fullmatch(name) or not await run_in_thread(self._open, folder / name):
             raise FailedPrecondition(Reason.MEMORY_NOT_SHARED, "file: expected one of the folder that is shared")
 
     def read(self, piece: pb.WriteSharedObjectRequest.Piece) -> memoryview:
@@ -67,7 +67,7 @@ async def messages_of(
 ) -> AsyncGenerator[WriteRequest]:
     """Yield the messages of WriteObject that these requests of WriteSharedObject stand for, and `answer` each.
 
-    Raises what `SharedFile` raises.
+    Raises what `SharedDiskObject` raises.
     """
     file = SharedFile()
     try:

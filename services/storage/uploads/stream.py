@@ -9,7 +9,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.errors import DeadlineExceeded, InvalidArgument, Reason
 from services.common.rpc.options import CHUNK_BYTES
 from services.common.rpc.raw_bytes import BytesField
-from services.storage import validation as fields
+from services.storage import validation
 from services.storage.backends.base import Chunk
 
 DATA = BytesField(pb.WriteObjectRequest, "data")
@@ -28,14 +28,14 @@ class UploadHeader:
 
 
 class UploadStream:
-    """Reads the messages, each with at most `most_bytes`. A silence of `idle_seconds` raises `DeadlineExceeded`."""
+    """Reads the messages, each with at most `max_bytes`. A silence of `idle_seconds` raises `DeadlineExceeded`."""
 
     def __init__(
-        self, messages: AsyncIterator[WriteRequest], idle_seconds: float, *, most_bytes: int = CHUNK_BYTES
+        self, messages: AsyncIterator[WriteRequest], idle_seconds: float, *, max_bytes: int = CHUNK_BYTES
     ) -> None:
         self._messages = messages
         self._idle_seconds = idle_seconds
-        self._most_bytes = most_bytes
+        self._max_bytes = max_bytes
 
     async def header(self) -> UploadHeader:
         """Read the first message. Raises `InvalidArgument` where it is no header, or a field is malformed."""
@@ -47,7 +47,7 @@ class UploadStream:
     async def chunks(self) -> AsyncGenerator[Chunk]:
         """Read the other messages. Raises `InvalidArgument` where one is not data, or too long."""
         while (message := await self._next()) is not None:
-            yield bounded(message if isinstance(message, memoryview) else _data_of(message), self._most_bytes)
+            yield bounded(message if isinstance(message, memoryview) else _data_of(message), self._max_bytes)
             # Its bytes are not kept while the next are waited for.
             del message
 
@@ -68,14 +68,14 @@ def _data_of(message: pb.WriteObjectRequest) -> bytes:
 def header_of(header: pb.WriteObjectRequest.Header | pb.WriteWholeObjectRequest) -> UploadHeader:
     """Return what an upload announces. Raises `InvalidArgument` for a field that is malformed."""
     return UploadHeader(
-        repository_id=fields.repository_id(header.repository_id),
-        oid=fields.oid(header.oid),
-        size=fields.not_negative("size", header.size),
+        repository_id=validation.repository_id(header.repository_id),
+        oid=validation.oid(header.oid),
+        size=validation.not_negative("size", header.size),
     )
 
 
-def bounded(data: Chunk, most_bytes: int = CHUNK_BYTES) -> Chunk:
+def bounded(data: Chunk, max_bytes: int = CHUNK_BYTES) -> Chunk:
     """Return the bytes of a message. Raises `InvalidArgument` where they are too many."""
-    if len(data) > most_bytes:
-        raise InvalidArgument(Reason.MALFORMED_STREAM, f"data: expected at most {most_bytes} bytes, got {len(data)}")
+    if len(data) > max_bytes:
+        raise InvalidArgument(Reason.MALFORMED_STREAM, f"data: expected at most {max_bytes} bytes, got {len(data)}")
     return data

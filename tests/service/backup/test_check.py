@@ -12,8 +12,7 @@ from services.database.migrations import create_operator_engine
 from services.database.statement import rows
 from services.storage.backends.disk import DiskBackend
 from services.storage.blob_names import new_name
-from services.storage.index import contents
-from services.storage.index import objects as index
+from services.storage.index import contents, objects
 from services.storage.index.contents import FIRST_STORE_ID, New
 from tests.support.backup import Installation
 from tests.support.storage import oid_of, upload
@@ -86,7 +85,7 @@ async def test_orphans_and_what_will_be_swept(installation: Installation, databa
     engine = create_operator_engine(database_url, "test")
     orphan, left = new_name(oid_of(b"orphan")), new_name(oid_of(b"left"))
     async with engine.connect() as connection:
-        await index.hold_deletions(connection)
+        await objects.hold_deletions(connection)
         await storage.delete(1, removed)
         for name in (orphan, left):
             async with DiskBackend(storage.root).begin(name, 1) as begun:

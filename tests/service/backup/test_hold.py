@@ -12,7 +12,7 @@ from services.backup import backup_locks as module
 from services.backup.backup_locks import hold
 from services.backup.errors import BackupError
 from services.database.migrations import create_operator_engine, migrate
-from services.storage.index import objects as index
+from services.storage.index import objects
 from services.storage.index.schema import SCHEMA
 
 
@@ -26,7 +26,7 @@ async def engine(database_url: SecretStr) -> AsyncIterator[AsyncEngine]:
 
 async def _may_delete(engine: AsyncEngine) -> bool:
     async with engine.begin() as connection:
-        return await index.may_delete(connection)
+        return await objects.may_delete(connection)
 
 
 async def test_deletions_are_held_back_until_the_end(engine: AsyncEngine, database_url: SecretStr) -> None:

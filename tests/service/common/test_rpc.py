@@ -28,7 +28,7 @@ from services.common.errors import (
     Unimplemented,
 )
 from services.common.observability import request_id
-from services.common.rpc.client import Health, Peer
+from services.common.rpc.client import Health, ServiceClient
 from services.common.rpc.server import Server
 from services.common.rpc.types import Context
 
@@ -74,7 +74,7 @@ async def running(
     locks: Locks | None = None,
     deadline: float = 5,
     repeatable: dict[str, list[str]] | None = None,
-) -> AsyncIterator[tuple[Server, Locks, Peer, pb_grpc.LockServiceAsyncStub]]:
+) -> AsyncIterator[tuple[Server, Locks, ServiceClient, pb_grpc.LockServiceAsyncStub]]:
     """Run the service on a unix socket, and a peer that calls it.
 
     With any of the secrets of administration, VerifyLocks is a method of it.
@@ -92,7 +92,7 @@ async def running(
     )
     pb_grpc.add_LockServiceServicer_to_server(locks, server.grpc)
     await server.start()
-    peer = Peer(address, deadline=deadline, secret=shown, admin_secret=admin_shown, repeatable=repeatable)
+    peer = ServiceClient(address, deadline=deadline, secret=shown, admin_secret=admin_shown, repeatable=repeatable)
     try:
         yield server, locks, peer, pb_grpc.LockServiceStub(peer.channel)
     finally:
@@ -226,7 +226,7 @@ async def test_reflection_names_the_service(tmp_path: Path) -> None:
 
 async def test_a_peer_that_is_away_is_waited_for_until_the_deadline(tmp_path: Path) -> None:
     """A call to a service that never comes is Unavailable; one to a service that comes succeeds."""
-    peer = Peer(f"unix:{tmp_path / 'locks.sock'}", deadline=0.3)
+    peer = ServiceClient(f"unix:{tmp_path / 'locks.sock'}", deadline=0.3)
     with pytest.raises(Unavailable):
         await peer.call(pb_grpc.LockServiceStub(peer.channel).VerifyLocks, pb.VerifyLocksRequest())
     await peer.close()

@@ -13,7 +13,7 @@ from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Unavailable
-from services.common.lifecycle import end
+from services.common.lifecycle import cancel_and_wait
 from services.database import transactions
 from services.database.engine import create_engine, parse_url
 from services.database.migrations import migrate
@@ -205,7 +205,7 @@ async def test_single_statements_and_transactions_have_half_of_the_connections_e
     slow = [asyncio.create_task(database.fetch(_pid(pause=3600))) for _ in range(20)]
     await asyncio.sleep(0.2)
     assert await asyncio.wait_for(_seven_in_a_transaction(database), STEP_SECONDS) == 7
-    await end(*slow)
+    await cancel_and_wait(*slow)
     assert await asyncio.wait_for(_seven_by_driver(database), STEP_SECONDS) == 7
     assert REGISTRY.get_sample_value("towpath_database_connections", {"state": "in_use"}) == 0
     await database.close()

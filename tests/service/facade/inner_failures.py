@@ -16,7 +16,7 @@ from towpath.storage.v1 import storage_service_pb2_grpc
 
 from services.common.errors import Reason, Unimplemented
 from services.common.rpc.server import Server
-from services.facade.auth.action_tokens import ActionTokens, Operation, Permit
+from services.facade.auth.action_tokens import ActionGrant, ActionTokens, Operation
 from services.facade.clients.services import ACCESS_SERVICE, LOCK_SERVICE, STORAGE_SERVICE
 from tests.support.action_tokens import issue
 from tests.support.facade import SIGNING_KEY, RunningFacade
@@ -33,7 +33,7 @@ def client_of(facade: RunningFacade) -> Client:
 
 def action_of(facade: RunningFacade, operation: Operation, size: int = len(DATA)) -> tuple[str, dict[str, str]]:
     """Return the href and the header of an action on the object DATA."""
-    permit = Permit(operation, "demo/assets", 1, OID, size, "alice")
+    permit = ActionGrant(operation, "demo/assets", 1, OID, size, "alice")
     token = issue(ActionTokens(SecretStr(SIGNING_KEY)), permit, int(time.time()) + 60)
     return f"{facade.origin}/demo/assets/objects/{OID}", {"Authorization": f"Bearer {token}"}
 

@@ -6,7 +6,7 @@ import httpx
 import pytest
 from pydantic import SecretStr
 
-from services.facade.auth.action_tokens import ActionTokens, Operation, Permit
+from services.facade.auth.action_tokens import ActionGrant, ActionTokens, Operation
 from tests.service.facade.conftest import Place
 from tests.support.action_tokens import issue
 from tests.support.facade import SIGNING_KEY
@@ -16,11 +16,11 @@ from tests.support.waiting import STEP_SECONDS
 EMPTY = oid_of(b"")
 
 
-def _permit(place: Place, operation: Operation, oid: str, size: int) -> Permit:
-    return Permit(operation, place.name, place.repository_id, oid, size, "alice")
+def _permit(place: Place, operation: Operation, oid: str, size: int) -> ActionGrant:
+    return ActionGrant(operation, place.name, place.repository_id, oid, size, "alice")
 
 
-def _header(permit: Permit, seconds: int = 60) -> dict[str, str]:
+def _header(permit: ActionGrant, seconds: int = 60) -> dict[str, str]:
     token = issue(ActionTokens(SecretStr(SIGNING_KEY)), permit, int(time.time()) + seconds)
     return {"Authorization": f"Bearer {token}"}
 

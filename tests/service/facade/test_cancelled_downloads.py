@@ -22,7 +22,7 @@ from tests.support.waiting import STEP_SECONDS, until
 
 MIB = 1024**2
 # The end of the connection is a reset, as where a client is killed.
-_AT_ONCE = struct.pack("ii", 1, 0)
+_LINGER_ZERO = struct.pack("ii", 1, 0)
 
 
 def _give_up(address: tuple[str, int], action: Action, count: int, context: ssl.SSLContext | None) -> None:
@@ -30,7 +30,7 @@ def _give_up(address: tuple[str, int], action: Action, count: int, context: ssl.
     connection = socket.create_connection(address, STEP_SECONDS)
     if context is not None:
         connection = context.wrap_socket(connection, server_hostname="localhost")
-    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _AT_ONCE)
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _LINGER_ZERO)
     with connection:
         connection.sendall(raw.head(action, "GET"))
         while count > 0:

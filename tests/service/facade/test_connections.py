@@ -8,7 +8,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from services.facade.server.connection_limits import Accepting
+from services.facade.server.connection_limits import ConnectionLimits
 from services.facade.server.connections import Connections
 from services.facade.server.http_server import listening_socket, serve
 from tests.service.facade import raw
@@ -331,7 +331,7 @@ async def test_half_an_answer_is_never_sent() -> None:
     listener = listening_socket("127.0.0.1:0")
     address = listener.getsockname()
     serving = asyncio.create_task(
-        serve(answer, listener, stop, accepting=Accepting(Connections(10, 10), 60, 60), drain_seconds=1)
+        serve(answer, listener, stop, limits=ConnectionLimits(Connections(10, 10), 60, 60), drain_seconds=1)
     )
     reader, writer = await asyncio.open_connection(*address)
     try:
@@ -366,7 +366,7 @@ async def test_a_request_whose_client_has_left_runs_to_its_end() -> None:
     listener = listening_socket("127.0.0.1:0")
     address = listener.getsockname()
     serving = asyncio.create_task(
-        serve(answer, listener, stop, accepting=Accepting(Connections(10, 10), 60, 60), drain_seconds=STEP_SECONDS)
+        serve(answer, listener, stop, limits=ConnectionLimits(Connections(10, 10), 60, 60), drain_seconds=STEP_SECONDS)
     )
     _, writer = await asyncio.open_connection(*address)
     writer.write(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.facade.server import certificate as certificates
+from services.facade.server import certificate
 from tests.service.facade.conftest import Inner, new_place
 from tests.support.certificates import CertificateFiles, write_certificate
 from tests.support.facade import RunningFacade, running_facade
@@ -27,7 +27,7 @@ async def secure(
     inner: Inner, files: CertificateFiles, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[RunningFacade]:
     """A facade that serves HTTPS, and looks after its files all the time."""
-    monkeypatch.setattr(certificates, "CHECK_SECONDS", 0.05)
+    monkeypatch.setattr(certificate, "CHECK_SECONDS", 0.05)
     async with running_facade(inner.storage.address, inner.locks.address, **files.settings) as running:
         yield running
 

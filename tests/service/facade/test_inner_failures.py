@@ -24,7 +24,7 @@ from services.common.errors import (
     Unimplemented,
 )
 from services.facade.auth.action_tokens import Operation
-from services.facade.web.media_types import WIDESPREAD
+from services.facade.web.media_types import GIT_LFS
 from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error, client_of
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.waiting import STEP_SECONDS, until
@@ -124,9 +124,9 @@ async def test_an_upload_tells_of_a_failure_of_storage(
     inner.fail("WriteWholeObject", error)
     href, header = action_of(facade, Operation.UPLOAD)
     async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        response = await http.put(href, content=DATA, headers={**header, "Accept": WIDESPREAD.media_type})
+        response = await http.put(href, content=DATA, headers={**header, "Accept": GIT_LFS.media_type})
     check_error(response, status)
-    assert response.headers["content-type"] == WIDESPREAD.media_type
+    assert response.headers["content-type"] == GIT_LFS.media_type
 
 
 BAD_REPLIES = [

@@ -8,7 +8,7 @@ from typing import Any
 import httpx
 import pytest
 
-from services.facade.web.media_types import WIDESPREAD
+from services.facade.web.media_types import GIT_LFS
 from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support.facade import RunningFacade, running_facade
@@ -23,7 +23,7 @@ def _slow_facade(inner: Inner, **settings: Any) -> AbstractAsyncContextManager[R
 
 
 def _guesser(address: str) -> httpx.AsyncClient:
-    headers = {"Accept": WIDESPREAD.media_type, "X-Forwarded-For": address}
+    headers = {"Accept": GIT_LFS.media_type, "X-Forwarded-For": address}
     return httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, headers=headers)
 
 
@@ -43,7 +43,7 @@ async def test_repeated_bad_credentials_are_slowed_and_good_ones_never_refused(p
             statuses.append(response.status_code)
         assert statuses == [401, 401, 401, 429, 429]
         assert 1 <= int(response.headers["retry-after"]) <= 1200
-        assert response.headers["content-type"] == WIDESPREAD.media_type
+        assert response.headers["content-type"] == GIT_LFS.media_type
         assert "blob-authenticate" not in response.headers
         good = await http.get(url, headers={"Authorization": basic("alice", inner.tokens["alice"])})
         assert good.status_code == 200
@@ -54,7 +54,7 @@ async def test_the_lock_check_with_bad_credentials_is_refused_and_says_why(place
     inner = place.inner
     async with _slow_facade(inner, failed_logins="2/hour") as facade, _guesser("198.51.100.7") as http:
         url = f"{facade.origin}/{place.name}/locks"
-        wrong = {"Authorization": "Bearer x", "Content-Type": WIDESPREAD.media_type}
+        wrong = {"Authorization": "Bearer x", "Content-Type": GIT_LFS.media_type}
         answers = [await http.post(f"{url}/verify", headers=wrong, content=b"{}") for _ in range(4)]
         assert [answer.status_code for answer in answers] == [401, 401, 403, 403]
         assert "the credentials are not valid" in answers[-1].json()["message"]

@@ -12,7 +12,7 @@ from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason, Unavailable
-from services.facade.auth.action_tokens import ActionTokens, Operation, Permit, Place
+from services.facade.auth.action_tokens import ActionGrant, ActionTokens, ObjectLocation, Operation
 from tests.service.facade.inner_failures import DATA, OID, Scripted, running_scripted
 from tests.support.action_tokens import issue
 from tests.support.facade import SIGNING_KEY, RunningFacade, running_facade
@@ -37,9 +37,15 @@ async def _scripted(folder: Path) -> AsyncIterator[tuple[Scripted, RunningFacade
 
 
 def _action(
-    facade: RunningFacade, place: Place | None = None, *, operation: Operation = Operation.DOWNLOAD, size: int = 100
+    facade: RunningFacade,
+    place: ObjectLocation | None = None,
+    *,
+    operation: Operation = Operation.DOWNLOAD,
+    size: int = 100,
 ) -> Action:
-    permit = Permit(operation, "demo/assets", 1, OID, size, "alice", place=place or Place(SUFFIX, 100, 50))
+    permit = ActionGrant(
+        operation, "demo/assets", 1, OID, size, "alice", place=place or ObjectLocation(SUFFIX, 100, 50)
+    )
     token = issue(ActionTokens(SecretStr(SIGNING_KEY)), permit, int(time.time()) + 60)
     return Action(f"{facade.origin}/demo/assets/objects/{OID}", {"Authorization": f"Bearer {token}"})
 
@@ -77,15 +83,15 @@ async def test_an_older_storage_is_asked_each_time(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("place", "asks"),
     [
-        (Place(SUFFIX, 100, 50), False),
-        (Place(SUFFIX, 100, 49), True),
-        (Place(SUFFIX, 99, 50), True),
-        (Place("0" * 16, 100, 50), True),
-        (Place(f"{SUFFIX}/../{OID}.{SUFFIX}", 100, 50), True),
-        (Place("", 100, 50), True),
+        (ObjectLocation(SUFFIX, 100, 50), False),
+        (ObjectLocation(SUFFIX, 100, 49), True),
+        (ObjectLocation(SUFFIX, 99, 50), True),
+        (ObjectLocation("0" * 16, 100, 50), True),
+        (ObjectLocation(f"{SUFFIX}/../{OID}.{SUFFIX}", 100, 50), True),
+        (ObjectLocation("", 100, 50), True),
     ],
 )
-async def test_which_places_are_read(tmp_path: Path, place: Place, *, asks: bool) -> None:
+async def test_which_places_are_read(tmp_path: Path, place: ObjectLocation, *, asks: bool) -> None:
     """Of the same start of the database, no older than the last removal, and whose file is there."""
     async with _scripted(tmp_path) as (inner, facade, action):
         told = pb.WatchRemovalsResponse(server_started=100, known_since=50)

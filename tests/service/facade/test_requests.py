@@ -5,7 +5,7 @@ import json
 import httpx
 import pytest
 
-from services.facade.web.media_types import DIALECTS, NEUTRAL, WIDESPREAD, Dialect
+from services.facade.web.media_types import DIALECTS, GENERIC, GIT_LFS, Dialect
 from tests.service.facade.conftest import Place
 from tests.support.facade import running_facade
 from tests.support.http import basic
@@ -32,7 +32,7 @@ async def test_success_and_error_are_in_the_callers_dialect(place: Place, dialec
     """As Accept says, else as Content-Type does (client row 13; client cases 1 and 9)."""
     headers = {"Authorization": _token(place), "Content-Type": f"{dialect.media_type}; charset=utf-8"}
     if by == "accept":
-        headers |= {"Content-Type": NEUTRAL.media_type, "Accept": dialect.media_type}
+        headers |= {"Content-Type": GENERIC.media_type, "Accept": dialect.media_type}
     good = await _post(place, headers)
     bad = await _post(place, headers, content=b"{")
     assert (good.status_code, bad.status_code) == (200, 400)
@@ -44,7 +44,7 @@ async def test_the_checks_have_one_order(place: Place, path: str) -> None:
     """406, 401, 415, 413, 400, 422, then the access."""
     content = b"{" + b" " * 11 * 1024**2
     headers = {"Accept": "text/html", "Authorization": "x", "Content-Type": "text/plain"}
-    better = [{"Accept": "*/*"}, {"Authorization": _token(place)}, {"Content-Type": WIDESPREAD.media_type}]
+    better = [{"Accept": "*/*"}, {"Authorization": _token(place)}, {"Content-Type": GIT_LFS.media_type}]
     for status in (406, 401, 415):
         assert (await _post(place, headers, path, content)).status_code == status
         headers |= better.pop(0)
@@ -64,7 +64,7 @@ async def test_bad_credentials_are_401_everywhere(place: Place, authorization: s
     """Whatever the repository, with all challenges, as its Accept names no media type (client cases 35 to 37)."""
     for name in (place.name, "studio/unknown"):
         place.name = name
-        response = await _post(place, {"Authorization": authorization, "Content-Type": NEUTRAL.media_type})
+        response = await _post(place, {"Authorization": authorization, "Content-Type": GENERIC.media_type})
         assert response.status_code == 401
         assert response.headers["blob-authenticate"] == 'Basic realm="Towpath"'
         assert response.headers["lfs-authenticate"] == 'Basic realm="Towpath"'
@@ -84,7 +84,7 @@ async def test_a_token_is_taken_in_every_form(place: Place) -> None:
             response = await http.post(
                 f"{place.base_url}/objects/batch",
                 content=GOOD,
-                headers=[*headers, ("Content-Type", NEUTRAL.media_type)],
+                headers=[*headers, ("Content-Type", GENERIC.media_type)],
             )
         assert response.status_code == 200
 

@@ -21,7 +21,7 @@ from sqlalchemy.engine import make_url
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from tests.support.http import MEDIA_TYPE
 from tests.support.locks import running_locks
 from tests.support.ports import free_ports
@@ -114,7 +114,7 @@ class Site:
         await self.sql(f"UPDATE locks.repositories SET name = '{REPOSITORY}'")  # noqa: S608 - our own words
         await self.sql("INSERT INTO locks.users (name, administrator) VALUES ('alice', false) ON CONFLICT DO NOTHING")
         await self.sql("DELETE FROM locks.grants")
-        peer = Peer(f"127.0.0.1:{self.ports[0]}", deadline=STEP_SECONDS, secret=SecretStr(self.admin_token))
+        peer = ServiceClient(f"127.0.0.1:{self.ports[0]}", deadline=STEP_SECONDS, secret=SecretStr(self.admin_token))
         stub = AdminServiceStub(peer.channel)
         try:
             grant = admin.GrantAccessRequest(user_name="alice", repository=REPOSITORY, role=admin.ROLE_WRITE)

@@ -61,7 +61,7 @@ async def test_a_small_object_goes_in_a_message(place: Place) -> None:
 
 async def test_a_slow_client(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """What came a while ago is told to storage, also where a piece is not full."""
-    monkeypatch.setattr(upload, "_LONGEST_HOLD_SECONDS", 0.0)
+    monkeypatch.setattr(upload, "_MAX_HOLD_SECONDS", 0.0)
     data, since = content("slow", 2 * MIB + 7), ended()
 
     async def body() -> AsyncIterator[bytes]:
@@ -115,7 +115,7 @@ async def test_a_storage_that_is_older(tmp_path: Path) -> None:
 
 async def test_memory_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of many uploads at once the first sixteen go through it, and the others in messages."""
-    monkeypatch.setattr(upload, "_LONGEST_HOLD_SECONDS", 0.0)
+    monkeypatch.setattr(upload, "_MAX_HOLD_SECONDS", 0.0)
     objects = [content(f"at once {number}", MIB + number + 1) for number in range(19)]
     since, go_on = ended(), asyncio.Event()
 

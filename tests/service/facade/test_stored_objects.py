@@ -10,8 +10,8 @@ import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason, ServiceError, Unavailable
-from services.common.rpc.client import Peer
-from services.facade.clients.object_lookup import ObjectStat, StoredObjects
+from services.common.rpc.client import ServiceClient
+from services.facade.clients.object_lookup import ObjectLookupClient, ObjectStat
 from tests.service.facade.inner_failures import Scripted, running_scripted
 from tests.support.waiting import STEP_SECONDS
 
@@ -21,7 +21,7 @@ _OIDS = [f"{number:064x}" for number in range(20)]
 class Inner:
     """Storage, as a test has it, and what it was asked."""
 
-    def __init__(self, scripted: Scripted, objects: StoredObjects) -> None:
+    def __init__(self, scripted: Scripted, objects: ObjectLookupClient) -> None:
         self.scripted = scripted
         self.objects = objects
         self.calls: list[Any] = []
@@ -41,8 +41,8 @@ class Inner:
 @asynccontextmanager
 async def _asking(folder: Path) -> AsyncIterator[Inner]:
     async with running_scripted(folder) as (scripted, address):
-        peer = Peer(address, deadline=STEP_SECONDS)
-        objects = StoredObjects(peer)
+        peer = ServiceClient(address, deadline=STEP_SECONDS)
+        objects = ObjectLookupClient(peer)
         yield Inner(scripted, objects)
         await objects.close()
         await peer.close()

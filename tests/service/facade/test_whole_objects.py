@@ -10,8 +10,8 @@ import pytest
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason, ServiceError, Unavailable, status_of
-from services.common.rpc.client import Peer
-from services.facade.clients.small_uploads import WholeObjects
+from services.common.rpc.client import ServiceClient
+from services.facade.clients.small_uploads import SmallUploadClient
 from services.facade.web.error_reasons import HttpReason
 from tests.service.facade.inner_failures import Scripted, running_scripted
 from tests.support.waiting import STEP_SECONDS
@@ -23,7 +23,7 @@ _WRONG = _OIDS[5]
 class Inner:
     """Storage, as a test has it, and what it was asked."""
 
-    def __init__(self, scripted: Scripted, objects: WholeObjects) -> None:
+    def __init__(self, scripted: Scripted, objects: SmallUploadClient) -> None:
         self.scripted = scripted
         self.calls: list[Any] = []
         self._objects = objects
@@ -74,8 +74,8 @@ def _reason(ended: BaseException | None) -> str:
 @asynccontextmanager
 async def _writing(folder: Path) -> AsyncIterator[Inner]:
     async with running_scripted(folder) as (scripted, address):
-        peer = Peer(address, deadline=STEP_SECONDS)
-        objects = WholeObjects(peer)
+        peer = ServiceClient(address, deadline=STEP_SECONDS)
+        objects = SmallUploadClient(peer)
         yield Inner(scripted, objects)
         await objects.close()
         await peer.close()

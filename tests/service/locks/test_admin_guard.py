@@ -9,7 +9,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceStub
 
 from services.common.errors import PermissionDenied, Reason, Unauthenticated
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, running_locks
 from tests.support.postgres import TestPostgres
@@ -20,7 +20,7 @@ METHODS = admin.DESCRIPTOR.services_by_name["AdminService"].methods
 
 async def _call(service: RunningLocks, method: str, token: str | None) -> None:
     """Call a method with an empty request, by its name alone."""
-    peer = Peer(service.address, deadline=STEP_SECONDS, secret=SecretStr(token) if token is not None else None)
+    peer = ServiceClient(service.address, deadline=STEP_SECONDS, secret=SecretStr(token) if token is not None else None)
     try:
         call = peer.channel.unary_unary(
             f"/towpath.access.v1.AdminService/{method}",

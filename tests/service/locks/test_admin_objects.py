@@ -14,7 +14,7 @@ from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 from towpath.storage.v1 import storage_service_pb2 as storage_pb
 
 from services.common.errors import DeadlineExceeded, FailedPrecondition, InvalidArgument, NotFound, Reason
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
 from tests.support.postgres import TestPostgres
 from tests.support.storage import RunningStorage, oid_of, running_storage
@@ -192,7 +192,7 @@ async def test_a_repository_that_holds_something(both: Both) -> None:
 
 async def _cut_off(service: RunningLocks, name: str) -> None:
     """Begin to remove a repository while the storage service is away, and give up."""
-    peer = Peer(service.address, deadline=5, secret=SecretStr(service.admin_token))
+    peer = ServiceClient(service.address, deadline=5, secret=SecretStr(service.admin_token))
     request = admin.DeleteRepositoryRequest(name=name, force=True)
     with refused(DeadlineExceeded, Reason.DEADLINE_EXCEEDED):
         await peer.call(AdminServiceStub(peer.channel).DeleteRepository, request)

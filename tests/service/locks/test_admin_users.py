@@ -9,7 +9,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
 from services.common.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Reason, ServiceError
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from services.database.engine import create_engine
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, running_locks
@@ -115,9 +115,11 @@ async def test_the_last_administrator(postgres: TestPostgres, tmp_path_factory: 
             await _delete(service, "admin")
         await service.add_user("ordinary")
         await service.add_user("second", administrator=True)
-        second = Peer(service.address, deadline=STEP_SECONDS, secret=SecretStr(await service.add_token("second")))
+        second = ServiceClient(
+            service.address, deadline=STEP_SECONDS, secret=SecretStr(await service.add_token("second"))
+        )
 
-        async def attempt(peer: Peer, name: str) -> ServiceError | None:
+        async def attempt(peer: ServiceClient, name: str) -> ServiceError | None:
             try:
                 await peer.call(AdminServiceStub(peer.channel).DeleteUser, admin.DeleteUserRequest(name=name))
             except ServiceError as error:

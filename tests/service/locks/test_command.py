@@ -11,7 +11,7 @@ from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceStub
 
 from services.common.errors import Reason, Unauthenticated
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from tests.support.locks import refused, wait_until_serving
 from tests.support.waiting import STEP_SECONDS
 
@@ -44,7 +44,7 @@ async def test_migrate_bootstrap_serve(database_url: SecretStr, tmp_path: Path) 
     server = await asyncio.create_subprocess_exec(
         sys.executable, "-m", "services.locks", env={**os.environ, **environment}, stdout=asyncio.subprocess.DEVNULL
     )
-    peer = Peer(address, deadline=STEP_SECONDS)
+    peer = ServiceClient(address, deadline=STEP_SECONDS)
     try:
         await wait_until_serving(peer.channel)
         stub = AccessServiceStub(peer.channel)

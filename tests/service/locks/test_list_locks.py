@@ -12,7 +12,7 @@ from services.common.errors import InvalidArgument, NotFound, Reason
 from services.database.engine import create_engine
 from services.database.statement import Row, Statement
 from services.database.transactions import Database
-from services.locks.locking import table as lock_table
+from services.locks.locking import table
 from tests.service.locks.conftest import Team, fill
 from tests.support.locks import RunningLocks, refused
 
@@ -149,8 +149,8 @@ async def test_one_statement_a_page(service: RunningLocks, team: Team) -> None:
     """Trap 23: the owners' names come with the locks, not by a query for each."""
     await _fill(service, team, 10)
     database = CountingDatabase(create_engine(service.database_url, schema="locks", pool_size=1))
-    locks, _ = await lock_table.list_locks(
-        database, repository_id=team.repository_id, after=None, limit=1000, most_bytes=1 << 18, measured=True
+    locks, _ = await table.list_locks(
+        database, repository_id=team.repository_id, after=None, limit=1000, max_bytes=1 << 18, measured=True
     )
     await database.close()
     assert len({lock.owner_name for lock in locks}) == 2

@@ -11,7 +11,7 @@ from towpath.locks.v1 import lock_service_pb2 as pb
 from services.common.errors import AlreadyExists, NotFound, Reason, ServiceError
 from services.database.engine import create_engine
 from services.database.statement import rows
-from services.locks.locking import table as lock_table
+from services.locks.locking import table
 from tests.service.locks.conftest import Team, fill
 from tests.support.locks import RunningLocks
 
@@ -92,21 +92,21 @@ async def test_the_work_does_not_grow_with_the_locks(service: RunningLocks, team
     engine = create_engine(service.database_url, schema="locks", pool_size=1)
     async with engine.begin() as connection:
         for path, made in (("new.dat", True), ("many/777", False)):
-            statement = lock_table.creation(
+            statement = table.creation(
                 repository_id=team.repository_id,
                 user_id=team.bob,
                 path=path,
                 idempotency_key="k",
-                limits=lock_table.LockLimits(per_repository=100_000, per_user=50_000),
+                limits=table.LockLimits(per_repository=100_000, per_user=50_000),
                 alone=False,
             )
             [[*_, key]] = await rows(connection, statement)
             assert (key == "k") is made
         assert await _rows_read(connection) < 50
     async with engine.begin() as connection:
-        listing = partial(lock_table.listing, repository_id=team.repository_id)
+        listing = partial(table.listing, repository_id=team.repository_id)
         found = await rows(connection, listing(after=None, limit=100))
-        assert await rows(connection, listing(after=None, limit=100, most_bytes=1 << 18)) == found
+        assert await rows(connection, listing(after=None, limit=100, max_bytes=1 << 18)) == found
         assert len(found) == 100
         last = found[-1][0]
         await rows(connection, listing(after=last, limit=100))

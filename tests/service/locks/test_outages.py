@@ -9,7 +9,7 @@ from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.common.errors import AlreadyExists, Reason, Unauthenticated
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, serving_locks
 from tests.support.postgres import TestPostgres
@@ -62,8 +62,10 @@ async def test_replicas_answer_the_same(
     async with serving_locks(
         service.database_url, folder, storage_address="unix:/nonexistent/storage.sock", name="second"
     ) as address:
-        admin_peer = Peer(address, deadline=STEP_SECONDS, secret=SecretStr(service.admin_token))
-        second = RunningLocks(address, service.database_url, Peer(address, deadline=STEP_SECONDS), admin_peer, "")
+        admin_peer = ServiceClient(address, deadline=STEP_SECONDS, secret=SecretStr(service.admin_token))
+        second = RunningLocks(
+            address, service.database_url, ServiceClient(address, deadline=STEP_SECONDS), admin_peer, ""
+        )
         lock = await service.create(team.repository_id, team.alice, "f1.dat")
         with refused(AlreadyExists, Reason.PATH_LOCKED):
             await second.create(team.repository_id, team.bob, "f1.dat")

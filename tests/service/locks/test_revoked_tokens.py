@@ -8,7 +8,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
 from services.common.errors import Reason, Unauthenticated
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused
 from tests.support.postgres import TestPostgres
@@ -50,7 +50,7 @@ async def test_a_revoked_token_does_nothing(service: RunningLocks, team: Team, p
     hashed = hashlib.sha256(token.encode()).digest()
     await _revoke(service, name)
     for shown in (token, hashed.hex(), f"tp_{hashed.hex()}"):
-        peer = Peer(service.address, deadline=STEP_SECONDS, secret=SecretStr(shown))
+        peer = ServiceClient(service.address, deadline=STEP_SECONDS, secret=SecretStr(shown))
         with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
             await peer.call(AdminServiceStub(peer.channel).ListUsers, admin.ListUsersRequest())
         await peer.close()

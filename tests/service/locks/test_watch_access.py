@@ -11,7 +11,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceStub
 
 from services.common.errors import DeadlineExceeded, InvalidArgument, Reason, ServiceError, Unavailable
-from services.common.rpc.client import Peer
+from services.common.rpc.client import ServiceClient
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
 from tests.support.postgres import TestPostgres, running_postgres
@@ -26,7 +26,7 @@ LONG = 60.0
 class Watcher:
     """Somebody who keeps answers: what the sources have told."""
 
-    def __init__(self, peer: Peer) -> None:
+    def __init__(self, peer: ServiceClient) -> None:
         self.known: dict[str, int] = {}
         self._peer = peer
         self._stub = AccessServiceStub(peer.channel)
@@ -148,7 +148,7 @@ async def test_each_copy_hears_what_was_done_at_another(
     async with serving_locks(
         service.database_url, folder, storage_address="unix:/nonexistent/storage.sock", name="second"
     ) as address:
-        peer = Peer(address, deadline=STEP_SECONDS)
+        peer = ServiceClient(address, deadline=STEP_SECONDS)
         try:
             one, two = Watcher(service.peer), Watcher(peer)
             two.known = one.known

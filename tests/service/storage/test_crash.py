@@ -14,7 +14,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.rpc.options import CHUNK_BYTES
 from services.database.engine import create_engine
 from services.storage.blob_names import oid_of as oid_in
-from services.storage.index import objects as index
+from services.storage.index import objects
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.storage import StorageClient, StorageProcess, oid_of, upload
@@ -103,7 +103,7 @@ async def test_killed_between_tombstone_and_bytes(
     oid = await client.write(1, b"data")
     engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
     async with engine.connect() as connection:
-        await index.hold_deletions(connection)
+        await objects.hold_deletions(connection)
         await client.delete(1, oid)
         await process.stop()
         await process.start()

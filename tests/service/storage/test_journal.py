@@ -17,7 +17,7 @@ from services.database.engine import create_engine
 from services.storage.backends.disk import DiskBackend, durable
 from services.storage.blob_names import new_name
 from services.storage.blob_names import oid_of as oid_in
-from services.storage.index import advisory_locks as advisory
+from services.storage.index import advisory_locks
 from services.storage.index.schema import SCHEMA
 from services.storage.journal import journal
 from services.storage.journal.segment import Segment, segments
@@ -237,7 +237,7 @@ async def held(database_url: SecretStr, name: str) -> AsyncIterator[None]:
     """Hold a lock of the index, which commits wait for."""
     engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
     async with engine.begin() as connection:
-        await advisory.lock(connection, alone=[name])
+        await advisory_locks.lock(connection, alone=[name])
         yield
     await engine.dispose()
 

@@ -18,8 +18,7 @@ from services.database.migrations import migrate
 from services.database.transactions import Database
 from services.storage.blob_names import new_name
 from services.storage.blob_names import oid_of as oid_in
-from services.storage.index import contents
-from services.storage.index import objects as index
+from services.storage.index import contents, objects
 from services.storage.index.contents import FIRST_STORE_ID, Arrived, New
 from services.storage.index.registrar import Registered, Registrar, Verified
 from services.storage.index.schema import SCHEMA
@@ -103,10 +102,10 @@ async def test_refusals_are_their_own(registrar: Registrar, database: Database, 
     """Of a group, what was removed, is of a deleted repository, or was given up fails, and nothing else."""
     uploads = [await begun(registrar, repository_id, b"%d" % repository_id) for repository_id in range(1, 6)]
     _, removed, deleted, lost, _ = uploads
-    add = index.Added(removed.repository_id, removed.oid, removed.size)
-    await database.run(lambda connection: index.add(connection, [add]))
+    add = objects.Added(removed.repository_id, removed.oid, removed.size)
+    await database.run(lambda connection: objects.add(connection, [add]))
     await sql("UPDATE storage.objects SET removed_at = now(), removal_reason = 'a licence'")
-    await database.run(lambda connection: index.close_repository(connection, deleted.repository_id))
+    await database.run(lambda connection: objects.close_repository(connection, deleted.repository_id))
     await database.run(lambda connection: contents.give_up(connection, [lost.arrived[0].name]))
     good, no_licence, no_repository, given_up, also_good = await registered(registrar, *uploads)
     assert isinstance(good, Registered)
@@ -160,8 +159,8 @@ async def test_groups_of_two_processes_do_not_wait_for_each_other(database: Data
 
         async def remove(oids: list[str]) -> None:
             async def work(connection: AsyncConnection) -> None:
-                await index.lock(connection, oids)
-                await index.forget(connection, 0, oids)
+                await objects.lock(connection, oids)
+                await objects.forget(connection, 0, oids)
                 await contents.release(connection, oids)
 
             await database.run(work)

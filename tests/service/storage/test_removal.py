@@ -10,7 +10,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import from_rpc_error
 from services.database.engine import create_engine
-from services.storage.index import objects as index
+from services.storage.index import objects
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.storage import RunningStorage, StorageClient, failure, oid_of
@@ -150,7 +150,7 @@ async def test_bytes_stay_while_deletions_are_held_back(storage: RunningStorage,
     before = storage.files()
     engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
     async with engine.connect() as connection:
-        await index.hold_deletions(connection)
+        await objects.hold_deletions(connection)
         await connection.commit()
         await storage.delete(1, removed)
         await storage.delete(1, again)

@@ -9,7 +9,7 @@ import pytest
 from pydantic import SecretStr
 
 from services.common.errors import Reason, ResourceExhausted
-from services.common.lifecycle import end
+from services.common.lifecycle import cancel_and_wait
 from services.database.engine import create_engine
 from services.database.migrations import migrate
 from services.database.transactions import Database
@@ -47,7 +47,7 @@ async def _telling(room: Room) -> AsyncIterator[Room]:
     try:
         yield room
     finally:
-        await end(task)
+        await cancel_and_wait(task)
 
 
 async def _until_available(room: Room, size: int) -> None:

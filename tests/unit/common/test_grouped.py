@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from services.common.concurrency.batcher import Grouped
+from services.common.concurrency.batcher import Batcher
 from tests.support.loop import settled
 from tests.support.waiting import STEP_SECONDS, until
 
-Doubling = Grouped[int, int]
+Doubling = Batcher[int, int]
 
 
 class Doubler:
@@ -32,18 +32,18 @@ async def test_what_comes_in_one_moment_is_one_group() -> None:
     """And each is answered with its own."""
     doubler = Doubler()
     doubler.free.set()
-    grouped = Doubling(doubler.double, most=10, at_once=1, held_seconds=0)
-    assert await asyncio.gather(*map(grouped.ask, range(1, 6))) == [2, 4, 6, 8, 10]
+    grouped = Doubling(doubler.double, max_batch=10, max_in_flight=1, max_wait_seconds=0)
+    assert await asyncio.gather(*map(grouped.submit, range(1, 6))) == [2, 4, 6, 8, 10]
     assert doubler.groups == [[1, 2, 3, 4, 5]]
 
 
 async def test_what_comes_meanwhile_is_the_next_group() -> None:
     """So many groups are under way at once, and each is so large, as was said."""
     doubler = Doubler()
-    grouped = Doubling(doubler.double, most=3, at_once=2, held_seconds=0)
+    grouped = Doubling(doubler.double, max_batch=3, max_in_flight=2, max_wait_seconds=0)
     asking = []
     for numbers in ([1], [2], [3, 4], [5, 6]):
-        asking += [asyncio.create_task(grouped.ask(number)) for number in numbers]
+        asking += [asyncio.create_task(grouped.submit(number)) for number in numbers]
         await settled()
     assert doubler.groups == [[1], [2]]
     doubler.free.set()
@@ -54,14 +54,14 @@ async def test_what_comes_meanwhile_is_the_next_group() -> None:
 async def test_a_group_that_is_stuck_is_passed() -> None:
     """While one is under way others wait, but no longer than was said; then as many go on as may."""
     doubler = Doubler()
-    grouped = Doubling(doubler.double, most=10, at_once=2, held_seconds=1)
-    asking = [asyncio.create_task(grouped.ask(1))]
+    grouped = Doubling(doubler.double, max_batch=10, max_in_flight=2, max_wait_seconds=1)
+    asking = [asyncio.create_task(grouped.submit(1))]
     await settled()
-    asking += [asyncio.create_task(grouped.ask(number)) for number in (2, 3)]
+    asking += [asyncio.create_task(grouped.submit(number)) for number in (2, 3)]
     await settled()
     assert doubler.groups == [[1]]
     await until(lambda: doubler.groups == [[1], [2, 3]], "the group that is stuck is passed")
-    asking.append(asyncio.create_task(grouped.ask(4)))
+    asking.append(asyncio.create_task(grouped.submit(4)))
     await asyncio.sleep(0.1)
     assert doubler.groups == [[1], [2, 3]]
     doubler.free.set()
@@ -72,10 +72,10 @@ async def test_a_group_that_is_stuck_is_passed() -> None:
 async def test_what_is_held_goes_on_as_soon_as_it_can() -> None:
     """The end of the group that was under way is enough."""
     doubler = Doubler()
-    grouped = Doubling(doubler.double, most=10, at_once=2, held_seconds=3600)
-    asking = [asyncio.create_task(grouped.ask(1))]
+    grouped = Doubling(doubler.double, max_batch=10, max_in_flight=2, max_wait_seconds=3600)
+    asking = [asyncio.create_task(grouped.submit(1))]
     await settled()
-    asking += [asyncio.create_task(grouped.ask(number)) for number in (2, 3)]
+    asking += [asyncio.create_task(grouped.submit(number)) for number in (2, 3)]
     await settled()
     doubler.free.set()
     assert await asyncio.wait_for(asyncio.gather(*asking), STEP_SECONDS) == [2, 4, 6]
@@ -87,8 +87,8 @@ async def test_a_refusal_is_its_own() -> None:
     """An answer that is an exception is raised to who asked, and to nobody else."""
     doubler = Doubler()
     doubler.free.set()
-    grouped = Doubling(doubler.double, most=10, at_once=1, held_seconds=0)
-    answers = await asyncio.gather(*map(grouped.ask, (1, 13, 2)), return_exceptions=True)
+    grouped = Doubling(doubler.double, max_batch=10, max_in_flight=1, max_wait_seconds=0)
+    answers = await asyncio.gather(*map(grouped.submit, (1, 13, 2)), return_exceptions=True)
     assert answers[::2] == [2, 4]
     assert isinstance(answers[1], ValueError)
     assert len(doubler.groups) == 1
@@ -98,8 +98,8 @@ async def test_a_failure_of_a_group_is_that_of_the_member_at_fault() -> None:
     """Each is asked for again, alone."""
     doubler = Doubler()
     doubler.free.set()
-    grouped = Doubling(doubler.double, most=10, at_once=1, held_seconds=0)
-    answers = await asyncio.gather(*map(grouped.ask, (1, 0, 2)), return_exceptions=True)
+    grouped = Doubling(doubler.double, max_batch=10, max_in_flight=1, max_wait_seconds=0)
+    answers = await asyncio.gather(*map(grouped.submit, (1, 0, 2)), return_exceptions=True)
     assert answers[::2] == [2, 4]
     assert isinstance(answers[1], ZeroDivisionError)
     assert doubler.groups == [[1, 0, 2], [1], [0], [2]]
@@ -108,10 +108,10 @@ async def test_a_failure_of_a_group_is_that_of_the_member_at_fault() -> None:
 async def test_who_gives_up_changes_nothing_for_others() -> None:
     """One that waits is not asked for any more; one that is under way goes on."""
     doubler = Doubler()
-    grouped = Doubling(doubler.double, most=10, at_once=1, held_seconds=0)
-    under_way = [asyncio.create_task(grouped.ask(number)) for number in (1, 2)]
+    grouped = Doubling(doubler.double, max_batch=10, max_in_flight=1, max_wait_seconds=0)
+    under_way = [asyncio.create_task(grouped.submit(number)) for number in (1, 2)]
     await settled()
-    waiting = [asyncio.create_task(grouped.ask(number)) for number in (3, 4)]
+    waiting = [asyncio.create_task(grouped.submit(number)) for number in (3, 4)]
     await settled()
     for task in (under_way[0], waiting[0]):
         task.cancel()
@@ -123,10 +123,10 @@ async def test_who_gives_up_changes_nothing_for_others() -> None:
 
 async def test_closed_amid_work() -> None:
     """Whoever waits is told."""
-    grouped = Doubling(Doubler().double, most=10, at_once=1)
-    asking = [asyncio.create_task(grouped.ask(1))]
+    grouped = Doubling(Doubler().double, max_batch=10, max_in_flight=1)
+    asking = [asyncio.create_task(grouped.submit(1))]
     await settled()
-    asking.append(asyncio.create_task(grouped.ask(2)))
+    asking.append(asyncio.create_task(grouped.submit(2)))
     await settled()
     await grouped.close()
     for task in asking:

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from services.common.lifecycle import end
+from services.common.lifecycle import cancel_and_wait
 from tests.support.waiting import STEP_SECONDS
 
 
@@ -25,7 +25,7 @@ async def test_a_lost_cancellation_is_asked_for_again() -> None:
     tasks = [asyncio.create_task(work()), asyncio.create_task(asyncio.sleep(3600))]
     await asyncio.sleep(0)
     async with asyncio.timeout(STEP_SECONDS):
-        await end(*tasks)
+        await cancel_and_wait(*tasks)
     assert lost == 1
     assert all(task.cancelled() for task in tasks)
 
@@ -39,9 +39,9 @@ async def test_what_a_task_raised_is_raised() -> None:
     failed = asyncio.create_task(fail())
     await asyncio.sleep(0)
     with pytest.raises(OSError, match="the disk is gone"):
-        await end(failed)
+        await cancel_and_wait(failed)
 
 
 async def test_nothing_to_end() -> None:
     """No task is no error."""
-    await end()
+    await cancel_and_wait()

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from services.common import allocator as memory
+from services.common import allocator
 from tests.support.waiting import STEP_SECONDS
 
 _FAULTS = """
@@ -34,7 +34,7 @@ def _faults(prepare: str) -> int:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another library has no such habit")
 def test_freed_memory_is_used_again() -> None:
     """Pieces of an object that follow each other lie in the same pages, which the kernel need not clear each time."""
-    assert _faults("memory.keep_freed()") * 10 < _faults("")
+    assert _faults("memory.tune_malloc()") * 10 < _faults("")
 
 
 _ARENAS = """
@@ -64,14 +64,14 @@ def _arenas(prepare: str) -> int:
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another library has no such habit")
 def test_threads_share_two_arenas() -> None:
     """What one thread has freed is there for the others."""
-    assert _arenas("memory.keep_freed()") <= 2 < _arenas("")
+    assert _arenas("memory.tune_malloc()") <= 2 < _arenas("")
 
 
 def test_without_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
     """Where the C library is another one, it is left alone."""
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     monkeypatch.setattr(ctypes, "CDLL", lambda _: pytest.fail("a library was loaded"))
-    memory.keep_freed()
+    allocator.tune_malloc()
 
 
 _COLLECTIONS = """
@@ -102,6 +102,6 @@ def _collections(prepare: str) -> tuple[int, int]:
 def test_unreachable_objects_are_looked_for_seldom_and_found() -> None:
     """What goes by itself starts no search for what does not; that is found all the same."""
     often, _ = _collections("")
-    seldom, left = _collections("memory.collect_seldom()")
+    seldom, left = _collections("memory.tune_garbage_collector()")
     assert 0 < seldom * 5 < often
     assert left < 1000 * 50 / 2

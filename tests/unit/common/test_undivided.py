@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from services.common.concurrency.uncancellable import in_thread, undivided
+from services.common.concurrency.uncancellable import run_in_thread, run_to_completion
 from tests.support.waiting import STEP_SECONDS
 
 
@@ -17,7 +17,7 @@ async def test_cancellation_waits_for_the_thread() -> None:
         release.wait(STEP_SECONDS)
         ended.set()
 
-    task = asyncio.create_task(in_thread(work))
+    task = asyncio.create_task(run_in_thread(work))
     for _ in range(2):
         await asyncio.sleep(0.02)
         task.cancel()
@@ -36,7 +36,7 @@ async def test_failure_after_cancellation_is_not_lost_in_warnings() -> None:
         await asyncio.sleep(0.05)
         raise OSError("disk")
 
-    task = asyncio.create_task(undivided(work()))
+    task = asyncio.create_task(run_to_completion(work()))
     await asyncio.sleep(0.01)
     task.cancel()
     with pytest.raises(asyncio.CancelledError):
@@ -45,6 +45,6 @@ async def test_failure_after_cancellation_is_not_lost_in_warnings() -> None:
 
 async def test_results_and_errors_pass() -> None:
     """Uncancelled, it is as if it were not there."""
-    assert await in_thread(int, "7") == 7
+    assert await run_in_thread(int, "7") == 7
     with pytest.raises(ValueError, match="invalid literal"):
-        await in_thread(int, "x")
+        await run_in_thread(int, "x")

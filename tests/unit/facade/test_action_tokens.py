@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 from pydantic import SecretStr
 
 from services.common.errors import PermissionDenied
-from services.facade.auth.action_tokens import ActionTokens, Operation, Permit, Place
+from services.facade.auth.action_tokens import ActionGrant, ActionTokens, ObjectLocation, Operation
 from services.facade.web.error_reasons import HttpReason
 from tests.support.action_tokens import issue
 
 KEY = "k" * 32
 TOKENS = ActionTokens(SecretStr(KEY))
 OID = "a" * 64
-PERMIT = Permit(Operation.UPLOAD, "demo/assets", 7, OID, 12, "alice")
+PERMIT = ActionGrant(Operation.UPLOAD, "demo/assets", 7, OID, 12, "alice")
 
 
 def _later(seconds: int = 60) -> int:
@@ -30,7 +30,7 @@ def _check(
     operation: Operation = Operation.UPLOAD,
     name: str = "demo/assets",
     oid: str = OID,
-) -> Permit:
+) -> ActionGrant:
     return TOKENS.check(headers, own=own, operation=operation, repository=name, oid=oid)
 
 
@@ -121,17 +121,17 @@ def test_another_key_signs_nothing() -> None:
     st.text(max_size=20),
     st.none()
     | st.builds(
-        Place,
+        ObjectLocation,
         st.text("0123456789abcdef", min_size=16, max_size=16),
         st.integers(0, 2**63 - 1),
         st.integers(0, 2**63 - 1),
     ),
 )
 def test_they_are_json_web_tokens(
-    operation: Operation, name: str, repository_id: int, oid: str, size: int, user: str, place: Place | None
+    operation: Operation, name: str, repository_id: int, oid: str, size: int, user: str, place: ObjectLocation | None
 ) -> None:
     """A library for them reads ours, and ours reads what it makes: to the last bit of the signature."""
-    permit = Permit(operation, name, repository_id, oid, size, user, place=place)
+    permit = ActionGrant(operation, name, repository_id, oid, size, user, place=place)
     token, expires_at = issue(TOKENS, permit, _later()), _later()
     claims = jwt.decode(token, KEY, algorithms=["HS256"])
     assert claims.pop("exp") in (expires_at - 1, expires_at)
@@ -152,7 +152,7 @@ def test_a_second_key_is_accepted_and_signs_nothing() -> None:
     """An action that was handed out before the key was changed is good until it ends, and no longer."""
     both = ActionTokens(SecretStr("n" * 32), SecretStr(KEY))
 
-    def check(token: str) -> Permit:
+    def check(token: str) -> ActionGrant:
         return both.check([f"Bearer {token}"], operation=Operation.UPLOAD, repository="demo/assets", oid=OID)
 
     assert check(issue(TOKENS, PERMIT, _later())) == check(issue(both, PERMIT, _later())) == PERMIT

@@ -8,9 +8,9 @@ import pytest
 from pydantic import SecretStr
 
 from services.common.errors import InvalidArgument
-from services.facade.auth.action_tokens import ActionTokens, Operation, Permit
-from services.facade.objects.actions import ActionMaker, origin
-from services.facade.web.forwarded_headers import Outside
+from services.facade.auth.action_tokens import ActionGrant, ActionTokens, Operation
+from services.facade.objects.actions import ActionFactory, origin
+from services.facade.web.forwarded_headers import ClientRequest
 
 NOW = 1_795_000_000
 OID = "a" * 64
@@ -19,8 +19,8 @@ OID = "a" * 64
 @pytest.mark.parametrize("operation", Operation)
 def test_an_action_states_the_expiry_of_its_token(operation: Operation) -> None:
     """expires_in, expires_at and the token agree (trap 24); verify lives on when a long upload has used up its own."""
-    maker = ActionMaker(ActionTokens(SecretStr("k" * 32)), origin="https://h/p", seconds=600, now=NOW)
-    action = json.loads(maker.of(Permit(operation, "demo/assets", 7, "", 0, "alice")).make(OID, 12))
+    maker = ActionFactory(ActionTokens(SecretStr("k" * 32)), origin="https://h/p", seconds=600, now=NOW)
+    action = json.loads(maker.for_operation(ActionGrant(operation, "demo/assets", 7, "", 0, "alice")).build(OID, 12))
     expiry = jwt.decode(
         action["header"]["X-Towpath-Token"],
         options={"verify_signature": False, "verify_exp": False},
@@ -34,14 +34,14 @@ def test_an_action_states_the_expiry_of_its_token(operation: Operation) -> None:
 @pytest.mark.parametrize("host", ["localhost", "example.org:8080", "127.0.0.1:1", "[::1]:8080", "a_b.example"])
 def test_hrefs_begin_with_the_host_of_the_request(host: str) -> None:
     """Unless a public address is set, which wins, also over a bad host (trap 33)."""
-    assert origin(None, Outside("", "http", [host])) == f"http://{host}"
-    assert origin(None, Outside("", "https", [host], "/lfs")) == f"https://{host}/lfs"
-    assert origin("https://lfs.example.org/x", Outside("", "http", [host], "/y")) == "https://lfs.example.org/x"
-    assert origin("https://lfs.example.org", Outside("", "http", [])) == "https://lfs.example.org"
+    assert origin(None, ClientRequest("", "http", [host])) == f"http://{host}"
+    assert origin(None, ClientRequest("", "https", [host], "/lfs")) == f"https://{host}/lfs"
+    assert origin("https://lfs.example.org/x", ClientRequest("", "http", [host], "/y")) == "https://lfs.example.org/x"
+    assert origin("https://lfs.example.org", ClientRequest("", "http", [])) == "https://lfs.example.org"
 
 
 @pytest.mark.parametrize("hosts", [[], [""], ["a b"], ["a/b"], ["a@b"], ["a:b"], ["a", "a"], ["[::1"], ["h:123456"]])
 def test_a_malformed_host_is_refused(hosts: list[str]) -> None:
     """It would make an address that leads elsewhere."""
     with pytest.raises(InvalidArgument, match="host"):
-        origin(None, Outside("", "http", hosts))
+        origin(None, ClientRequest("", "http", hosts))

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.facade.web.addresses import holder_of
+from services.facade.web.addresses import limit_key
 
 
 @pytest.mark.parametrize(
@@ -17,4 +17,4 @@ from services.facade.web.addresses import holder_of
 )
 def test_holder(address: str, holder: str) -> None:
     """An IPv6 client has 2**64 addresses, which must not be as many limits."""
-    assert holder_of(address) == holder
+    assert limit_key(address) == holder

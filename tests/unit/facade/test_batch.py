@@ -10,17 +10,25 @@ from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, ResourceExhausted
-from services.facade.auth.action_tokens import ActionTokens, Operation, Permit
+from services.facade.auth.action_tokens import ActionGrant, ActionTokens, Operation
 from services.facade.clients.object_lookup import ObjectStat
-from services.facade.objects.actions import ActionMaker
-from services.facade.objects.batch import Limits, check_entry, check_lengths, check_request, grant, refusal, refuse
-from services.facade.web import schemas as models
-from services.facade.web.request_body import shaped
+from services.facade.objects.actions import ActionFactory
+from services.facade.objects.batch import (
+    Limits,
+    check_entry,
+    check_lengths,
+    check_request,
+    refusal,
+    with_actions,
+    with_error,
+)
+from services.facade.web import schemas
+from services.facade.web.request_body import validate_body
 from services.facade.web.schemas import BatchRequest, ObjectEntry
 
 LIMITS = Limits(objects=3, object_bytes=1_000)
 OID = "a" * 64
-MAKER = ActionMaker(ActionTokens(SecretStr("k" * 32)), origin="http://h", seconds=60, now=1_795_000_000)
+MAKER = ActionFactory(ActionTokens(SecretStr("k" * 32)), origin="http://h", seconds=60, now=1_795_000_000)
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
@@ -29,21 +37,25 @@ JSON = st.recursive(
 
 
 def _request(operation: str = "upload", **fields: Any) -> BatchRequest:  # noqa: ANN401 - whatever JSON a test sends
-    return shaped(BatchRequest, {"operation": operation, "objects": [], **fields})
+    return validate_body(BatchRequest, {"operation": operation, "objects": [], **fields})
 
 
 def _fault(entry: dict[str, Any], **fields: Any) -> int | None:  # noqa: ANN401 - as above
-    error = check_entry(shaped(ObjectEntry, entry), _request(**fields), LIMITS)
+    error = check_entry(validate_body(ObjectEntry, entry), _request(**fields), LIMITS)
     return error["code"] if error else None
 
 
 def _answer(operation: Operation, stat: ObjectStat, size: int = 12) -> dict[str, Any]:
-    permit = Permit(operation, "demo/assets", 7, "", 0, "alice")
-    transfers = MAKER.of(permit)
-    verifies = MAKER.of(permit._replace(operation=Operation.VERIFY)) if operation is Operation.UPLOAD else None
+    permit = ActionGrant(operation, "demo/assets", 7, "", 0, "alice")
+    transfers = MAKER.for_operation(permit)
+    verifies = (
+        MAKER.for_operation(permit._replace(operation=Operation.VERIFY)) if operation is Operation.UPLOAD else None
+    )
     entry = ObjectEntry(oid=OID, size=size)
     error = refusal(entry, stat, operation)
-    answer: dict[str, Any] = json.loads(refuse(entry, error) if error else grant(entry, stat, transfers, verifies))
+    answer: dict[str, Any] = json.loads(
+        with_error(entry, error) if error else with_actions(entry, stat, transfers, verifies)
+    )
     return answer
 
 
@@ -145,4 +157,4 @@ def test_an_answer_is_what_the_interface_describes(operation: Operation) -> None
     """The models of the OpenAPI document, field by field."""
     for status in (pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED):
         answer = _answer(operation, ObjectStat(status=status, size=12))
-        assert models.ObjectAnswer.model_validate(answer).model_dump(exclude_none=True) == answer
+        assert schemas.ObjectAnswer.model_validate(answer).model_dump(exclude_none=True) == answer

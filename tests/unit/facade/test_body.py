@@ -15,8 +15,8 @@ from starlette.datastructures import Headers
 from starlette.types import Message, Receive
 
 from services.common.errors import DeadlineExceeded, InvalidArgument, Reason, ResourceExhausted, ServiceError
-from services.facade.web import request_body as body
-from services.facade.web.error_reasons import ClientGone, HttpReason
+from services.facade.web import request_body
+from services.facade.web.error_reasons import ClientDisconnected, HttpReason
 from services.facade.web.schemas import BatchRequest, CreateLockRequest, DeleteLockRequest, VerifyLocksRequest
 
 
@@ -35,9 +35,9 @@ def _sending(pieces: Iterable[bytes], *, end: bool = True) -> Receive:
     return receive
 
 
-async def _read(receive: Receive, *, most_bytes: int = 10, length: int = 0) -> bytes:
+async def _read(receive: Receive, *, max_bytes: int = 10, length: int = 0) -> bytes:
     headers = Headers({"content-length": str(length)} if length else {})
-    return await body.read(headers, receive, most_bytes=most_bytes, seconds=0.05)
+    return await request_body.read(headers, receive, max_bytes=max_bytes, seconds=0.05)
 
 
 async def test_a_body_is_read_to_its_end() -> None:
@@ -60,7 +60,7 @@ async def test_a_body_has_a_time_in_which_it_must_be_there() -> None:
         await _read(_sending([b"ab"], end=False))
     assert caught.value.reason == HttpReason.CLIENT_SLOW
     with pytest.raises(DeadlineExceeded):
-        await _read(_dripping(b"a", pause=0.01), most_bytes=10_000)
+        await _read(_dripping(b"a", pause=0.01), max_bytes=10_000)
 
 
 def _dripping(piece: bytes, *, pause: float, count: int = 10_000) -> Receive:
@@ -78,7 +78,7 @@ def _dripping(piece: bytes, *, pause: float, count: int = 10_000) -> Receive:
 async def test_a_silent_upload_is_not_waited_for() -> None:
     """It is told so: 408."""
     with pytest.raises(DeadlineExceeded) as caught:
-        async for _ in body.chunks(_sending([b"ab"], end=False), 0.05, 1):
+        async for _ in request_body.chunks(_sending([b"ab"], end=False), 0.05, 1):
             pass
     assert caught.value.reason == HttpReason.CLIENT_SILENT
 
@@ -93,21 +93,21 @@ async def test_an_upload_has_a_least_rate() -> None:
             return next(fast, None) or await receive()
 
         with pytest.raises(DeadlineExceeded, match="at least 1000 bytes a second") as caught:
-            async for _ in body.chunks(begun, 0.3, 1_000):
+            async for _ in request_body.chunks(begun, 0.3, 1_000):
                 pass
         assert caught.value.reason == HttpReason.CLIENT_SLOW
 
 
 async def test_an_upload_that_is_fast_enough_goes_on() -> None:
     """For longer than the time over which its rate is looked at."""
-    came = [data async for data in body.chunks(_dripping(bytes(1_000), pause=0.02, count=60), 0.5, 100)]
+    came = [data async for data in request_body.chunks(_dripping(bytes(1_000), pause=0.02, count=60), 0.5, 100)]
     assert len(came) == 60
 
 
 async def test_an_upload_is_not_slow_because_we_are() -> None:
     """Storage that takes its time is no fault of the client."""
     count = 0
-    async for _ in body.chunks(_sending([b"a"] * 10), 0.05, 1_000):
+    async for _ in request_body.chunks(_sending([b"a"] * 10), 0.05, 1_000):
         await asyncio.sleep(0.02)
         count += 1
     assert count == 10
@@ -119,7 +119,7 @@ async def test_a_client_that_goes_away_is_no_error_of_ours() -> None:
     async def receive() -> Message:
         return {"type": "http.disconnect"}
 
-    with pytest.raises(ClientGone):
+    with pytest.raises(ClientDisconnected):
         await _read(receive)
 
 
@@ -142,7 +142,7 @@ async def test_a_client_that_goes_away_is_no_error_of_ours() -> None:
 def test_what_is_no_json_is_malformed(data: bytes) -> None:
     """400, never 500: lone surrogates, huge numbers, deep nesting."""
     with pytest.raises(InvalidArgument) as caught:
-        body.parse(data)
+        request_body.parse(data)
     assert caught.value.reason == HttpReason.MALFORMED_JSON
 
 
@@ -151,7 +151,7 @@ def test_no_bytes_are_too_strange(data: bytes) -> None:
     """They are JSON of a shape, or an error that the client is told of."""
     for model in (BatchRequest, CreateLockRequest, VerifyLocksRequest, DeleteLockRequest):
         with suppress(ServiceError):
-            body.shaped(model, body.parse(data))
+            request_body.validate_body(model, request_body.parse(data))
 
 
 async def test_a_large_body_is_looked_at_beside_the_event_loop() -> None:
@@ -169,7 +169,7 @@ async def test_a_large_body_is_looked_at_beside_the_event_loop() -> None:
             return self
 
     for length, is_beside in ((100, False), (100_000, True)):
-        asked = await body.decoded(Watched, json.dumps({"path": "x" * length}).encode(), check)
+        asked = await request_body.decoded(Watched, json.dumps({"path": "x" * length}).encode(), check)
         assert len(asked.path) == length
         assert [thread is not threading.current_thread() for thread in threads] == [is_beside] * 2
         threads.clear()
@@ -182,9 +182,9 @@ async def test_what_is_checked_before_the_shape_is_told_first() -> None:
         raise ResourceExhausted(Reason.BATCH_TOO_LARGE, "too many")
 
     with pytest.raises(ResourceExhausted, match="too many"):
-        await body.decoded(CreateLockRequest, b"[]", check)
+        await request_body.decoded(CreateLockRequest, b"[]", check)
     with pytest.raises(InvalidArgument, match="expected JSON"):
-        await body.decoded(CreateLockRequest, b"[", check)
+        await request_body.decoded(CreateLockRequest, b"[", check)
 
 
 @pytest.mark.parametrize(
@@ -206,25 +206,25 @@ async def test_what_is_checked_before_the_shape_is_told_first() -> None:
 def test_the_wrong_shape_is_told_with_the_field(value: object, told: str) -> None:
     """And without the names of our classes."""
     with pytest.raises(InvalidArgument) as caught:
-        body.shaped(BatchRequest, value)
+        request_body.validate_body(BatchRequest, value)
     assert caught.value.message == told
 
 
 @pytest.mark.parametrize("ref", [None, {}, {"name": None}, {"name": ""}])
 def test_a_ref_without_a_name_is_no_ref(ref: object) -> None:
     """None of these is an error (client row 11, trap 26)."""
-    assert body.shaped(VerifyLocksRequest, {"ref": ref}).ref_name == ""
+    assert request_body.validate_body(VerifyLocksRequest, {"ref": ref}).ref_name == ""
 
 
 @pytest.mark.parametrize("name", ["HEAD", "main:foo", "refs/heads/x", "\0"])
 def test_any_name_of_a_ref_is_taken(name: str) -> None:
     """It is matched against grants, and grants nothing where nothing matches."""
-    assert body.shaped(VerifyLocksRequest, {"ref": {"name": name}}).ref_name == name
+    assert request_body.validate_body(VerifyLocksRequest, {"ref": {"name": name}}).ref_name == name
 
 
 def test_unknown_fields_are_ignored() -> None:
     """Later clients send more (protocol: "Versioning")."""
-    asked = body.shaped(CreateLockRequest, {"path": "a", "owner": {"name": "bob"}, "x": None})
+    asked = request_body.validate_body(CreateLockRequest, {"path": "a", "owner": {"name": "bob"}, "x": None})
     assert asked.path == "a"
 
 
@@ -232,7 +232,7 @@ def test_unknown_fields_are_ignored() -> None:
 def test_force_is_a_boolean(force: object) -> None:
     """Nothing else is taken for one."""
     with pytest.raises(InvalidArgument, match="force"):
-        body.shaped(DeleteLockRequest, {"force": force})
+        request_body.validate_body(DeleteLockRequest, {"force": force})
 
 
 @pytest.mark.parametrize(
@@ -250,8 +250,8 @@ def test_force_is_a_boolean(force: object) -> None:
 def test_a_body_needs_a_type_and_no_body_needs_none(headers: dict[str, str], good: bool) -> None:
     """Else 415."""
     if good:
-        body.check_content_type(Headers(headers))
+        request_body.check_content_type(Headers(headers))
         return
     with pytest.raises(InvalidArgument) as caught:
-        body.check_content_type(Headers(headers))
+        request_body.check_content_type(Headers(headers))
     assert caught.value.reason == HttpReason.UNSUPPORTED_MEDIA_TYPE

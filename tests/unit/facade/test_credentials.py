@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from services.facade.web.authorization_header import apart, bearer, tokens
+from services.facade.web.authorization_header import bearer, split_values, tokens
 
 
 def _basic(text: str) -> str:
@@ -82,7 +82,7 @@ def test_a_user_name_that_looks_like_a_token_comes_after_the_password(text: str,
 )
 def test_values_that_a_comma_joins_are_taken_apart(headers: list[str], expected: list[str]) -> None:
     """A proxy, or a program that adds a header to what is there, makes one of two (client row 9)."""
-    assert list(apart(headers)) == expected
+    assert list(split_values(headers)) == expected
 
 
 def test_basic_is_no_bearer() -> None:

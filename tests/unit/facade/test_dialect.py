@@ -6,44 +6,44 @@ from hypothesis import strategies as st
 
 from services.facade.web.media_types import (
     DIALECTS,
-    NEUTRAL,
-    WIDESPREAD,
+    GENERIC,
+    GIT_LFS,
     Dialect,
-    answering,
+    for_error,
+    from_content_type,
     negotiate,
-    of_content_type,
 )
 
-B, L = NEUTRAL.media_type, WIDESPREAD.media_type
+B, L = GENERIC.media_type, GIT_LFS.media_type
 
 
 @pytest.mark.parametrize(
     ("accept", "content_type", "expected"),
     [
-        ([], None, NEUTRAL),
-        ([], L, WIDESPREAD),
-        ([], "text/plain", NEUTRAL),
-        ([""], L, WIDESPREAD),
-        ([B], L, NEUTRAL),
-        ([L], B, WIDESPREAD),
-        ([f"{L}; charset=utf-8"], B, WIDESPREAD),
-        ([L.upper()], None, WIDESPREAD),
-        (["*/*"], None, NEUTRAL),
-        (["*/*"], f"{L}; charset=utf-8", WIDESPREAD),
-        (["application/*"], L, WIDESPREAD),
-        ([f"{L}, */*"], B, WIDESPREAD),
-        ([f"{L};q=0.5, */*;q=0.8"], L, NEUTRAL),
-        ([f"{B};q=0.2, {L};q=0.3"], B, WIDESPREAD),
-        ([f"{B}, {L}"], L, WIDESPREAD),
-        ([f"{B}, {L}"], None, NEUTRAL),
-        (["text/html", L], B, WIDESPREAD),
-        ([f"*/*, {B};q=0"], B, WIDESPREAD),
+        ([], None, GENERIC),
+        ([], L, GIT_LFS),
+        ([], "text/plain", GENERIC),
+        ([""], L, GIT_LFS),
+        ([B], L, GENERIC),
+        ([L], B, GIT_LFS),
+        ([f"{L}; charset=utf-8"], B, GIT_LFS),
+        ([L.upper()], None, GIT_LFS),
+        (["*/*"], None, GENERIC),
+        (["*/*"], f"{L}; charset=utf-8", GIT_LFS),
+        (["application/*"], L, GIT_LFS),
+        ([f"{L}, */*"], B, GIT_LFS),
+        ([f"{L};q=0.5, */*;q=0.8"], L, GENERIC),
+        ([f"{B};q=0.2, {L};q=0.3"], B, GIT_LFS),
+        ([f"{B}, {L}"], L, GIT_LFS),
+        ([f"{B}, {L}"], None, GENERIC),
+        (["text/html", L], B, GIT_LFS),
+        ([f"*/*, {B};q=0"], B, GIT_LFS),
         (["text/html"], L, None),
         (["application/json"], B, None),
         ([f"{B};q=0"], B, None),
         (["*/*;q=0"], L, None),
-        (["no media type"], L, WIDESPREAD),
-        ([f"{L};q=high"], B, WIDESPREAD),
+        (["no media type"], L, GIT_LFS),
+        ([f"{L};q=high"], B, GIT_LFS),
     ],
 )
 def test_accept_decides_then_content_type_then_the_neutral_one(
@@ -56,13 +56,13 @@ def test_accept_decides_then_content_type_then_the_neutral_one(
 @pytest.mark.parametrize(
     ("content_type", "expected"),
     [
-        (B, NEUTRAL),
-        (L, WIDESPREAD),
-        (f"{L}; charset=utf-8", WIDESPREAD),
-        (f"{L};charset=UTF-8", WIDESPREAD),
-        (f'{B}; charset="utf-8"; x=y', NEUTRAL),
-        (f"{L}; charset=utf8", WIDESPREAD),
-        (f'{B}; charset="UTF8"', NEUTRAL),
+        (B, GENERIC),
+        (L, GIT_LFS),
+        (f"{L}; charset=utf-8", GIT_LFS),
+        (f"{L};charset=UTF-8", GIT_LFS),
+        (f'{B}; charset="utf-8"; x=y', GENERIC),
+        (f"{L}; charset=utf8", GIT_LFS),
+        (f'{B}; charset="UTF8"', GENERIC),
         (f"{B}; charset=latin-1", None),
         (f"{B}; charset=utf-16", None),
         ("application/json", None),
@@ -72,25 +72,25 @@ def test_accept_decides_then_content_type_then_the_neutral_one(
 )
 def test_a_content_type_names_a_dialect(content_type: str | None, expected: Dialect | None) -> None:
     """The charset utf-8 may be added (protocol: "Common request and response conventions")."""
-    assert of_content_type(content_type) == expected
+    assert from_content_type(content_type) == expected
 
 
-@pytest.mark.parametrize(("content_type", "expected"), [(L, WIDESPREAD), (None, NEUTRAL)])
+@pytest.mark.parametrize(("content_type", "expected"), [(L, GIT_LFS), (None, GENERIC)])
 def test_who_accepts_neither_is_told_so_in_the_dialect_that_it_speaks(
     content_type: str | None, expected: Dialect
 ) -> None:
     """The body of a 406 has a dialect too."""
-    assert answering(["text/html"], content_type) == expected
+    assert for_error(["text/html"], content_type) == expected
 
 
 @given(st.lists(st.text(max_size=60), max_size=3), st.none() | st.text(max_size=60))
 def test_no_header_is_too_strange(accept: list[str], content_type: str | None) -> None:
     """Whatever Accept and Content-Type hold, the answer has a dialect."""
-    assert answering(accept, content_type) in DIALECTS
+    assert for_error(accept, content_type) in DIALECTS
 
 
 @given(st.floats(0.001, 1), st.floats(0.001, 1))
 def test_the_greater_weight_wins(neutral: float, widespread: float) -> None:
     """Of two that are named, the one of greater weight answers."""
     chosen = negotiate([f"{B};q={neutral:.3f}, {L};q={widespread:.3f}"], None)
-    assert chosen == (WIDESPREAD if round(widespread, 3) > round(neutral, 3) else NEUTRAL)
+    assert chosen == (GIT_LFS if round(widespread, 3) > round(neutral, 3) else GENERIC)

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
-from services.facade.middleware.body_drain import Drain
+from services.facade.middleware.body_drain import BodyDrain
 from tests.support.waiting import until
 
 
@@ -34,7 +34,7 @@ async def _exchange(
         sent.append(message)
 
     encoded = [(name.replace("_", "-").encode(), value.encode()) for name, value in headers.items()]
-    await Drain(_refuse)({"type": "http", "method": "PUT", "headers": encoded}, receive, send)
+    await BodyDrain(_refuse)({"type": "http", "method": "PUT", "headers": encoded}, receive, send)
     return sent, read
 
 

@@ -28,7 +28,7 @@ from services.common.errors import (
 from services.common.observability import request_id
 from services.facade.errors import Area, ErrorRenderer, http_status
 from services.facade.web.error_reasons import HttpReason, invalid_reply
-from services.facade.web.media_types import DIALECTS, WIDESPREAD, Dialect
+from services.facade.web.media_types import DIALECTS, GIT_LFS, Dialect
 
 ROWS: list[tuple[ServiceError, dict[Area, int]]] = [
     (InvalidArgument(Reason.INVALID_FIELD, ""), {Area.ELSEWHERE: 422, Area.ACTIONS: 400}),
@@ -74,7 +74,7 @@ def _render(
     error: ServiceError,
     *,
     area: Area = Area.BATCH,
-    dialect: Dialect = WIDESPREAD,
+    dialect: Dialect = GIT_LFS,
     documentation_url: str | None = None,
 ) -> tuple[Response, dict[str, Any]]:
     request_id.adopt("request-1")

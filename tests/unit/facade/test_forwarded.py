@@ -3,15 +3,15 @@
 import pytest
 from starlette.datastructures import Headers
 
-from services.facade.web.forwarded_headers import Outside, client_network, outside
+from services.facade.web.forwarded_headers import ClientRequest, client_network, resolve_client
 from services.facade.web.trusted_proxies import TrustedProxies
 
 TRUSTED = TrustedProxies("10.0.0.0/8, 127.0.0.1,fd00::/8")
 
 
-def _seen(peer: str, *headers: tuple[str, str]) -> Outside:
+def _seen(peer: str, *headers: tuple[str, str]) -> ClientRequest:
     raw = [(name.encode(), text.encode()) for name, text in (("host", "inside:8080"), *headers)]
-    return outside(peer, "http", Headers(raw=raw), TRUSTED)
+    return resolve_client(peer, "http", Headers(raw=raw), TRUSTED)
 
 
 ALL = (
@@ -26,20 +26,20 @@ ALL = (
 @pytest.mark.parametrize("peer", ["10.1.2.3", "127.0.0.1", "::ffff:127.0.0.1", "fd00::1"])
 def test_a_trusted_proxy_is_believed(peer: str) -> None:
     """In all that it says; an IPv4 address may come in the form that an IPv6 socket gives it."""
-    expected = Outside("203.0.113.7", "https", ["lfs.example.org"], "/lfs", "given-by-the-proxy")
+    expected = ClientRequest("203.0.113.7", "https", ["lfs.example.org"], "/lfs", "given-by-the-proxy")
     assert _seen(peer, *ALL) == expected
 
 
 @pytest.mark.parametrize("peer", ["11.0.0.1", "127.0.0.2", "::1", "", "/run/proxy.sock", "10.0.0.1.example.org"])
 def test_nobody_else_is(peer: str) -> None:
     """A stranger, a unix socket, or nothing that is an address: what it says of itself changes nothing."""
-    assert _seen(peer, *ALL) == Outside(peer, "http", ["inside:8080"])
+    assert _seen(peer, *ALL) == ClientRequest(peer, "http", ["inside:8080"])
 
 
 def test_without_a_list_nobody_is_trusted() -> None:
     """Which is the default."""
     headers = Headers(dict(ALL) | {"host": "h"})
-    assert outside("127.0.0.1", "http", headers, TrustedProxies("")) == Outside("127.0.0.1", "http", ["h"])
+    assert resolve_client("127.0.0.1", "http", headers, TrustedProxies("")) == ClientRequest("127.0.0.1", "http", ["h"])
 
 
 @pytest.mark.parametrize(
@@ -114,7 +114,7 @@ def test_a_prefix_is_a_path(given: str, prefix: str) -> None:
 def test_a_malformed_prefix_is_ignored(prefix: str) -> None:
     """It cannot lead an href elsewhere."""
     headers = Headers(raw=[(b"x-forwarded-prefix", prefix.encode("latin-1"))])
-    assert outside("10.0.0.1", "http", headers, TRUSTED).prefix == ""
+    assert resolve_client("10.0.0.1", "http", headers, TRUSTED).prefix == ""
 
 
 @pytest.mark.parametrize("scheme", ["ftp", "javascript", "https://evil.example", ""])
@@ -127,7 +127,7 @@ def test_a_malformed_scheme_is_ignored(scheme: str) -> None:
 def test_a_malformed_request_id_is_not_taken(given: str) -> None:
     """It marks no repeat."""
     headers = Headers(raw=[(b"x-request-id", given.encode("latin-1"))])
-    assert outside("10.0.0.1", "http", headers, TRUSTED).request_id == ""
+    assert resolve_client("10.0.0.1", "http", headers, TRUSTED).request_id == ""
 
 
 @pytest.mark.parametrize(

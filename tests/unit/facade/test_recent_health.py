@@ -6,8 +6,8 @@ from collections.abc import Mapping
 import pytest
 
 from services.common.rpc.client import Health
-from services.facade.clients import health_cache as recent_health
-from services.facade.clients.health_cache import RecentHealth
+from services.facade.clients import health_cache
+from services.facade.clients.health_cache import HealthCache
 
 
 class _Services:
@@ -26,7 +26,7 @@ class _Services:
 async def test_all_who_ask_at_once_share_one_answer() -> None:
     """A crowd of probes is no load for the services, however long they take; who gives up takes it from nobody."""
     services = _Services()
-    health = RecentHealth(services.ask)
+    health = HealthCache(services.ask)
     asking = [asyncio.create_task(health.get()) for _ in range(50)]
     await asyncio.sleep(0)
     asking.pop(0).cancel()
@@ -39,12 +39,12 @@ async def test_an_answer_is_given_again_until_it_is_too_old(monkeypatch: pytest.
     """Within its age nobody asks again, and beyond it somebody does."""
     services = _Services()
     services.may_answer.set()
-    health = RecentHealth(services.ask)
-    monkeypatch.setattr(recent_health, "MOST_AGE_SECONDS", 3600.0)
+    health = HealthCache(services.ask)
+    monkeypatch.setattr(health_cache, "MAX_AGE_SECONDS", 3600.0)
     first = await health.get()
     assert await health.get() is first
     assert services.asked == 1
-    monkeypatch.setattr(recent_health, "MOST_AGE_SECONDS", 0.0)
+    monkeypatch.setattr(health_cache, "MAX_AGE_SECONDS", 0.0)
     assert await health.get() != first
     assert services.asked == 2
 
@@ -52,7 +52,7 @@ async def test_an_answer_is_given_again_until_it_is_too_old(monkeypatch: pytest.
 async def test_the_end_leaves_nothing_under_way() -> None:
     """A facade that stops does not wait for services that do not answer."""
     services = _Services()
-    health = RecentHealth(services.ask)
+    health = HealthCache(services.ask)
     asking = asyncio.create_task(health.get())
     await asyncio.sleep(0)
     await asyncio.sleep(0)

@@ -7,10 +7,9 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter
 
 from services.common.errors import NotFound, Reason
-from services.facade.auth import access_cache as remembered
-from services.facade.auth import revocation_watch as access_changes
-from services.facade.auth.access_cache import Remembered
-from services.facade.auth.revocation_watch import AccessChanges
+from services.facade.auth import access_cache, revocation_watch
+from services.facade.auth.access_cache import AccessCache
+from services.facade.auth.revocation_watch import RevocationState
 
 REGISTRY = CollectorRegistry()
 RECALLED, ASKED = (Counter(name, "Of these tests.", registry=REGISTRY) for name in ("recalled", "asked"))
@@ -32,45 +31,45 @@ class Locks:
         return answer, self.keep
 
 
-def _told(changes: AccessChanges, source: str = "one", count: int = 0, *, ago: float = 0) -> None:
-    changes.learn(source, count, asked_at=time.monotonic() - ago)
+def _told(changes: RevocationState, source: str = "one", count: int = 0, *, ago: float = 0) -> None:
+    changes.record(source, count, asked_at=time.monotonic() - ago)
 
 
-def _remembered(changes: AccessChanges) -> Remembered[str, int]:
-    return Remembered(changes, recalled=RECALLED, asked=ASKED)
+def _remembered(changes: RevocationState) -> AccessCache[str, int]:
+    return AccessCache(changes, recalled=RECALLED, asked=ASKED)
 
 
 @pytest.fixture
-def changes() -> AccessChanges:
+def changes() -> RevocationState:
     """What a facade knows that was told a moment ago."""
-    changes = AccessChanges()
+    changes = RevocationState()
     _told(changes)
     return changes
 
 
 @pytest.fixture
-def memory(changes: AccessChanges) -> Remembered[str, int]:
+def memory(changes: RevocationState) -> AccessCache[str, int]:
     """A memory that holds as long as these changes are known."""
     return _remembered(changes)
 
 
-async def test_an_answer_is_asked_for_once(memory: Remembered[str, int]) -> None:
+async def test_an_answer_is_asked_for_once(memory: AccessCache[str, int]) -> None:
     """Each question has its own."""
     locks = Locks()
-    assert [await memory.answer(question, locks) for question in "aaba"] == [1, 1, 2, 1]
+    assert [await memory.get_or_fetch(question, locks) for question in "aaba"] == [1, 1, 2, 1]
 
 
-async def test_a_change_ends_every_answer(memory: Remembered[str, int], changes: AccessChanges) -> None:
+async def test_a_change_ends_every_answer(memory: AccessCache[str, int], changes: RevocationState) -> None:
     """Of whatever source; the same count again is no change."""
     locks = Locks()
     for number, (source, count) in enumerate([("one", 0), ("one", 1), ("two", 7), ("one", 0)], start=1):
         _told(changes, source, count)
-        assert await memory.answer("a", locks) == number
+        assert await memory.get_or_fetch("a", locks) == number
         _told(changes, source, count)
-        assert await memory.answer("a", locks) == number
+        assert await memory.get_or_fetch("a", locks) == number
 
 
-async def test_sources_in_turn_end_nothing(memory: Remembered[str, int], changes: AccessChanges) -> None:
+async def test_sources_in_turn_end_nothing(memory: AccessCache[str, int], changes: RevocationState) -> None:
     """Each copy of the lock service counts for itself."""
     locks = Locks()
     sources = [str(number) for number in range(10)]
@@ -78,48 +77,48 @@ async def test_sources_in_turn_end_nothing(memory: Remembered[str, int], changes
         _told(changes, source, 3)
     for source in sources * 3:
         _told(changes, source, 3)
-        assert await memory.answer("a", locks) == 1
+        assert await memory.get_or_fetch("a", locks) == 1
 
 
 async def test_what_is_answered_across_a_change_is_not_kept(
-    memory: Remembered[str, int], changes: AccessChanges
+    memory: AccessCache[str, int], changes: RevocationState
 ) -> None:
     """It may have been read before the change, and arrive after it was told."""
     locks = Locks()
     locks.meanwhile = lambda: _told(changes, count=1)
-    assert await memory.answer("a", locks) == 1
+    assert await memory.get_or_fetch("a", locks) == 1
     locks.meanwhile = lambda: None
-    assert [await memory.answer("a", locks) for _ in range(2)] == [2, 2]
+    assert [await memory.get_or_fetch("a", locks) for _ in range(2)] == [2, 2]
 
 
 @pytest.mark.parametrize("ago", [0.91, 5.0])
 async def test_what_is_not_known_to_hold_is_asked(
-    memory: Remembered[str, int], changes: AccessChanges, ago: float
+    memory: AccessCache[str, int], changes: RevocationState, ago: float
 ) -> None:
     """An answer proves what was when it was asked for, however late it comes; the next one proves the rest."""
     locks = Locks()
-    await memory.answer("a", locks)
+    await memory.get_or_fetch("a", locks)
     _told(changes, ago=ago)
-    assert [await memory.answer("a", locks) for _ in range(3)] == [2, 3, 4]
+    assert [await memory.get_or_fetch("a", locks) for _ in range(3)] == [2, 3, 4]
     _told(changes)
-    assert await memory.answer("a", locks) == 1
+    assert await memory.get_or_fetch("a", locks) == 1
 
 
 async def test_nothing_is_kept_before_anything_is_told() -> None:
     """A lock service of an earlier version tells nothing."""
-    memory = _remembered(AccessChanges())
+    memory = _remembered(RevocationState())
     locks = Locks()
-    assert [await memory.answer("a", locks) for _ in range(3)] == [1, 2, 3]
+    assert [await memory.get_or_fetch("a", locks) for _ in range(3)] == [1, 2, 3]
 
 
 @pytest.mark.parametrize("keep", [0.0, -1.0, 1e-9])
-async def test_an_answer_is_kept_no_longer_than_it_may(memory: Remembered[str, int], keep: float) -> None:
+async def test_an_answer_is_kept_no_longer_than_it_may(memory: AccessCache[str, int], keep: float) -> None:
     """From when it was asked for."""
     locks = Locks(keep=keep)
-    assert [await memory.answer("a", locks) for _ in range(3)] == [1, 2, 3]
+    assert [await memory.get_or_fetch("a", locks) for _ in range(3)] == [1, 2, 3]
 
 
-async def test_a_refusal_is_not_kept(memory: Remembered[str, int]) -> None:
+async def test_a_refusal_is_not_kept(memory: AccessCache[str, int]) -> None:
     """It is raised each time that it is asked for."""
 
     async def refuse() -> tuple[int, float]:
@@ -127,37 +126,37 @@ async def test_a_refusal_is_not_kept(memory: Remembered[str, int]) -> None:
 
     for _ in range(2):
         with pytest.raises(NotFound):
-            await memory.answer("a", refuse)
-    assert await memory.answer("a", Locks()) == 1
+            await memory.get_or_fetch("a", refuse)
+    assert await memory.get_or_fetch("a", Locks()) == 1
 
 
 async def test_memory_has_bounds(
-    memory: Remembered[str, int], changes: AccessChanges, monkeypatch: pytest.MonkeyPatch
+    memory: AccessCache[str, int], changes: RevocationState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """What was used last stays; of the sources, too."""
-    monkeypatch.setattr(remembered, "_MOST_ANSWERS", 3)
+    monkeypatch.setattr(access_cache, "_MAX_ANSWERS", 3)
     locks = Locks()
-    assert [await memory.answer(question, locks) for question in "abcadab"] == [1, 2, 3, 1, 4, 1, 5]
-    monkeypatch.setattr(access_changes, "_MOST_SOURCES", 2)
+    assert [await memory.get_or_fetch(question, locks) for question in "abcadab"] == [1, 2, 3, 1, 4, 1, 5]
+    monkeypatch.setattr(revocation_watch, "_MAX_SOURCES", 2)
     for source in "pqrs":
         _told(changes, source)
     assert list(changes.known) == ["r", "s"]
 
 
-async def test_what_is_learnt_is_asked_for_each_time(memory: Remembered[str, int], changes: AccessChanges) -> None:
+async def test_what_is_learnt_is_asked_for_each_time(memory: AccessCache[str, int], changes: RevocationState) -> None:
     """And remembered, unless something changed meanwhile."""
     locks = Locks()
-    assert [await memory.learn("a", locks) for _ in range(2)] == [1, 2]
-    assert memory.recall("a") == 2
+    assert [await memory.fetch("a", locks) for _ in range(2)] == [1, 2]
+    assert memory.get("a") == 2
     locks.meanwhile = lambda: _told(changes, "one", 7)
-    assert await memory.learn("a", locks) == 3
-    assert memory.recall("a") is None
+    assert await memory.fetch("a", locks) == 3
+    assert memory.get("a") is None
 
 
-async def test_answers_are_counted(memory: Remembered[str, int]) -> None:
+async def test_answers_are_counted(memory: AccessCache[str, int]) -> None:
     """By where they came from."""
     before = [REGISTRY.get_sample_value(f"{name}_total") or 0 for name in ("recalled", "asked")]
     for question in "aab":
-        await memory.answer(question, Locks())
+        await memory.get_or_fetch(question, Locks())
     after = [REGISTRY.get_sample_value(f"{name}_total") or 0 for name in ("recalled", "asked")]
     assert [now - then for now, then in zip(after, before, strict=True)] == [1, 2]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.facade.routes.repository import name_of
+from services.facade.routes.repository import repository_name_in
 
 
 @pytest.mark.parametrize(
@@ -28,4 +28,4 @@ from services.facade.routes.repository import name_of
 )
 def test_an_alias_and_one_slash_are_taken_away(base: str, name: str) -> None:
     """Nothing else is: any other text is a repository that does not exist (client case 11)."""
-    assert name_of(base) == name
+    assert repository_name_in(base) == name

@@ -6,7 +6,7 @@ import socket
 import pytest
 
 from services.facade.web.forwarded_headers import is_trusted
-from services.facade.web.trusted_proxies import TrustedProxies, resolved
+from services.facade.web.trusted_proxies import TrustedProxies, resolved_proxies
 from tests.support.waiting import until
 
 NAME = "proxy.example.org"
@@ -38,7 +38,7 @@ def names(monkeypatch: pytest.MonkeyPatch) -> _Names:
 async def test_a_name_is_each_of_its_addresses_as_long_as_it_has_them(names: _Names) -> None:
     """A proxy that is made anew has another address; the one it had may be a stranger's by then."""
     names.addresses = ["192.0.2.1", "2001:db8::1"]
-    async with resolved(f"10.0.0.0/8, {NAME}") as trusted:
+    async with resolved_proxies(f"10.0.0.0/8, {NAME}") as trusted:
         assert [is_trusted(address, trusted) for address in ("192.0.2.1", "2001:db8::1", "10.1.1.1")] == [True] * 3
         assert not is_trusted("192.0.2.2", trusted)
         names.addresses = ["192.0.2.2"]
@@ -51,7 +51,7 @@ async def test_a_name_is_each_of_its_addresses_as_long_as_it_has_them(names: _Na
 
 async def test_a_name_that_does_not_resolve_trusts_nobody(names: _Names) -> None:
     """A stack without a proxy has none that could be believed; the facade starts nevertheless."""
-    async with resolved(NAME) as trusted:
+    async with resolved_proxies(NAME) as trusted:
         assert names.addresses == []
         assert list(trusted) == []
 

@@ -34,7 +34,7 @@ _PARTS = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs
 )
 def test_strange_paths_are_allowed(path: str) -> None:
     """All but the forbidden few can be locked (client case 69)."""
-    check_path(path, most_bytes=4096)
+    check_path(path, max_bytes=4096)
 
 
 @pytest.mark.parametrize(
@@ -43,28 +43,28 @@ def test_strange_paths_are_allowed(path: str) -> None:
 def test_other_paths_are_refused(path: str) -> None:
     """A path is relative, without empty, "." or ".." parts and without NUL; the message names the field."""
     with pytest.raises(InvalidArgument, match=r"^path: ") as caught:
-        check_path(path, most_bytes=4096)
+        check_path(path, max_bytes=4096)
     assert caught.value.reason == Reason.INVALID_PATH
 
 
 def test_the_length_is_counted_in_bytes() -> None:
     """The limit is of UTF-8 bytes, and inclusive."""
-    check_path("é" * 2048, most_bytes=4096)
+    check_path("é" * 2048, max_bytes=4096)
     with pytest.raises(InvalidArgument):
-        check_path("é" * 2048 + "a", most_bytes=4096)
+        check_path("é" * 2048 + "a", max_bytes=4096)
 
 
 @given(st.lists(_PARTS, min_size=1, max_size=8).map("/".join))
 def test_whatever_is_made_of_parts_is_allowed(path: str) -> None:
     """Parts other than "." and "..", joined by "/", are a path."""
-    check_path(path, most_bytes=4096)
+    check_path(path, max_bytes=4096)
 
 
 @given(st.text())
 def test_any_text_is_allowed_or_refused(text: str) -> None:
     """No text makes the rule fail, and what it lets through has no forbidden part."""
     try:
-        check_path(text, most_bytes=64)
+        check_path(text, max_bytes=64)
     except InvalidArgument:
         return
     assert "\0" not in text

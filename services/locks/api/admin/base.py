@@ -10,7 +10,7 @@ from towpath.access.v1.admin_service_pb2_grpc import AdminServiceServicer
 
 from services.common.errors import PermissionDenied, Reason
 from services.common.rpc.interceptors import bearer_token
-from services.common.rpc.log_fields import note
+from services.common.rpc.log_fields import add_log_fields
 from services.database.transactions import Database
 from services.locks.access.authentication import authenticate
 from services.locks.access.token_uses import TokenUses
@@ -56,7 +56,7 @@ class Handlers(AdminServiceServicer):
         """
         token = bearer_token(context.invocation_metadata())
         user = (await authenticate(self.database, self.uses, token)).user
-        note(user=user.name)
+        add_log_fields(user=user.name)
         if not user.administrator:
             raise PermissionDenied(Reason.NOT_ADMINISTRATOR, f"{user.name} is not an administrator")
         return user

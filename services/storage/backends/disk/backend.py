@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Iterable, Mapping
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 from services.storage.backends.base import Chunk
 from services.storage.backends.disk.durable import Folders, sync_folder
 from services.storage.backends.disk.errors import NO_ROOM, on_disk
@@ -172,9 +172,9 @@ class DiskBackend:
 
     async def check(self) -> None:
         """Return if files can be made below the root; else raise OSError. A disk without room is well."""
-        if not await in_thread(os.access, self._incoming, os.R_OK | os.W_OK | os.X_OK):
+        if not await run_in_thread(os.access, self._incoming, os.R_OK | os.W_OK | os.X_OK):
             raise OSError(f"{self._incoming}: cannot be written")
-        await in_thread(self._make_file)
+        await run_in_thread(self._make_file)
 
     def _make_file(self) -> None:
         """Make a file that has no name, and so is gone at once; where the system knows no such files, do nothing."""

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import ParamSpec, TypeVar
 
-from services.common.concurrency.uncancellable import in_thread
+from services.common.concurrency.uncancellable import run_in_thread
 from services.common.errors import Reason, Unavailable
 from services.common.observability.logs import get_logger
 from services.storage.errors import storage_full
@@ -37,10 +37,10 @@ def _disk_errors() -> Iterator[None]:
 async def on_disk(
     function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
 ) -> Result:
-    """Do what `in_thread` does for work on the disk.
+    """Do what `run_in_thread` does for work on the disk.
 
     Raises `ResourceExhausted` (STORAGE_FULL) where no room is left, and `Unavailable` where the disk, or the host, does
     not let it be used: input and output fail, it can only be read, too many files are open.
     """
     with _disk_errors():
-        return await in_thread(function, *args, **kwargs)
+        return await run_in_thread(function, *args, **kwargs)

@@ -12,7 +12,7 @@ from contextlib import asynccontextmanager
 
 import obstore
 
-from services.common.concurrency.uncancellable import undivided
+from services.common.concurrency.uncancellable import run_to_completion
 from services.storage.backends.base import Chunk, StoredBytes, Upload
 from services.storage.backends.object_store.bucket import Bucket
 from services.storage.backends.object_store.deadlines import ANSWER_SECONDS, CHECK_SECONDS
@@ -22,7 +22,7 @@ from services.storage.backends.object_store.reading import open_object
 from services.storage.backends.object_store.upload import new_upload
 from services.storage.backends.signing import Signing
 
-_REQUESTS_AT_ONCE = 8
+_MAX_CONCURRENT_REQUESTS = 8
 _PAGE = 1000
 # Readiness asks every second, and each request to a store has its price.
 _CHECK_LASTS_SECONDS = 5.0
@@ -46,7 +46,7 @@ class ObjectStoreBackend:
         try:
             yield upload
         finally:
-            await undivided(upload.close())
+            await run_to_completion(upload.close())
 
     async def put(self, contents: Mapping[str, Chunk]) -> None:
         """Put all at once."""
@@ -83,7 +83,7 @@ class ObjectStoreBackend:
                 if size is not None:
                     found[name] = size
 
-        tasks = [asyncio.create_task(ask()) for _ in range(_REQUESTS_AT_ONCE)]
+        tasks = [asyncio.create_task(ask()) for _ in range(_MAX_CONCURRENT_REQUESTS)]
         try:
             await asyncio.gather(*tasks)
         finally:

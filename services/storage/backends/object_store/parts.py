@@ -7,8 +7,8 @@ MEBIBYTE = 1024 * 1024
 PART_BYTES = 5 * MEBIBYTE
 """The least that S3 takes for a part that is not the last. What fits in one is put as a whole."""
 
-_MOST_PARTS = 10_000
-_MOST_BYTES = 5 * 1024**4
+_MAX_PARTS = 10_000
+_MAX_BYTES = 5 * 1024**4
 
 
 def part_bytes(size: int) -> int:
@@ -17,10 +17,10 @@ def part_bytes(size: int) -> int:
     Parts are as small as S3 allows, since each upload holds two of them in memory. Raises `InvalidArgument` for more
     than the 5 TiB that an object of S3 may have.
     """
-    if size > _MOST_BYTES:
+    if size > _MAX_BYTES:
         raise InvalidArgument(
             Reason.INVALID_FIELD,
-            f"size: expected at most {_MOST_BYTES}, which is all that S3 takes, got {size}",
+            f"size: expected at most {_MAX_BYTES}, which is all that S3 takes, got {size}",
         )
-    least = -(-size // _MOST_PARTS)
+    least = -(-size // _MAX_PARTS)
     return max(PART_BYTES, -(-least // MEBIBYTE) * MEBIBYTE)

@@ -14,7 +14,7 @@ from services.storage.backends.object_store.errors import asked
 from services.storage.backends.object_store.parts import PART_BYTES, part_bytes
 
 # A part that is sent and one that is filled: what an upload holds in memory.
-_PARTS_SENT_AT_ONCE = 1
+_MAX_CONCURRENT_PARTS = 1
 
 
 class ObjectUpload(Upload, Protocol):
@@ -106,7 +106,7 @@ class PartedUpload:
                     self._body,
                     use_multipart=True,
                     chunk_size=self._length,
-                    max_concurrency=_PARTS_SENT_AT_ONCE,
+                    max_concurrency=_MAX_CONCURRENT_PARTS,
                 )
             except (BaseError, FileNotFoundError):
                 if self._body.abandoned:
