@@ -24,8 +24,8 @@ from services.locks.locking.release import remove_lock
 from services.locks.locking.table import LockLimits, create_lock
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.blob_names import new_name
-from services.storage.index.contents import FIRST_STORE_ID, Arrived, New
-from services.storage.index.registrar import Registrar, Verified
+from services.storage.index.contents import FIRST_STORE_ID, PendingBlob, UploadedBlob
+from services.storage.index.registrar import UploadRegistrar, VerifiedUpload
 from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.postgres import running_postgres
 
@@ -163,14 +163,14 @@ async def _wal_of_changes(
             )
         )
 
-    registrar = Registrar(storage, writer=1)
+    registrar = UploadRegistrar(storage, writer=1)
 
     async def upload(_number: int) -> None:
         oid = secrets.token_hex(32)
         name = new_name(oid)
-        await registrar.begin([New(1, FIRST_STORE_ID, oid, name)])
-        arrived = Arrived(FIRST_STORE_ID, oid, name, replaces=None, replaced_seconds=0)
-        await registrar.register(Verified(1, oid, 1000, [arrived]))
+        await registrar.begin([PendingBlob(1, FIRST_STORE_ID, oid, name)])
+        arrived = UploadedBlob(FIRST_STORE_ID, oid, name, replaces=None, replaced_seconds=0)
+        await registrar.register(VerifiedUpload(1, oid, 1000, [arrived]))
 
     print("| change | bytes of WAL, just after a checkpoint | without whole pages |\n|---|---|---|")
     found = {}

@@ -27,7 +27,7 @@ from services.backup.verify_bytes import DamagedBytes, stored_bytes
 from services.database.versions import RESTORING, version_of
 from services.storage.blob_names import oid_of
 from services.storage.index.models import SCHEMA_NAME as STORAGE
-from services.storage.replication.rate_limit import Pace
+from services.storage.replication.rate_limit import RateLimiter
 
 _MOMENT_SECONDS = 1.0
 
@@ -44,7 +44,7 @@ async def check(source: Source, *, hashed: bool, rate: int | None, heal: bool = 
             raise BackupError("the schema storage has no tables: nothing to check")
     with progress("Checking objects", await held_bytes(source)) as shown:
         for store in source.stores:
-            await _Check(source, store, findings, Pace(rate), shown).run()
+            await _Check(source, store, findings, RateLimiter(rate), shown).run()
     findings.left_over = await left_over(source)
     return findings
 
@@ -52,7 +52,7 @@ async def check(source: Source, *, hashed: bool, rate: int | None, heal: bool = 
 class _Check:
     """That of one store."""
 
-    def __init__(self, source: Source, store: Store, findings: Findings, pace: Pace, shown: Bytes) -> None:
+    def __init__(self, source: Source, store: Store, findings: Findings, pace: RateLimiter, shown: Bytes) -> None:
         self._source = source
         self._store = store
         self._others = [other for other in source.stores if other != store]
@@ -62,7 +62,7 @@ class _Check:
         self._orphans: list[str] = []
 
     async def run(self) -> None:
-        stored = self._store.backend.stored()
+        stored = self._store.backend.list_blobs()
         there = await anext(stored, None)
         async with aclosing(held_in(self._source, self._store)) as held:
             async for entry, is_first, is_doubted in held:
@@ -98,7 +98,7 @@ class _Check:
         try:
             async with aclosing(stored_bytes(store.backend, entry)) as chunks:
                 async for chunk in chunks:
-                    await self._pace.keep(len(chunk))
+                    await self._pace.acquire(len(chunk))
         except DamagedBytes as error:
             return str(error)
         return None
@@ -118,7 +118,7 @@ class _Check:
 
     async def _kind_of_problem(self, store: Store, held: Held) -> tuple[str | None, str]:
         name = held.names.get(store.id)
-        found = None if name is None else (await store.backend.sizes([name])).get(name)
+        found = None if name is None else (await store.backend.stat([name])).get(name)
         if name is None or found is None:
             return "missing", "the bytes are not there"
         if found != held.size:
@@ -155,7 +155,7 @@ class _Check:
 
     async def _tell_orphan(self, name: str) -> None:
         needed, discarded = await is_named(self._source, self._store, name)
-        size = (await self._store.backend.sizes([name])).get(name)
+        size = (await self._store.backend.stat([name])).get(name)
         if size is not None and not needed and not discarded:
             finding = Finding(oid_of(name), size, "no repository holds it", name, store=self._told_store)
             self._findings.add("orphaned", finding)

@@ -42,9 +42,9 @@ def _discard(file: BinaryIO, path: Path) -> None:
 async def copy_in(folder: BackupFolder, backend: Backend, entry: Entry) -> None:
     """Copy an object from the backup to its place. Raises `DamagedBytes`; nothing is in its place then."""
     # An earlier restore may have been cut off while it wrote there.
-    await backend.discard(entry.name)
+    await backend.delete(entry.name)
     async with (
-        backend.begin(entry.name, entry.size) as upload,
+        backend.create(entry.name, entry.size) as upload,
         aclosing(copied_bytes(folder.object(entry.name), entry.oid, entry.size)) as chunks,
     ):
         async for chunk in chunks:

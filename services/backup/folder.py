@@ -18,7 +18,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from services.backup.errors import BackupError
-from services.storage.backends.disk.durable import Folders, sync_folder
+from services.storage.backends.disk.durable import DurableDirectories, sync_folder
 from services.storage.backends.disk.listing import contents_of, subfolders
 from services.storage.backends.disk.paths import path_of
 from services.storage.blob_names import oid_of
@@ -33,7 +33,7 @@ class BackupFolder:
         self.path = path
         self.manifest = path / "manifest.json"
         self._incoming = path / "incoming"
-        self._folders = Folders(path)
+        self._folders = DurableDirectories(path)
 
     @contextmanager
     def writing(self) -> Iterator[None]:

@@ -10,7 +10,7 @@ from services.backup.database import acting_for
 from services.backup.object_list import Entry
 from services.backup.stores import Source, Store
 from services.storage.index.models import SCHEMA_NAME as STORAGE
-from services.storage.index.writer_lease import is_gone
+from services.storage.index.writer_lease import is_expired
 
 _PAGE = 10_000
 
@@ -134,7 +134,7 @@ async def left_over(source: Source) -> int:
     async with source.engine.begin() as connection:
         async with acting_for(connection, STORAGE):
             writers = [(writer, count) for writer, count in await connection.execute(_WRITERS)]
-        return sum([count for writer, count in writers if await is_gone(connection, writer)])
+        return sum([count for writer, count in writers if await is_expired(connection, writer)])
 
 
 async def places_of(source: Source, entry: Entry) -> list[tuple[Store, str]]:

@@ -56,7 +56,7 @@ def refuse(damaged: Mapping[str, str], *, skip_damaged: bool) -> None:
 
 
 async def _require_no_objects(backend: Backend) -> None:
-    async for name, _ in backend.stored():
+    async for name, _ in backend.list_blobs():
         raise BackupError(f"expected a storage without objects, found {name}")
 
 
@@ -64,7 +64,7 @@ async def _require_no_others(backend: Backend, backup: Verified) -> None:
     """Refuse objects that an earlier restore of this backup cannot have put there."""
     listed = read_list(backup.object_list)
     entry = await run_in_thread(next, listed, None)
-    async for name, _ in backend.stored():
+    async for name, _ in backend.list_blobs():
         while entry is not None and entry.name < name:
             entry = await run_in_thread(next, listed, None)
         # It may have been killed amid one, which is copied anew.
@@ -76,7 +76,7 @@ async def _require_objects(backend: Backend, backup: Verified) -> None:
     lost = {lost.oid for lost in backup.manifest.objects.lost}
     wrong = []
     async for batch in batches(read_list(backup.object_list)):
-        there = await backend.sizes(entry.name for entry in batch)
+        there = await backend.stat(entry.name for entry in batch)
         wrong += [
             f"{entry.oid}: missing" for entry in batch if there.get(entry.name) != entry.size and entry.oid not in lost
         ]
@@ -92,7 +92,7 @@ async def _copy_objects(backend: Backend, backup: Verified) -> None:
 async def _copy(backend: Backend, backup: Verified, shown: Bytes, entry: Entry) -> None:
     oid, size = entry.oid, entry.size
     known = oid in backup.damaged or oid in backup.absent
-    if not known and (await backend.sizes([entry.name])).get(entry.name) != size:
+    if not known and (await backend.stat([entry.name])).get(entry.name) != size:
         try:
             await copy_in(backup.folder, backend, entry)
         except DamagedBytes as error:

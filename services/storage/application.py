@@ -20,24 +20,24 @@ from services.storage.api.store_service import SERVICE_NAME as STORE_SERVICE_NAM
 from services.storage.api.store_service import StoreService
 from services.storage.backends.base import Backend
 from services.storage.backends.opening import open_backend
-from services.storage.capacity.quota import TrafficMeter
-from services.storage.capacity.space import Room
-from services.storage.capacity.space_exchange import Neighbours
-from services.storage.context import Store
+from services.storage.capacity.quota import TrafficQuota
+from services.storage.capacity.space import SpaceManager
+from services.storage.capacity.space_exchange import PeerReservations
+from services.storage.context import StorageContext
 from services.storage.direct.prober import Prober
-from services.storage.index.lookups import Lookups
-from services.storage.index.registrar import Registrar
+from services.storage.index.lookups import ObjectLookups
+from services.storage.index.registrar import UploadRegistrar
 from services.storage.index.removal_feed import SOURCE as REMOVALS
-from services.storage.index.removal_feed import Removals
+from services.storage.index.removal_feed import RemovalFeed
 from services.storage.index.schema import SCHEMA
-from services.storage.index.writer_lease import Writer
+from services.storage.index.writer_lease import WriterLease
 from services.storage.journal import Journals
 from services.storage.objects.sizes import refresh_sizes
-from services.storage.objects.write_small import WholeObjects
+from services.storage.objects.write_small import SmallObjectWriter
 from services.storage.replication.copier import Copier
 from services.storage.settings import StorageSettings
-from services.storage.stores.registry import Places
-from services.storage.stores.transfer_modes import wanted
+from services.storage.stores.registry import StoreRegistry
+from services.storage.stores.transfer_modes import configured_directions
 from services.storage.sweeper import Sweeper
 
 _LAST_FLUSH_SECONDS = 2.0
@@ -52,7 +52,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     """
     backend = backend or await open_backend(settings.storage_url, settings.storage_public_endpoint)
     # What cannot be is refused now.
-    wanted(settings.storage_transfer, backend.signing)
+    configured_directions(settings.storage_transfer, backend.signing)
     server = Server(
         settings.storage_listen,
         secret=settings.service_secret,
@@ -65,51 +65,51 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         waiting=(f"/{SERVICE_NAME}/WatchRemovals",),
     )
     database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.storage_pool_size))
-    traffic = TrafficMeter(database, settings.storage_bandwidth_limit)
-    places = Places(database, backend, open_backend)
-    journals = Journals(database, places)
-    room = Room(lambda: places.primary.backend, settings.storage_reserve_bytes, Neighbours(database))
-    writer = Writer(database.engine)
-    registrar, lookups = Registrar(database, writer.id), Lookups(database)
+    quota = TrafficQuota(database, settings.storage_bandwidth_limit)
+    stores = StoreRegistry(database, backend, open_backend)
+    journals = Journals(database, stores)
+    space = SpaceManager(lambda: stores.primary.backend, settings.storage_reserve_bytes, PeerReservations(database))
+    writer = WriterLease(database.engine)
+    registrar, lookups = UploadRegistrar(database, writer.id), ObjectLookups(database)
     notifications = Notifications(settings.database, REMOVALS)
-    store = Store(
+    context = StorageContext(
         database=database,
-        places=places,
+        stores=stores,
         journals=journals,
-        room=room,
-        traffic=traffic,
-        writer=writer,
+        space=space,
+        quota=quota,
+        writer_lease=writer,
         registrar=registrar,
         lookups=lookups,
-        removals=Removals(notifications),
+        removal_feed=RemovalFeed(notifications),
         idle_seconds=settings.storage_idle_seconds,
         shared_memory=settings.shared_memory_path,
     )
 
     async def check() -> None:
-        await store.writer.wait()
-        await places.known()
+        await context.writer_lease.wait_acquired()
+        await stores.known()
         await journals.recovered()
-        await places.primary.backend.check()
+        await stores.primary.backend.check()
 
     async def first() -> None:
         async with asyncio.TaskGroup() as group:
             if settings.storage_metrics_listen is not None:
-                group.create_task(keep_refreshed(partial(refresh_sizes, store)))
-            group.create_task(Prober(store, settings.storage_transfer).run())
+                group.create_task(keep_refreshed(partial(refresh_sizes, context)))
+            group.create_task(Prober(context, settings.storage_transfer).run())
 
-    whole_objects = WholeObjects(store)
-    add_storage_service(store, whole_objects, server.grpc)
-    add_StoreServiceServicer_to_server(StoreService(store, settings.storage_url, settings.folders), server.grpc)
+    whole_objects = SmallObjectWriter(context)
+    add_storage_service(context, whole_objects, server.grpc)
+    add_StoreServiceServicer_to_server(StoreService(context, settings.storage_url, settings.folders), server.grpc)
     reached, stop_serving = asyncio.Event(), asyncio.Event()
     runs = (
-        traffic.run,
-        room.run,
-        store.writer.run,
-        places.run,
+        quota.run,
+        space.run,
+        context.writer_lease.run,
+        stores.run,
         journals.run,
-        Sweeper(store).run,
-        Copier(store).run,
+        Sweeper(context).run,
+        Copier(context).run,
         notifications.keep_listening,
     )
     # Not before, as each would tell of a pooler by which the service ends.
@@ -126,7 +126,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         await journals.close()
         await registrar.close()
         await lookups.close()
-        await _flush(traffic)
+        await _flush(quota)
         await database.close()
 
 
@@ -139,9 +139,9 @@ async def _stop_in_order(
     stop_serving.set()
 
 
-async def _flush(traffic: TrafficMeter) -> None:
+async def _flush(quota: TrafficQuota) -> None:
     try:
         async with asyncio.timeout(_LAST_FLUSH_SECONDS):
-            await traffic.flush()
+            await quota.flush()
     except (Unavailable, TimeoutError):
         _log.warning("the last second's traffic is not counted, as the database does not answer")

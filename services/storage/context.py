@@ -5,29 +5,29 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from services.database.transactions import Database
-from services.storage.capacity.quota import TrafficMeter
-from services.storage.capacity.space import Room
-from services.storage.index.lookups import Lookups
-from services.storage.index.registrar import Registrar
-from services.storage.index.removal_feed import Removals
-from services.storage.index.writer_lease import Writer
+from services.storage.capacity.quota import TrafficQuota
+from services.storage.capacity.space import SpaceManager
+from services.storage.index.lookups import ObjectLookups
+from services.storage.index.registrar import UploadRegistrar
+from services.storage.index.removal_feed import RemovalFeed
+from services.storage.index.writer_lease import WriterLease
 from services.storage.journal import Journals
-from services.storage.stores.registry import Places
+from services.storage.stores.registry import StoreRegistry
 
 
 @dataclass(frozen=True)
-class Store:
+class StorageContext:
     """The index, the bytes, and what keeps the two in step."""
 
     database: Database
-    places: Places
+    stores: StoreRegistry
     journals: Journals
-    room: Room
-    traffic: TrafficMeter
-    writer: Writer
-    registrar: Registrar
-    lookups: Lookups
-    removals: Removals
+    space: SpaceManager
+    quota: TrafficQuota
+    writer_lease: WriterLease
+    registrar: UploadRegistrar
+    lookups: ObjectLookups
+    removal_feed: RemovalFeed
     idle_seconds: float
     shared_memory: Path | None
     """A folder in memory that callers on this host share."""

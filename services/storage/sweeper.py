@@ -6,11 +6,11 @@ from contextlib import suppress
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.observability.logs import get_logger
-from services.storage.context import Store
+from services.storage.context import StorageContext
 from services.storage.index import contents, objects
-from services.storage.index.contents import Placed
-from services.storage.index.writer_lease import is_gone
-from services.storage.stores.registry import Place
+from services.storage.index.contents import BlobLocation
+from services.storage.index.writer_lease import is_expired
+from services.storage.stores.registry import Store
 
 _INTERVAL_SECONDS = 3600.0
 _HELD_BACK_SECONDS = 10.0
@@ -25,14 +25,14 @@ _log = get_logger(__name__)
 class Sweeper:
     """Sweeps at start, when it is wanted, when bytes are due, and every hour. Its owner runs `run`."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, context: StorageContext) -> None:
+        self._context = context
         self._odd: set[str] = set()
 
     async def run(self) -> None:
         """Sweep, for ever."""
         while True:
-            self._store.sweep_wanted.clear()
+            self._context.sweep_wanted.clear()
             try:
                 await self._give_up()
                 pause = await self._discard()
@@ -41,30 +41,30 @@ class Sweeper:
                 pause = _RETRY_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._store.sweep_wanted.wait()
+                    await self._context.sweep_wanted.wait()
 
     async def _give_up(self) -> None:
         """Give up what this process has ended, what clients have not brought, and what processes have left."""
         await self._give_up_ended()
-        if gone := await self._store.database.run(self._gone):
+        if gone := await self._context.database.run(self._gone):
             # One may have lost its connection, and not its life: it has it back by then.
             await asyncio.sleep(_DOUBT_SECONDS)
-            count = await self._store.database.run(lambda connection: self._give_up_of(connection, gone))
+            count = await self._context.database.run(lambda connection: self._give_up_of(connection, gone))
             _log.info("gave up uploads whose writer is gone", count=count)
 
     async def _give_up_ended(self) -> None:
-        writer = self._store.writer
+        writer = self._context.writer_lease
 
         async def work(connection: AsyncConnection) -> None:
             ended = [name for name in await contents.ongoing(connection, writer.id) if name not in writer.names]
             await contents.give_up(connection, ended)
             await contents.give_up_expired(connection)
 
-        await self._store.database.run(work)
+        await self._context.database.run(work)
 
     async def _gone(self, connection: AsyncConnection) -> set[int]:
-        others = [writer for writer in await contents.writers(connection) if writer != self._store.writer.id]
-        return {writer for writer in others if await is_gone(connection, writer)}
+        others = [writer for writer in await contents.writers(connection) if writer != self._context.writer_lease.id]
+        return {writer for writer in others if await is_expired(connection, writer)}
 
     async def _give_up_of(self, connection: AsyncConnection, suspects: set[int]) -> int:
         gone = suspects & await self._gone(connection)
@@ -73,48 +73,50 @@ class Sweeper:
     async def _discard(self) -> float:
         """Discard what is due; return after how many seconds to look again. While a backup runs, nothing is."""
 
-        async def claim(connection: AsyncConnection) -> list[Placed] | None:
+        async def claim(connection: AsyncConnection) -> list[BlobLocation] | None:
             if not await objects.may_delete(connection):
                 return None
-            stores = [place.id for place in self._store.places.all]
+            stores = [store.id for store in self._context.stores.all]
             return await contents.claim_due(connection, stores, limit=_BATCH)
 
         count = 0
-        while due := await self._store.database.run(claim):
+        while due := await self._context.database.run(claim):
             await self._discard_all(due)
             count += len(due)
         if count:
             _log.info("discarded bytes that no repository holds", count=count)
         if due is None:
             return _HELD_BACK_SECONDS
-        seconds = await self._store.database.run(contents.seconds_until_due)
+        seconds = await self._context.database.run(contents.seconds_until_due)
         return _INTERVAL_SECONDS if seconds is None else min(max(seconds, 1.0), _INTERVAL_SECONDS)
 
-    async def _discard_all(self, due: list[Placed]) -> None:
+    async def _discard_all(self, due: list[BlobLocation]) -> None:
         """Discard each and forget it; where some can't be discarded, the others are, and one's error is raised.
 
         What something odd is in the way of is told of once, and comes later.
         """
         free, gone, odd = asyncio.Semaphore(_MAX_CONCURRENCY), list[str](), list[str]()
 
-        async def discard(place: Place, name: str) -> None:
+        async def discard(store: Store, name: str) -> None:
             try:
                 async with free:
-                    await place.backend.discard(name)
+                    await store.backend.delete(name)
             except Exception as error:
                 if not _is_odd(error):
                     raise
                 odd.append(name)
                 if name not in self._odd:
-                    _log.error("bytes cannot be discarded", store=place.name, name=name, error=repr(error))
+                    _log.error("bytes cannot be discarded", store=store.name, name=name, error=repr(error))
                 return
             gone.append(name)
 
-        placed = [(place, name) for store_id, name in due if (place := self._store.places.get(store_id)) is not None]
-        outcomes = await asyncio.gather(*(discard(*each) for each in placed), return_exceptions=True)
-        await self._store.database.run(lambda connection: contents.discarded(connection, gone))
+        location = [
+            (store, name) for store_id, name in due if (store := self._context.stores.get(store_id)) is not None
+        ]
+        outcomes = await asyncio.gather(*(discard(*each) for each in location), return_exceptions=True)
+        await self._context.database.run(lambda connection: contents.discarded(connection, gone))
         if odd:
-            await self._store.database.run(
+            await self._context.database.run(
                 lambda connection: contents.postpone(connection, odd, in_seconds=_INTERVAL_SECONDS)
             )
         self._odd = (self._odd - set(gone)) | set(odd)

@@ -79,7 +79,7 @@ class DirectStorage:
 
     async def stored(self, data: bytes) -> list[str]:
         """Return the names under which there are bytes of an object."""
-        return [name async for name, _ in self.backend.stored() if name.startswith(oid_of(data))]
+        return [name async for name, _ in self.backend.list_blobs() if name.startswith(oid_of(data))]
 
     async def wait_signing(self, intent: "pb.Intent.ValueType") -> None:
         """Wait until the probe has passed."""

@@ -62,7 +62,7 @@ class MemoryBackend:
         self.broken: Exception | None = None
 
     @asynccontextmanager
-    async def begin(self, name: str, size: int) -> AsyncIterator[MemoryUpload]:
+    async def create(self, name: str, size: int) -> AsyncIterator[MemoryUpload]:
         """Begin an upload."""
         upload = MemoryUpload(self, checked(name))
         self.uploads.append(upload)
@@ -74,7 +74,7 @@ class MemoryBackend:
     async def put(self, contents: Mapping[str, Chunk]) -> None:
         """Put one after the other."""
         for name, data in contents.items():
-            async with self.begin(name, len(data)) as upload:
+            async with self.create(name, len(data)) as upload:
                 await upload.write(data)
                 await upload.finish()
 
@@ -85,19 +85,19 @@ class MemoryBackend:
             raise BytesMissing("no bytes are there")
         yield MemoryBytes(self.contents[name])
 
-    def path_below(self, name: str) -> None:
+    def relative_path(self, name: str) -> None:
         """Return none."""
 
-    async def sizes(self, names: Iterable[str]) -> dict[str, int]:
+    async def stat(self, names: Iterable[str]) -> dict[str, int]:
         """Return the sizes of those that are there."""
         return {checked(name): len(self.contents[name]) for name in names if name in self.contents}
 
-    async def stored(self) -> AsyncIterator[tuple[str, int]]:
+    async def list_blobs(self) -> AsyncIterator[tuple[str, int]]:
         """Return what is there."""
         for name in sorted(self.contents):
             yield name, len(self.contents[name])
 
-    async def discard(self, name: str) -> None:
+    async def delete(self, name: str) -> None:
         """Remove what is there."""
         self.contents.pop(checked(name), None)
 

@@ -51,7 +51,7 @@ class TwoStores:
 
     async def lay(self, store: int, name: str, data: bytes) -> None:
         """Put bytes into a store."""
-        async with self._disks[store].begin(name, len(data)) as upload:
+        async with self._disks[store].create(name, len(data)) as upload:
             await upload.write(data)
             await upload.finish()
 

@@ -24,7 +24,7 @@ from services.storage.api.messages import (
     read_bytes,
     signed_message,
 )
-from services.storage.context import Store
+from services.storage.context import StorageContext
 from services.storage.direct.confirm import confirm_object
 from services.storage.direct.sign import sign_found, sign_objects
 from services.storage.intent import Intent
@@ -35,7 +35,7 @@ from services.storage.objects.read import open_object
 from services.storage.objects.stat import stat_objects
 from services.storage.objects.usage import usage_of
 from services.storage.objects.write import write_object
-from services.storage.objects.write_small import WholeObjects
+from services.storage.objects.write_small import SmallObjectWriter
 from services.storage.uploads.shared_memory import messages_of
 from services.storage.uploads.stream import DATA, UploadStream, WriteRequest, bounded, header_of
 
@@ -52,8 +52,8 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class StorageService(StorageServiceServicer):
     """See `towpath.storage.v1.StorageService`."""
 
-    def __init__(self, store: Store, whole_objects: WholeObjects) -> None:
-        self._store = store
+    def __init__(self, context: StorageContext, whole_objects: SmallObjectWriter) -> None:
+        self._context = context
         self._whole_objects = whole_objects
 
     async def BatchStatObjects(
@@ -64,19 +64,19 @@ class StorageService(StorageServiceServicer):
         repository_id = validation.repository_id(request.repository_id)
         intent = intent_of(request.intent)
         seconds = validation.not_negative("expires_in", request.expires_in)
-        moment = self._store.removals.moment() if intent is Intent.READ else None
-        stats = await stat_objects(self._store, repository_id, keys, intent)
+        moment = self._context.removal_feed.moment() if intent is Intent.READ else None
+        stats = await stat_objects(self._context, repository_id, keys, intent)
         signed = (
-            await sign_found(self._store, repository_id, keys, stats, intent, seconds=seconds)
+            await sign_found(self._context, repository_id, keys, stats, intent, seconds=seconds)
             if seconds
             else repeat(None)
         )
-        response = pb.BatchStatObjectsResponse(is_signed=self._store.places.primary.direct.cover(intent))
+        response = pb.BatchStatObjectsResponse(is_signed=self._context.stores.primary.direct.includes(intent))
         place = pb.BatchStatObjectsResponse.Place(**moment._asdict()) if moment is not None else None
-        disks = disks_of(self._store) if moment is not None else ()
+        disks = disks_of(self._context) if moment is not None else ()
         for stat, address in zip(stats, signed, strict=False):
             if place is not None:
-                place.suffix = suffix_on_disk(disks, stat.placed)
+                place.suffix = suffix_on_disk(disks, stat.locations)
             add_stat(response, stat, address, place)
         return response
 
@@ -84,7 +84,7 @@ class StorageService(StorageServiceServicer):
         """Return addresses of the store."""
         keys = object_keys(request.objects)
         signed = await sign_objects(
-            self._store,
+            self._context,
             validation.repository_id(request.repository_id),
             keys,
             validation.transfer(intent_of(request.intent)),
@@ -95,7 +95,7 @@ class StorageService(StorageServiceServicer):
     async def ConfirmObject(self, request: pb.ConfirmObjectRequest, _context: _Context) -> pb.ConfirmObjectResponse:
         """Make an object visible that a client has written at the store itself."""
         record = await confirm_object(
-            self._store,
+            self._context,
             validation.repository_id(request.repository_id),
             validation.oid(request.oid),
             validation.not_negative("size", request.size),
@@ -107,7 +107,7 @@ class StorageService(StorageServiceServicer):
     ) -> AsyncIterator[pb.ReadObjectResponse]:
         """Send a header and then the bytes."""
         async with open_object(
-            self._store,
+            self._context,
             validation.repository_id(request.repository_id),
             validation.oid(request.oid),
             offset=validation.not_negative("offset", request.offset),
@@ -120,16 +120,18 @@ class StorageService(StorageServiceServicer):
 
     async def LocateObject(self, request: pb.LocateObjectRequest, _context: _Context) -> pb.LocateObjectResponse:
         """Tell where on a disk an object lies."""
-        located = await locate_object(self._store, part_of(request))
+        located = await locate_object(self._context, part_of(request))
         return pb.LocateObjectResponse(size=located.size, paths=located.paths)
 
     async def WatchRemovals(self, request: pb.WatchRemovalsRequest, _context: _Context) -> pb.WatchRemovalsResponse:
         """Tell of removals when they come."""
-        since = await self._store.removals.watch(request.known_since, validation.wait_seconds(request.wait_seconds))
+        since = await self._context.removal_feed.watch(
+            request.known_since, validation.wait_seconds(request.wait_seconds)
+        )
         return pb.WatchRemovalsResponse(
             server_started=since.server_started,
             known_since=since.transaction_id,
-            is_bandwidth_limited=self._store.traffic.is_limited,
+            is_bandwidth_limited=self._context.quota.is_limited,
         )
 
     async def CountReads(self, request: pb.CountReadsRequest, _context: _Context) -> pb.CountReadsResponse:
@@ -137,9 +139,9 @@ class StorageService(StorageServiceServicer):
         read = read_bytes(request)
         add_log_fields(bytes_out=sum(read.values()))
         for repository_id, count in read.items():
-            self._store.traffic.count(repository_id, bytes_out=count)
+            self._context.quota.count(repository_id, bytes_out=count)
         try:
-            used_up = await self._store.traffic.used_up(read)
+            used_up = await self._context.quota.used_up(read)
         except Unavailable:
             # They are counted, so the call succeeds; whose bytes are left is not known.
             used_up = [*read]
@@ -149,8 +151,8 @@ class StorageService(StorageServiceServicer):
         self, request_iterator: AsyncIterator[WriteRequest], _context: _Context
     ) -> pb.WriteObjectResponse:
         """Take a header and then the bytes."""
-        stream = UploadStream(aiter(request_iterator), self._store.idle_seconds)
-        return pb.WriteObjectResponse(object=object_message(await write_object(self._store, stream)))
+        stream = UploadStream(aiter(request_iterator), self._context.idle_seconds)
+        return pb.WriteObjectResponse(object=object_message(await write_object(self._context, stream)))
 
     async def WriteWholeObject(
         self, request: pb.WriteWholeObjectRequest, _context: _Context
@@ -193,15 +195,15 @@ class StorageService(StorageServiceServicer):
         async def answer() -> None:
             await context.write(pb.WriteSharedObjectResponse())
 
-        async with aclosing(messages_of(aiter(request_iterator), self._store.shared_memory, answer)) as messages:
-            stream = UploadStream(messages, self._store.idle_seconds, max_bytes=SHARED_BYTES)
-            record = await write_object(self._store, stream)
+        async with aclosing(messages_of(aiter(request_iterator), self._context.shared_memory, answer)) as messages:
+            stream = UploadStream(messages, self._context.idle_seconds, max_bytes=SHARED_BYTES)
+            record = await write_object(self._context, stream)
         await context.write(pb.WriteSharedObjectResponse(object=object_message(record)))
 
     async def DeleteObject(self, request: pb.DeleteObjectRequest, _context: _Context) -> pb.DeleteObjectResponse:
         """Leave a tombstone in place of the object."""
         tombstone = await delete_object(
-            self._store,
+            self._context,
             validation.repository_id(request.repository_id),
             validation.oid(request.oid),
             reason=validation.removal_text("reason", request.reason, required=True),
@@ -211,20 +213,22 @@ class StorageService(StorageServiceServicer):
 
     async def RestoreObject(self, request: pb.RestoreObjectRequest, _context: _Context) -> pb.RestoreObjectResponse:
         """Take a tombstone away."""
-        await restore_object(self._store, validation.repository_id(request.repository_id), validation.oid(request.oid))
+        await restore_object(
+            self._context, validation.repository_id(request.repository_id), validation.oid(request.oid)
+        )
         return pb.RestoreObjectResponse()
 
     async def DeleteRepository(
         self, request: pb.DeleteRepositoryRequest, _context: _Context
     ) -> pb.DeleteRepositoryResponse:
         """Forget all objects and tombstones of a repository."""
-        count = await delete_repository(self._store, validation.repository_id(request.repository_id))
+        count = await delete_repository(self._context, validation.repository_id(request.repository_id))
         return pb.DeleteRepositoryResponse(object_count=count)
 
     async def ListObjects(self, request: pb.ListObjectsRequest, _context: _Context) -> pb.ListObjectsResponse:
         """Return a page of a repository's objects."""
         objects, next_cursor = await list_objects(
-            self._store,
+            self._context,
             validation.repository_id(request.repository_id),
             cursor=validation.cursor(request.cursor),
             limit=validation.page_limit(request.limit),
@@ -233,7 +237,7 @@ class StorageService(StorageServiceServicer):
 
     async def GetUsage(self, request: pb.GetUsageRequest, _context: _Context) -> pb.GetUsageResponse:
         """Tell how much each of the repositories holds and has moved today."""
-        usages = await usage_of(self._store, [validation.repository_id(id_) for id_ in request.repository_ids])
+        usages = await usage_of(self._context, [validation.repository_id(id_) for id_ in request.repository_ids])
         return pb.GetUsageResponse(
             repositories=[
                 pb.RepositoryUsage(
@@ -245,13 +249,13 @@ class StorageService(StorageServiceServicer):
                 )
                 for holdings, moved in usages
             ],
-            available_bytes=await self._store.room.available_bytes(),
+            available_bytes=await self._context.space.available_bytes(),
         )
 
 
-def add_storage_service(store: Store, whole_objects: WholeObjects, server: grpc.aio.Server) -> None:
+def add_storage_service(context: StorageContext, whole_objects: SmallObjectWriter, server: grpc.aio.Server) -> None:
     """Register the service with a server that is not started yet."""
-    service = StorageService(store, whole_objects)
+    service = StorageService(context, whole_objects)
     add_StorageServiceServicer_to_server(service, server)
     # In place of the generated one, which copies all bytes of an upload three times.
     write = grpc.stream_unary_rpc_method_handler(

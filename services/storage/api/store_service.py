@@ -9,9 +9,9 @@ from towpath.storage.v1 import store_service_pb2 as pb
 from towpath.storage.v1.store_service_pb2_grpc import StoreServiceServicer
 
 from services.storage import validation
-from services.storage.context import Store
-from services.storage.index import stores as table
-from services.storage.index.stores import Holdings, Listed
+from services.storage.context import StorageContext
+from services.storage.index import store_table
+from services.storage.index.store_table import StoreHoldings, StoreListing
 from services.storage.replication import store_admin
 from services.storage.replication.holdings import holdings_of
 
@@ -23,16 +23,16 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 class StoreService(StoreServiceServicer):
     """See `towpath.storage.v1.StoreService`."""
 
-    def __init__(self, store: Store, first_url: str, folders: Sequence[Path]) -> None:
+    def __init__(self, context: StorageContext, first_url: str, folders: Sequence[Path]) -> None:
         """Serve a store's list, of which `first_url` is the first; later ones on a disk lie below `folders`."""
-        self._store = store
+        self._context = context
         self._first_url = first_url
         self._folders = folders
 
     async def CreateStore(self, request: pb.CreateStoreRequest, _context: _Context) -> pb.CreateStoreResponse:
         """Add a store."""
         await store_admin.create_store(
-            self._store, request.name, request.url, first_url=self._first_url, folders=self._folders
+            self._context, request.name, request.url, first_url=self._first_url, folders=self._folders
         )
         return pb.CreateStoreResponse(store=await self._message(request.name))
 
@@ -43,7 +43,7 @@ class StoreService(StoreServiceServicer):
     async def StartCopy(self, request: pb.StartCopyRequest, _context: _Context) -> pb.StartCopyResponse:
         """Make a store a copy of another."""
         await store_admin.start_copy(
-            self._store,
+            self._context,
             request.from_store,
             request.to_store,
             parallel=request.parallel,
@@ -53,34 +53,34 @@ class StoreService(StoreServiceServicer):
 
     async def StopCopy(self, request: pb.StopCopyRequest, _context: _Context) -> pb.StopCopyResponse:
         """Let a store be no copy."""
-        await store_admin.stop_copy(self._store, request.name)
+        await store_admin.stop_copy(self._context, request.name)
         return pb.StopCopyResponse(store=await self._message(request.name))
 
     async def SetPrimaryStore(
         self, request: pb.SetPrimaryStoreRequest, _context: _Context
     ) -> pb.SetPrimaryStoreResponse:
         """Make a store the primary."""
-        await store_admin.set_primary(self._store, request.name)
+        await store_admin.set_primary(self._context, request.name)
         return pb.SetPrimaryStoreResponse(store=await self._message(request.name))
 
     async def DeleteStore(self, request: pb.DeleteStoreRequest, _context: _Context) -> pb.DeleteStoreResponse:
         """Forget a store."""
-        await store_admin.delete_store(self._store, request.name)
+        await store_admin.delete_store(self._context, request.name)
         return pb.DeleteStoreResponse()
 
     async def _message(self, name: str) -> pb.Store | None:
         return next((store for store in await self._messages() if store.name == name), None)
 
     async def _messages(self) -> list[pb.Store]:
-        listed = await self._store.database.run(table.listed)
-        has = await holdings_of(self._store)
-        names = {one.store.id: one.store.name for one in listed}
+        listed = await self._context.database.run(store_table.list_stores)
+        has = await holdings_of(self._context)
+        names = {one.record.id: one.record.name for one in listed}
         return [_message(one, has, names) for one in listed]
 
 
-def _message(listed: Listed, holdings: Mapping[int, Holdings], names: Mapping[int, str]) -> pb.Store:
+def _message(listed: StoreListing, holdings: Mapping[int, StoreHoldings], names: Mapping[int, str]) -> pb.Store:
     store, copy = listed
-    has, anywhere = holdings.get(store.id, Holdings()), holdings[table.ANYWHERE]
+    has, anywhere = holdings.get(store.id, StoreHoldings()), holdings[store_table.ANYWHERE]
     message = pb.Store(
         name=store.name,
         url=store.url or "",

@@ -21,7 +21,7 @@ class BytesMissing(Exception):
 class Upload(Protocol):
     """Bytes on their way to one name. Left before `finish` has returned, nothing can be read under it.
 
-    Bytes that a crash or an outage leaves behind go by `Backend.discard`.
+    Bytes that a crash or an outage leaves behind go by `Backend.delete`.
     """
 
     async def write(self, chunk: Chunk) -> None:
@@ -59,7 +59,7 @@ class Backend(Protocol):
     def signing(self) -> Signing | None:
         """How clients get addresses of the place itself; None where it has none."""
 
-    def begin(self, name: str, size: int) -> AbstractAsyncContextManager[Upload]:
+    def create(self, name: str, size: int) -> AbstractAsyncContextManager[Upload]:
         """Begin an upload of `size` bytes to a name that was never used before."""
 
     async def put(self, contents: Mapping[str, Chunk]) -> None:
@@ -72,19 +72,19 @@ class Backend(Protocol):
     def open(self, name: str) -> AbstractAsyncContextManager[StoredBytes]:
         """Open what is in place under a name for reading. Raises `BytesMissing`."""
 
-    def path_below(self, name: str) -> str | None:
+    def relative_path(self, name: str) -> str | None:
         """Return the path of a name's bytes below a folder that other processes may read; None where there is none."""
 
-    async def sizes(self, names: Iterable[str]) -> dict[str, int]:
+    async def stat(self, names: Iterable[str]) -> dict[str, int]:
         """Return the sizes of what is in place under those of `names` that have bytes."""
 
-    def stored(self) -> AsyncIterator[tuple[str, int]]:
+    def list_blobs(self) -> AsyncIterator[tuple[str, int]]:
         """Return the name and the size of all that is in place, ascending by name.
 
         It holds a small part of them at a time. What comes or goes meanwhile may be among them or not.
         """
 
-    async def discard(self, name: str) -> None:
+    async def delete(self, name: str) -> None:
         """Remove what is under a name, in place or on its way, however far an upload has come; there may be nothing."""
 
     async def available_bytes(self) -> int | None:

@@ -28,14 +28,14 @@ def today() -> datetime.date:
 
 
 @dataclass
-class Moved:
+class Transferred:
     """Bytes written and bytes read."""
 
     bytes_in: int = 0
     bytes_out: int = 0
 
 
-class TrafficMeter:
+class TrafficQuota:
     """Counts the traffic of this process. Its owner runs `run`, and at last `flush`.
 
     After a crash the last second is not counted; after an outage of Postgres a second may be counted twice.
@@ -44,14 +44,14 @@ class TrafficMeter:
     def __init__(self, database: Database, limit: int) -> None:
         self._database = database
         self._limit = limit
-        self._unflushed: dict[_Key, Moved] = {}
+        self._unflushed: dict[_Key, Transferred] = {}
         self._flushing = asyncio.Lock()
 
     def count(self, repository_id: int, *, bytes_in: int = 0, bytes_out: int = 0) -> None:
         """Count bytes that a repository has moved just now."""
         metrics.BYTES_IN.inc(bytes_in)
         metrics.BYTES_OUT.inc(bytes_out)
-        moved = self._unflushed.setdefault((repository_id, today()), Moved())
+        moved = self._unflushed.setdefault((repository_id, today()), Transferred())
         moved.bytes_in += bytes_in
         moved.bytes_out += bytes_out
 
@@ -68,33 +68,35 @@ class TrafficMeter:
         if not self._limit:
             return []
         await self.flush()
-        moved = await self.moved_today(repository_ids)
+        moved = await self.transferred_today(repository_ids)
         return [id_ for id_, each in moved.items() if each.bytes_in + each.bytes_out >= self._limit]
 
-    async def require(self, repository_id: int) -> None:
+    async def check(self, repository_id: int) -> None:
         """Raise `ResourceExhausted` (BANDWIDTH_EXCEEDED) where the repository has moved what it may today."""
         if not self._limit:
             return
-        moved = (await self.moved_today([repository_id])).get(repository_id, Moved())
+        moved = (await self.transferred_today([repository_id])).get(repository_id, Transferred())
         if moved.bytes_in + moved.bytes_out >= self._limit:
             raise bandwidth_exceeded(self._limit)
 
-    async def moved_today(self, repository_ids: Iterable[int]) -> dict[int, Moved]:
+    async def transferred_today(self, repository_ids: Iterable[int]) -> dict[int, Transferred]:
         """Return what those of these repositories that moved anything today have moved."""
         day, ids = today(), list(repository_ids)
 
-        async def work(connection: AsyncConnection) -> dict[int, Moved]:
+        async def work(connection: AsyncConnection) -> dict[int, Transferred]:
             statement = select(Traffic).where(
                 col(Traffic.repository_id) == any_(cast(ids, ARRAY(BigInteger))), col(Traffic.day) == day
             )
             rows = (await connection.execute(statement)).mappings()
-            return {row["repository_id"]: Moved(row["bytes_in"], row["bytes_out"]) for row in rows}
+            return {row["repository_id"]: Transferred(row["bytes_in"], row["bytes_out"]) for row in rows}
 
         moved = await self._database.run(work)
         for repository_id in set(ids):
             if unflushed := self._unflushed.get((repository_id, day)):
-                known = moved.get(repository_id, Moved())
-                moved[repository_id] = Moved(known.bytes_in + unflushed.bytes_in, known.bytes_out + unflushed.bytes_out)
+                known = moved.get(repository_id, Transferred())
+                moved[repository_id] = Transferred(
+                    known.bytes_in + unflushed.bytes_in, known.bytes_out + unflushed.bytes_out
+                )
         return moved
 
     async def run(self) -> None:
@@ -113,7 +115,7 @@ class TrafficMeter:
             await self._flush()
 
     async def _flush(self) -> None:
-        flushing = {key: Moved(moved.bytes_in, moved.bytes_out) for key, moved in self._unflushed.items()}
+        flushing = {key: Transferred(moved.bytes_in, moved.bytes_out) for key, moved in self._unflushed.items()}
         if not flushing:
             return
         rows = [
@@ -138,5 +140,5 @@ class TrafficMeter:
             moved = self._unflushed[key]
             moved.bytes_in -= flushed.bytes_in
             moved.bytes_out -= flushed.bytes_out
-            if moved == Moved():
+            if moved == Transferred():
                 del self._unflushed[key]

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from services.common.observability.logs import get_logger
 from services.storage.backends.base import Backend
-from services.storage.capacity.space_exchange import TELL_SECONDS, Neighbours
+from services.storage.capacity.space_exchange import PUBLISH_SECONDS, PeerReservations
 from services.storage.errors import storage_full
 
 LOOK_AHEAD_BYTES = 16 * 1024 * 1024
@@ -24,7 +24,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class _Seen:
+class _Measurement:
     """What a look has shown that began at a moment, when so many bytes had been written by this process."""
 
     backend: Backend
@@ -34,12 +34,12 @@ class _Seen:
     """The bytes that there were for uploads that go on here, and for new ones."""
 
 
-class Announced:
+class Reservation:
     """One upload that goes on: the bytes that are still to come, and for how many of them room is kept."""
 
-    def __init__(self, size: int, room: "Room") -> None:
+    def __init__(self, size: int, space: "SpaceManager") -> None:
         self._remaining = size
-        self._room = room
+        self._space = space
         self.kept = 0
         self.gives_way = False
         """True once it is refused for want of room: what it has written will soon be free."""
@@ -52,30 +52,30 @@ class Announced:
         if count <= self.kept:
             return
         wanted = max(count, min(LOOK_AHEAD_BYTES, self._remaining))
-        await self._room.keep(self, wanted - self.kept)
+        await self._space.keep(self, wanted - self.kept)
 
-    def arrived(self, count: int) -> None:
+    def written(self, count: int) -> None:
         """Note bytes that are written, and so no longer free."""
         self._remaining = max(0, self._remaining - count)
         self.kept = max(0, self.kept - count)
-        self._room.count_written(count)
+        self._space.count_written(count)
 
 
-class Room:
+class SpaceManager:
     """The free bytes of the primary, less a reserve and what is kept for uploads that go on, here and elsewhere.
 
     Its owner runs `run`, so that neighbours know of the uploads of this process.
     """
 
-    def __init__(self, backend: Callable[[], Backend], reserve: int, neighbours: Neighbours) -> None:
+    def __init__(self, backend: Callable[[], Backend], reserve: int, peers: PeerReservations) -> None:
         """`backend` returns that of the primary, as it is then."""
         self._backend = backend
         self._reserve = reserve
-        self._neighbours = neighbours
-        self._uploads: set[Announced] = set()
+        self._peers = peers
+        self._uploads: set[Reservation] = set()
         self._giving_way = asyncio.Lock()
         self._written = 0
-        self._seen: _Seen | None = None
+        self._seen: _Measurement | None = None
 
     async def available_bytes(self) -> int | None:
         """Return how many more bytes may come; None where nothing bounds them. Raises `Unavailable`."""
@@ -83,7 +83,7 @@ class Room:
         free = await backend.available_bytes()
         if free is None:
             return None
-        self._seen = _Seen(backend, at, written, free - self._reserve - await self._neighbours.kept())
+        self._seen = _Measurement(backend, at, written, free - self._reserve - await self._peers.kept())
         return max(0, self._left(self._seen))
 
     async def require(self, size: int) -> None:
@@ -94,7 +94,7 @@ class Room:
         if not await self._fits(size):
             raise storage_full()
 
-    async def keep(self, upload: Announced, count: int) -> None:
+    async def keep(self, upload: Reservation, count: int) -> None:
         """Keep room for more bytes of an upload. Raises as `require` does; the upload is over then.
 
         Of uploads that have no room together, one gives way at a time: the others go on with what it leaves.
@@ -115,13 +115,13 @@ class Room:
         self._written += count
 
     @asynccontextmanager
-    async def announced(self, size: int) -> AsyncIterator[Announced]:
+    async def reserve(self, size: int) -> AsyncIterator[Reservation]:
         """Begin an upload of `size` bytes, which all must fit as it is now; raises as `require` does.
 
         Room is kept for the first of them, and then for others as they come.
         """
         await self.require(size)
-        upload = Announced(size, self)
+        upload = Reservation(size, self)
         upload.kept = min(LOOK_AHEAD_BYTES, size)
         self._uploads.add(upload)
         try:
@@ -135,11 +135,11 @@ class Room:
         """Tell the neighbours about every second while there is something to tell, for ever."""
         told = False
         while True:
-            await asyncio.sleep(TELL_SECONDS)
+            await asyncio.sleep(PUBLISH_SECONDS)
             if not (self._uploads or told) or await self._backend().available_bytes() is None:
                 continue
             try:
-                await self._neighbours.tell(self._kept)
+                await self._peers.publish(self._kept)
                 told = bool(self._uploads)
             except Exception as error:  # whatever it was, the next time may succeed
                 _log.warning("the uploads that go on are not told to others", error=repr(error))
@@ -156,7 +156,7 @@ class Room:
             return False
         return size <= self._left(seen)
 
-    def _left(self, seen: _Seen) -> int:
+    def _left(self, seen: _Measurement) -> int:
         # What was written while it was looked may be counted twice, and is not missed.
         return seen.unreserved - (self._written - seen.written) - self._kept
 

@@ -12,27 +12,27 @@ from sqlmodel import col
 from services.database.transactions import Database
 from services.storage.index.models import Announcement
 
-TELL_SECONDS = 1.0
+PUBLISH_SECONDS = 1.0
 # A process that has not told for so long is gone, and so are its uploads.
 _GONE_AFTER = datetime.timedelta(seconds=15)
 
 
-class Neighbours:
+class PeerReservations:
     """The other storage services; what is known of them is a second old at most."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._process = secrets.randbits(63)
         self._kept = 0
-        self._known_at = -TELL_SECONDS
+        self._known_at = -PUBLISH_SECONDS
 
     async def kept(self) -> int:
         """Return for how many bytes that are to come the others keep room. Raises `Unavailable`."""
-        if time.monotonic() - self._known_at >= TELL_SECONDS:
+        if time.monotonic() - self._known_at >= PUBLISH_SECONDS:
             self._learned(await self._database.run(self._of_others))
         return self._kept
 
-    async def tell(self, own: int) -> None:
+    async def publish(self, own: int) -> None:
         """Tell the others for how many bytes room is kept here. Raises `Unavailable`."""
 
         async def work(connection: AsyncConnection) -> int:

@@ -8,13 +8,13 @@ from services.common.errors import Reason, ServiceError
 from services.common.observability.logs import get_logger
 from services.storage import metrics
 from services.storage.backends.signing import StoredFacts
-from services.storage.context import Store
+from services.storage.context import StorageContext
 from services.storage.errors import object_not_found, object_removed
 from services.storage.index import client_uploads, contents, objects
-from services.storage.index.contents import Placed
+from services.storage.index.contents import BlobLocation
 from services.storage.index.objects import Record
 from services.storage.uploads.commit import commit
-from services.storage.uploads.fanout import Incoming
+from services.storage.uploads.fanout import UploadTarget
 
 # Each costs a request. One that sends again and again gets a new name each time, and has used a late one.
 _MAX_CHECKED = 20
@@ -22,17 +22,17 @@ _MAX_CHECKED = 20
 _log = get_logger(__name__)
 
 
-async def confirm_object(store: Store, repository_id: int, oid: str, size: int) -> Record:
+async def confirm_object(context: StorageContext, repository_id: int, oid: str, size: int) -> Record:
     """Return the record of the object that the repository now holds. Raises what ConfirmObject documents."""
-    seen = await _look(store, repository_id, oid)
+    seen = await _look(context, repository_id, oid)
     if seen.record is not None and seen.record.removed_at is not None:
         raise object_removed(oid, seen.record.removal_reason or "")
     if seen.record is not None and seen.held:
         if seen.record.size != size:
             raise object_not_found(oid)
         return seen.record
-    arrived = await _arrived(store, seen, oid, size)
-    record = None if arrived is None else await _commit(store, repository_id, oid, size, arrived)
+    arrived = await _arrived(context, seen, oid, size)
+    record = None if arrived is None else await _commit(context, repository_id, oid, size, arrived)
     if record is None:
         raise object_not_found(oid)
     return record
@@ -43,47 +43,49 @@ class _Seen:
     record: Record | None
     held: dict[int, str]
     """Under which name the object's bytes lie, by store, whoever holds it."""
-    brought: list[Placed]
+    brought: list[BlobLocation]
 
 
-async def _look(store: Store, repository_id: int, oid: str) -> _Seen:
+async def _look(context: StorageContext, repository_id: int, oid: str) -> _Seen:
     async def work(connection: AsyncConnection) -> _Seen:
         # In the order in which a name goes, so that one which is confirmed meanwhile is seen here or there.
         brought = await client_uploads.brought(connection, repository_id, oid, limit=_MAX_CHECKED)
         held = await contents.names_of(connection, oid)
         return _Seen(await objects.find(connection, repository_id, oid), held, brought)
 
-    return await store.database.run(work)
+    return await context.database.run(work)
 
 
-async def _arrived(store: Store, seen: _Seen, oid: str, size: int) -> Incoming | None:
+async def _arrived(context: StorageContext, seen: _Seen, oid: str, size: int) -> UploadTarget | None:
     """Return the first bytes that are the object's, as their store says; give up those that are others'."""
     for store_id, name in seen.brought:
-        place = store.places.get(store_id)
-        if place is None or place.backend.signing is None or not place.backend.signing.signs_uploads:
+        store = context.stores.get(store_id)
+        if store is None or store.backend.signing is None or not store.backend.signing.signs_uploads:
             continue
-        facts = await place.backend.signing.inside.facts(name)
+        facts = await store.backend.signing.inside.facts(name)
         if facts == StoredFacts(size, oid):
-            return Incoming(place, name, seen.held.get(store_id))
+            return UploadTarget(store, name, seen.held.get(store_id))
         if facts is not None and facts.sha256 != oid:
-            await _give_up(store, name)
+            await _give_up(context, name)
     return None
 
 
-async def _give_up(store: Store, name: str) -> None:
+async def _give_up(context: StorageContext, name: str) -> None:
     _log.warning("the store does not confirm the bytes that a client brought", name=name)
     metrics.count_rejected(Reason.HASH_MISMATCH)
-    await store.database.run(lambda connection: contents.give_up(connection, [name]))
-    store.sweep_wanted.set()
+    await context.database.run(lambda connection: contents.give_up(connection, [name]))
+    context.sweep_wanted.set()
 
 
-async def _commit(store: Store, repository_id: int, oid: str, size: int, arrived: Incoming) -> Record | None:
+async def _commit(
+    context: StorageContext, repository_id: int, oid: str, size: int, arrived: UploadTarget
+) -> Record | None:
     try:
-        record = await commit(store, repository_id, oid, size, [arrived])
+        record = await commit(context, repository_id, oid, size, [arrived])
     except ServiceError as error:
         metrics.count_rejected(error.reason)
         raise
     if record is not None:
         metrics.UPLOADS_STORED.inc()
-        store.traffic.count(repository_id, bytes_in=size)
+        context.quota.count(repository_id, bytes_in=size)
     return record

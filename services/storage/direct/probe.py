@@ -13,9 +13,9 @@ import httpx
 from services.storage.backends.base import Backend
 from services.storage.backends.signing import SignedUrl, Signer, StoredFacts
 from services.storage.blob_names import new_name
-from services.storage.context import Store
-from services.storage.stores.registry import Place
-from services.storage.uploads.pending import noted
+from services.storage.context import StorageContext
+from services.storage.stores.registry import Store
+from services.storage.uploads.pending import pending_blobs
 
 _BYTES = 1000
 _RANGE = (100, 199)
@@ -33,11 +33,11 @@ def fresh() -> tuple[bytes, str]:
     return data, new_name(sha256(data).hexdigest())
 
 
-async def probe_downloads(store: Store, place: Place, signer: Signer, http: httpx.AsyncClient) -> None:
+async def probe_downloads(context: StorageContext, store: Store, signer: Signer, http: httpx.AsyncClient) -> None:
     """Raise `Unsuitable` unless a range of bytes can be got by an address, and nothing after its end."""
     data, name = fresh()
-    async with noted(store, place, name):
-        await _put_in_place(place.backend, name, data)
+    async with pending_blobs(context, store, name):
+        await _put_in_place(store.backend, name, data)
         [brief] = await signer.downloads([name], 1)
         [good] = await signer.downloads([name], 60)
         first, last = _RANGE
@@ -47,12 +47,12 @@ async def probe_downloads(store: Store, place: Place, signer: Signer, http: http
         await _require_end(http, "GET", brief)
 
 
-async def probe_uploads(store: Store, place: Place, signer: Signer, http: httpx.AsyncClient) -> None:
+async def probe_uploads(context: StorageContext, store: Store, signer: Signer, http: httpx.AsyncClient) -> None:
     """Raise `Unsuitable` unless an address takes its own bytes and no others, and tells their size and SHA-256."""
     data, name = fresh()
     other, copied = fresh()
     late, expired = fresh()
-    async with noted(store, place, name, copied, expired):
+    async with pending_blobs(context, store, name, copied, expired):
         [brief] = await signer.uploads([(expired, len(late))], 1)
         [good] = await signer.uploads([(name, len(data))], 60)
         headers = good.headers
@@ -72,7 +72,7 @@ async def probe_uploads(store: Store, place: Place, signer: Signer, http: httpx.
 
 
 async def _put_in_place(backend: Backend, name: str, data: bytes) -> None:
-    async with backend.begin(name, len(data)) as upload:
+    async with backend.create(name, len(data)) as upload:
         await upload.write(data)
         await upload.finish()
 

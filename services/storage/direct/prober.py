@@ -8,10 +8,10 @@ import httpx
 
 from services.common.observability.logs import get_logger
 from services.storage.backends.signing import Signer
-from services.storage.context import Store
+from services.storage.context import StorageContext
 from services.storage.direct.probe import Unsuitable, probe_downloads, probe_uploads
-from services.storage.stores.registry import Place
-from services.storage.stores.transfer_modes import Directions, wanted
+from services.storage.stores.registry import Store
+from services.storage.stores.transfer_modes import Directions, configured_directions
 
 _INTERVAL_SECONDS = 3600.0
 _UNTIL_PASSED_SECONDS = 60.0
@@ -24,61 +24,61 @@ _log = get_logger(__name__)
 class Prober:
     """Probes the primary at start, again until it has passed, and then every hour. Its owner runs `run`."""
 
-    def __init__(self, store: Store, setting: str) -> None:
-        self._store = store
+    def __init__(self, context: StorageContext, setting: str) -> None:
+        self._context = context
         self._setting = setting
         self._said: dict[tuple[int, str], str] = {}
 
     async def run(self) -> None:
         """Probe, for ever; only what has passed is direct."""
         while True:
-            place = self._store.places.primary
-            directions = self._wanted(place)
+            store = self._context.stores.primary
+            directions = self._wanted(store)
             pause = _INTERVAL_SECONDS
-            if place.backend.signing is not None and directions != Directions():
-                await self._probe(place, place.backend.signing.inside, directions)
-                pause = _INTERVAL_SECONDS if place.direct == directions else _UNTIL_PASSED_SECONDS
+            if store.backend.signing is not None and directions != Directions():
+                await self._probe(store, store.backend.signing.inside, directions)
+                pause = _INTERVAL_SECONDS if store.direct == directions else _UNTIL_PASSED_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._store.places.next_primary(place)
+                    await self._context.stores.next_primary(store)
 
-    def _wanted(self, place: Place) -> Directions:
+    def _wanted(self, store: Store) -> Directions:
         try:
-            return wanted(self._setting, place.backend.signing)
+            return configured_directions(self._setting, store.backend.signing)
         except ValueError as error:
             # It was possible with the store that was the primary at start.
-            self._say(place, "both", str(error))
+            self._say(store, "both", str(error))
             return Directions()
 
-    async def _probe(self, place: Place, signer: Signer, directions: Directions) -> None:
+    async def _probe(self, store: Store, signer: Signer, directions: Directions) -> None:
         # It reads the certificates of authorities.
         tls = await asyncio.to_thread(httpx.create_ssl_context)
-        direct = place.direct
+        direct = store.direct
         async with httpx.AsyncClient(timeout=_ANSWER_SECONDS, verify=tls) as http:
             if directions.downloads:
-                passed = await self._outcome(place, "downloads", probe_downloads(self._store, place, signer, http))
+                passed = await self._outcome(store, "downloads", probe_downloads(self._context, store, signer, http))
                 direct.downloads = direct.downloads if passed is None else passed
             if directions.uploads:
-                passed = await self._outcome(place, "uploads", probe_uploads(self._store, place, signer, http))
+                passed = await self._outcome(store, "uploads", probe_uploads(self._context, store, signer, http))
                 direct.uploads = direct.uploads if passed is None else passed
 
-    async def _outcome(self, place: Place, what: str, probe: Coroutine[object, object, None]) -> bool | None:
+    async def _outcome(self, store: Store, what: str, probe: Coroutine[object, object, None]) -> bool | None:
         """Return whether the store has passed; None where that could not be found out."""
         try:
             async with asyncio.timeout(_ROUND_SECONDS):
                 await probe
         except Unsuitable as error:
-            self._say(place, what, f"the store is unsuitable: {error}")
+            self._say(store, what, f"the store is unsuitable: {error}")
             return False
         except Exception as error:  # whatever it was, the next round may tell
             # Its text may hold a signed address.
-            self._say(place, what, f"the store could not be probed: {type(error).__name__}")
+            self._say(store, what, f"the store could not be probed: {type(error).__name__}")
             return None
-        if self._said.pop((place.id, what), "") or not getattr(place.direct, what):
+        if self._said.pop((store.id, what), "") or not getattr(store.direct, what):
             _log.info("bytes go directly between clients and the store", direction=what)
         return True
 
-    def _say(self, place: Place, what: str, why: str) -> None:
-        if self._said.get((place.id, what)) != why:
+    def _say(self, store: Store, what: str, why: str) -> None:
+        if self._said.get((store.id, what)) != why:
             _log.warning("bytes are relayed", direction=what, why=why)
-            self._said[place.id, what] = why
+            self._said[store.id, what] = why

@@ -8,13 +8,13 @@ from services.common.errors import Unavailable
 from services.common.observability.logs import get_logger
 from services.storage.backends.signing import SignedUrl, Signer
 from services.storage.blob_names import new_name
-from services.storage.context import Store
+from services.storage.context import StorageContext
 from services.storage.errors import repository_deleted, store_gone
 from services.storage.index import client_uploads, objects
-from services.storage.index.contents import Placed
+from services.storage.index.contents import BlobLocation
 from services.storage.intent import Intent
 from services.storage.objects.stat import ObjectKey, ObjectStat, Status
-from services.storage.stores.registry import Place
+from services.storage.stores.registry import Store
 
 _log = get_logger(__name__)
 
@@ -25,21 +25,21 @@ _MAX_SECONDS = 7 * 24 * 3600
 
 
 async def sign_objects(
-    store: Store, repository_id: int, keys: Sequence[ObjectKey], intent: Intent, *, seconds: int
+    context: StorageContext, repository_id: int, keys: Sequence[ObjectKey], intent: Intent, *, seconds: int
 ) -> list[SignedUrl | None]:
     """Return addresses at the store, in order; None for what is relayed. Raises what SignObjectUrls documents."""
-    if not store.places.primary.direct.cover(intent):
+    if not context.stores.primary.direct.includes(intent):
         return [None] * len(keys)
-    held: dict[ObjectKey, Sequence[Placed]] = {}
+    held: dict[ObjectKey, Sequence[BlobLocation]] = {}
     if intent is Intent.READ:
-        found = await store.lookups.locate(repository_id, {key.oid for key in keys})
-        held = {ObjectKey(one.oid, one.size): one.placed for one in found if not one.is_removed}
-    signed = await _sign(store, repository_id, set(keys), held, intent, seconds)
+        found = await context.lookups.locate(repository_id, {key.oid for key in keys})
+        held = {ObjectKey(one.oid, one.size): one.locations for one in found if not one.is_removed}
+    signed = await _sign(context, repository_id, set(keys), held, intent, seconds)
     return [signed.get(key) for key in keys]
 
 
 async def sign_found(
-    store: Store,
+    context: StorageContext,
     repository_id: int,
     keys: Sequence[ObjectKey],
     stats: Sequence[ObjectStat],
@@ -51,14 +51,14 @@ async def sign_found(
 
     Raises what BatchStatObjects documents.
     """
-    if not store.places.primary.direct.cover(intent):
+    if not context.stores.primary.direct.includes(intent):
         return [None] * len(keys)
     told = list(zip(keys, stats, strict=True))
     moved = Status.PRESENT if intent is Intent.READ else Status.MISSING
     wanted = {key for key, stat in told if stat.status is moved}
-    held = {ObjectKey(key.oid, stat.size): stat.placed for key, stat in told}
+    held = {ObjectKey(key.oid, stat.size): stat.locations for key, stat in told}
     try:
-        signed = await _sign(store, repository_id, wanted, held, intent, seconds)
+        signed = await _sign(context, repository_id, wanted, held, intent, seconds)
     except Unavailable as error:
         _log.warning("bytes are relayed: nothing can be signed for the moment", message=error.message)
         return [None] * len(keys)
@@ -66,55 +66,60 @@ async def sign_found(
 
 
 async def _sign(
-    store: Store,
+    context: StorageContext,
     repository_id: int,
     keys: set[ObjectKey],
-    held: Mapping[ObjectKey, Sequence[Placed]],
+    held: Mapping[ObjectKey, Sequence[BlobLocation]],
     intent: Intent,
     seconds: int,
 ) -> dict[ObjectKey, SignedUrl]:
-    place = store.places.primary
-    if place.backend.signing is None:
+    store = context.stores.primary
+    if store.backend.signing is None:
         return {}
-    signer, seconds = place.backend.signing.outside, min(seconds, _MAX_SECONDS)
+    signer, seconds = store.backend.signing.outside, min(seconds, _MAX_SECONDS)
     if intent is Intent.WRITE:
-        return await _uploads(store, place, signer, repository_id, keys, seconds)
-    names = {key: name for key in keys if (name := dict(held.get(key, ())).get(place.id))}
-    return await _downloads(store, place, signer, repository_id, names, seconds)
+        return await _uploads(context, store, signer, repository_id, keys, seconds)
+    names = {key: name for key in keys if (name := dict(held.get(key, ())).get(store.id))}
+    return await _downloads(context, store, signer, repository_id, names, seconds)
 
 
 async def _downloads(
-    store: Store, place: Place, signer: Signer, repository_id: int, names: Mapping[ObjectKey, str], seconds: int
+    context: StorageContext,
+    store: Store,
+    signer: Signer,
+    repository_id: int,
+    names: Mapping[ObjectKey, str],
+    seconds: int,
 ) -> dict[ObjectKey, SignedUrl]:
     if not names:
         return {}
-    await store.traffic.require(repository_id)
+    await context.quota.check(repository_id)
     # So long bytes stay that others have taken the place of meanwhile.
-    seconds = min(seconds, int(place.replaced_seconds))
+    seconds = min(seconds, int(store.replaced_seconds))
     urls = await signer.downloads(list(names.values()), seconds)
-    store.traffic.count(repository_id, bytes_out=sum(key.size for key in names))
+    context.quota.count(repository_id, bytes_out=sum(key.size for key in names))
     return dict(zip(names, urls, strict=True))
 
 
 async def _uploads(
-    store: Store, place: Place, signer: Signer, repository_id: int, keys: set[ObjectKey], seconds: int
+    context: StorageContext, store: Store, signer: Signer, repository_id: int, keys: set[ObjectKey], seconds: int
 ) -> dict[ObjectKey, SignedUrl]:
     # Clients differ in how they send an empty body, and there is nothing to gain.
     names = {key: new_name(key.oid) for key in keys if 0 < key.size <= _MAX_PUT_BYTES}
     if not names:
         return {}
-    await store.traffic.require(repository_id)
-    found = await store.lookups.locate(repository_id, [key.oid for key in names])
+    await context.quota.check(repository_id)
+    found = await context.lookups.locate(repository_id, [key.oid for key in names])
     # Held, or removed; one without bytes is held by the index alone, and may be written again.
-    known = {one.oid for one in found if one.is_removed or one.placed or one.doubted}
+    known = {one.oid for one in found if one.is_removed or one.locations or one.damaged}
     missing = {key: name for key, name in names.items() if key.oid not in known}
 
     async def work(connection: AsyncConnection) -> None:
         if await objects.is_deleted(connection, repository_id):
             raise repository_deleted()
-        if not await client_uploads.begin(connection, repository_id, place.id, list(missing.values()), seconds=seconds):
+        if not await client_uploads.begin(connection, repository_id, store.id, list(missing.values()), seconds=seconds):
             raise store_gone()
 
-    await store.database.run(work)
+    await context.database.run(work)
     urls = await signer.uploads([(name, key.size) for key, name in missing.items()], seconds)
     return dict(zip(missing, urls, strict=True))

@@ -14,7 +14,7 @@ _LOCK = text("""
 """)
 
 
-def store(store_id: int) -> str:
+def store_key(store_id: int) -> str:
     """Return the name of the lock of a store: who holds it lets nobody forget the store, or, alone, begins that."""
     return f"store {store_id}"
 

@@ -8,7 +8,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.storage.index.contents import Placed, hold_store, is_known
+from services.storage.index.contents import BlobLocation, hold_store, is_known
 from services.storage.index.models import OngoingUpload
 
 # `.` and the character after it: the names of an oid lie between.
@@ -37,7 +37,7 @@ async def begin(
     return True
 
 
-async def brought(connection: AsyncConnection, repository_id: int, oid: str, *, limit: int) -> list[Placed]:
+async def brought(connection: AsyncConnection, repository_id: int, oid: str, *, limit: int) -> list[BlobLocation]:
     """Return where clients may have brought an object's bytes for this repository, the newest first."""
     statement = (
         select(col(OngoingUpload.store_id), col(OngoingUpload.name))
@@ -49,4 +49,4 @@ async def brought(connection: AsyncConnection, repository_id: int, oid: str, *, 
         .order_by(col(OngoingUpload.expires_at).desc(), col(OngoingUpload.name))
         .limit(limit)
     )
-    return [Placed(*row) for row in await connection.execute(statement)]
+    return [BlobLocation(*row) for row in await connection.execute(statement)]

@@ -54,14 +54,14 @@ _UPLOAD = (col(OngoingUpload.store_id), col(OngoingUpload.name), _writable_until
 _CONTENT = (col(Content.store_id), col(Content.name), col(Content.writable_until))
 
 
-class Placed(NamedTuple):
+class BlobLocation(NamedTuple):
     """Bytes in one store."""
 
     store_id: int
     name: str
 
 
-class Arrived(NamedTuple):
+class UploadedBlob(NamedTuple):
     """An upload's bytes, in place in one store, that are to be those of the object.
 
     `replaces` is under which name the object's bytes lay there when the upload began: those stay for so many seconds,
@@ -75,7 +75,7 @@ class Arrived(NamedTuple):
     replaced_seconds: float
 
 
-class New(NamedTuple):
+class PendingBlob(NamedTuple):
     """A new name in a store, for bytes of an object; of which repository, where they are uploaded for one."""
 
     repository_id: int | None
@@ -84,7 +84,7 @@ class New(NamedTuple):
     name: str
 
 
-class Begun(NamedTuple):
+class PendingResult(NamedTuple):
     """What was found when bytes were about to come to a new name, and noted unless something is in their way."""
 
     is_known: bool
@@ -152,14 +152,14 @@ def _in(seconds: float) -> ColumnElement[datetime.datetime]:
     return func.now() + datetime.timedelta(seconds=seconds)
 
 
-def beginning(new: Sequence[New], *, writer: int) -> Statement:
-    """Return what notes that bytes come to new names; each row is a `Begun`, in order."""
+def begin_statement(new: Sequence[PendingBlob], *, writer: int) -> Statement:
+    """Return what notes that bytes come to new names; each row is a `PendingResult`, in order."""
     return Statement(_BEGIN, (*zip(*new, strict=True), writer))
 
 
 async def hold_store(connection: AsyncConnection, store_id: int) -> None:
     """Let the store not be forgotten until the transaction ends."""
-    await advisory_locks.lock(connection, shared=[advisory_locks.store(store_id)])
+    await advisory_locks.lock(connection, shared=[advisory_locks.store_key(store_id)])
 
 
 async def is_known(connection: AsyncConnection, store_id: int) -> bool:
@@ -167,7 +167,7 @@ async def is_known(connection: AsyncConnection, store_id: int) -> bool:
     return bool(await connection.scalar(select(exists().where(col(StoreRecord.id) == store_id))))
 
 
-async def commit(connection: AsyncConnection, arrived: Sequence[Arrived]) -> list[str | None]:
+async def commit(connection: AsyncConnection, arrived: Sequence[UploadedBlob]) -> list[str | None]:
     """Make the bytes of uploads those of the objects, each object at most once in each store.
 
     Return for each under which name the object's bytes lie there now, or None where the upload was given up, or the
@@ -185,7 +185,7 @@ async def names_of(connection: AsyncConnection, oid: str) -> dict[int, str]:
     return {row.store_id: row.name for row in await connection.execute(statement)}
 
 
-async def doubt(connection: AsyncConnection, found: Collection[Placed], *, if_elsewhere: bool) -> int:
+async def mark_damaged(connection: AsyncConnection, found: Collection[BlobLocation], *, if_elsewhere: bool) -> int:
     """Note bytes that are missing or damaged; return how many those are.
 
     Others take their place, from a store that has them, or from a client: what no store has is asked for like new.
@@ -205,7 +205,7 @@ async def doubt(connection: AsyncConnection, found: Collection[Placed], *, if_el
     return (await connection.execute(statement)).rowcount
 
 
-async def release(connection: AsyncConnection, oids: Sequence[str]) -> None:
+async def release_unreferenced(connection: AsyncConnection, oids: Sequence[str]) -> None:
     """Let go of the bytes of those of `oids` that no repository holds. The caller holds the locks of the oids."""
     held = exists().where(col(Object.oid) == col(Content.oid), col(Object.removed_at).is_(None))
     let_go = delete(Content).where(col(Content.oid) == _any_of(oids), ~held)
@@ -235,7 +235,7 @@ async def give_up_expired(connection: AsyncConnection) -> int:
     return await _discard(connection, expired.returning(*_UPLOAD), in_seconds=0)
 
 
-async def claim_due(connection: AsyncConnection, store_ids: Sequence[int], *, limit: int) -> list[Placed]:
+async def claim_due(connection: AsyncConnection, store_ids: Sequence[int], *, limit: int) -> list[BlobLocation]:
     """Return up to `limit` names in these stores that are due, which no other sweep gets for a while."""
     due = (
         select(col(Discard.store_id), col(Discard.name))
@@ -250,7 +250,7 @@ async def claim_due(connection: AsyncConnection, store_ids: Sequence[int], *, li
         .values(due_at=_in(_CLAIM_SECONDS))
         .returning(col(Discard.store_id), col(Discard.name))
     )
-    return [Placed(*row) for row in await connection.execute(statement)]
+    return [BlobLocation(*row) for row in await connection.execute(statement)]
 
 
 async def discarded(connection: AsyncConnection, names: Sequence[str]) -> None:

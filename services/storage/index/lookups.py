@@ -5,10 +5,10 @@ from collections.abc import Collection, Sequence
 from services.common.concurrency.batcher import Batcher
 from services.database.transactions import Database
 from services.storage.index import objects
-from services.storage.index.objects import Asked, Located
+from services.storage.index.objects import Located, LookupKey
 
 
-class Lookups:
+class ObjectLookups:
     """Looks objects up. Its owner closes it."""
 
     def __init__(self, database: Database) -> None:
@@ -20,11 +20,11 @@ class Lookups:
 
         Raises `Unavailable`.
         """
-        return await self._grouped.submit(Asked(repository_id, list(oids)))
+        return await self._grouped.submit(LookupKey(repository_id, list(oids)))
 
     async def close(self) -> None:
         """Give up what is under way."""
         await self._grouped.close()
 
-    async def _locate(self, group: Sequence[Asked]) -> list[list[Located]]:
+    async def _locate(self, group: Sequence[LookupKey]) -> list[list[Located]]:
         return await objects.locate(self._database, group, patient=len(group) == 1)

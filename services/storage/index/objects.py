@@ -13,7 +13,7 @@ from services.database.statement import Statement
 from services.database.transactions import Database
 from services.storage.index import advisory_locks
 from services.storage.index.advisory_locks import key
-from services.storage.index.contents import Placed
+from services.storage.index.contents import BlobLocation
 from services.storage.index.models import DeletedRepository, Object
 
 
@@ -35,19 +35,19 @@ class Located(NamedTuple):
     size: int
     is_removed: bool
     removal_reason: str | None
-    placed: list[Placed]
-    doubted: list[Placed]
+    locations: list[BlobLocation]
+    damaged: list[BlobLocation]
     """Where they were found missing or damaged."""
 
 
-class Asked(NamedTuple):
+class LookupKey(NamedTuple):
     """Objects of a repository that somebody asks for."""
 
     repository_id: int
     oids: Sequence[str]
 
 
-class Added(NamedTuple):
+class ObjectToAdd(NamedTuple):
     """An object that a repository is to hold."""
 
     repository_id: int
@@ -98,7 +98,7 @@ async def lock(
     The repositories whose ids are `into` are not deleted meanwhile, and the stores not forgotten.
     """
     # In one order everywhere, so that two transactions do not wait for each other.
-    shared = [*map(str, sorted(set(into))), *map(advisory_locks.store, sorted(set(stores)))]
+    shared = [*map(str, sorted(set(into))), *map(advisory_locks.store_key, sorted(set(stores)))]
     await advisory_locks.lock(connection, alone=sorted(set(oids)), shared=shared)
 
 
@@ -132,7 +132,7 @@ async def find(connection: AsyncConnection, repository_id: int, oid: str) -> Rec
     return _record((await connection.execute(statement)).one_or_none())
 
 
-async def locate(database: Database, asked: Sequence[Asked], *, patient: bool) -> list[list[Located]]:
+async def locate(database: Database, asked: Sequence[LookupKey], *, patient: bool) -> list[list[Located]]:
     """Return for each of `asked` which of the objects there are, held or removed, and where their bytes lie.
 
     In a transaction of its own; see `Database.fetch`.
@@ -147,7 +147,7 @@ async def locate(database: Database, asked: Sequence[Asked], *, patient: bool) -
         if located is None:
             located = found[number][oid] = Located(oid, size, is_removed, reason, [], [])
         if name is not None:
-            (located.doubted if is_doubted else located.placed).append(Placed(store_id, name))
+            (located.damaged if is_doubted else located.locations).append(BlobLocation(store_id, name))
     return [list(each.values()) for each in found]
 
 
@@ -168,7 +168,7 @@ async def page(connection: AsyncConnection, repository_id: int, *, after: str, l
     return [Record._make(row) for row in await connection.execute(statement)]
 
 
-async def add(connection: AsyncConnection, added: Collection[Added]) -> dict[tuple[int, str], Record]:
+async def add(connection: AsyncConnection, added: Collection[ObjectToAdd]) -> dict[tuple[int, str], Record]:
     """Record that repositories hold objects, each once, and return the records by repository and oid.
 
     What was removed, or is of a repository that was deleted, is missing in the answer. The caller holds the locks. The
@@ -181,7 +181,7 @@ async def add(connection: AsyncConnection, added: Collection[Added]) -> dict[tup
     }
 
 
-async def bury(
+async def add_tombstone(
     connection: AsyncConnection, repository_id: int, oid: str, *, reason: str, removed_by: str
 ) -> Record | None:
     """Turn the record of an object that is held into a tombstone and return it; None where none is held."""
@@ -198,7 +198,7 @@ async def bury(
     return _record((await connection.execute(statement)).one_or_none())
 
 
-async def unbury(connection: AsyncConnection, repository_id: int, oid: str) -> bool:
+async def remove_tombstone(connection: AsyncConnection, repository_id: int, oid: str) -> bool:
     """Delete a tombstone; tell whether there was one."""
     statement = delete(Object).where(
         col(Object.repository_id) == repository_id,

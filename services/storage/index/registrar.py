@@ -12,8 +12,8 @@ from services.common.errors import ServiceError
 from services.database.transactions import Database
 from services.storage.errors import object_removed, repository_deleted
 from services.storage.index import contents, objects
-from services.storage.index.contents import Arrived, Begun, New
-from services.storage.index.objects import Added, Record
+from services.storage.index.contents import PendingBlob, PendingResult, UploadedBlob
+from services.storage.index.objects import ObjectToAdd, Record
 
 # So few that a group's transaction is short, and its locks are few.
 _MAX_BATCH = 64
@@ -22,17 +22,17 @@ _MAX_IN_FLIGHT = 2
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifiedUpload:
     """An object that a repository is to hold, and its bytes where they are in place, verified and durable."""
 
     repository_id: int
     oid: str
     size: int
-    arrived: Sequence[Arrived]
+    blobs: Sequence[UploadedBlob]
 
 
 @dataclass(frozen=True)
-class Registered:
+class CommittedUpload:
     """What was entered: the record, and for each of `arrived` the name under which the object's bytes lie there.
 
     None stands for an upload that was given up; it is never the first.
@@ -42,7 +42,7 @@ class Registered:
     names: Sequence[str | None]
 
 
-class Registrar:
+class UploadRegistrar:
     """Enters uploads in the index. Its owner closes it, when no upload goes on any more."""
 
     def __init__(self, database: Database, writer: int) -> None:
@@ -52,32 +52,32 @@ class Registrar:
         self._beginning = Batcher(self._begin, max_batch=_MAX_BATCH, max_in_flight=_MAX_IN_FLIGHT, max_wait_seconds=0)
         self._ending = Batcher(self._register, max_batch=_MAX_BATCH, max_in_flight=_MAX_IN_FLIGHT, max_wait_seconds=0)
 
-    async def begin(self, new: Sequence[New]) -> list[Begun]:
+    async def begin(self, new: Sequence[PendingBlob]) -> list[PendingResult]:
         """Note that bytes of one upload come to new names; whatever lies there is swept unless it is registered.
 
         Raises `Unavailable`.
         """
         return await self._beginning.submit(new)
 
-    async def register(self, verified: Verified) -> Registered | None:
+    async def register(self, upload: VerifiedUpload) -> CommittedUpload | None:
         """Let a repository hold an object; it does when this returns. None where the upload was given up meanwhile.
 
         Raises `FailedPrecondition` (OBJECT_REMOVED), `NotFound` (REPOSITORY_NOT_FOUND), and `Unavailable`.
         """
-        return await self._ending.submit(verified)
+        return await self._ending.submit(upload)
 
     async def close(self) -> None:
         """Give up what is under way."""
         await self._beginning.close()
         await self._ending.close()
 
-    async def _begin(self, group: Sequence[Sequence[New]]) -> list[list[Begun]]:
+    async def _begin(self, group: Sequence[Sequence[PendingBlob]]) -> list[list[PendingResult]]:
         new = [each for one in group for each in one]
-        statement = contents.beginning(new, writer=self._writer)
-        begun = map(Begun._make, await self._database.fetch(statement, patient=len(group) == 1))
-        return [list(islice(begun, len(one))) for one in group]
+        statement = contents.begin_statement(new, writer=self._writer)
+        results = map(PendingResult._make, await self._database.fetch(statement, patient=len(group) == 1))
+        return [list(islice(results, len(one))) for one in group]
 
-    async def _register(self, group: Sequence[Verified]) -> Sequence[Registered | ServiceError | None]:
+    async def _register(self, group: Sequence[VerifiedUpload]) -> Sequence[CommittedUpload | ServiceError | None]:
         try:
             return await self._database.run(partial(_register, group), patient=len(group) == 1)
         except _GivenUp:
@@ -86,20 +86,22 @@ class Registrar:
             return [None]
 
 
-async def _register(group: Sequence[Verified], connection: AsyncConnection) -> list[Registered | ServiceError]:
+async def _register(
+    group: Sequence[VerifiedUpload], connection: AsyncConnection
+) -> list[CommittedUpload | ServiceError]:
     await objects.lock(
         connection,
         [each.oid for each in group],
         into=[each.repository_id for each in group],
-        stores=[one.store_id for each in group for one in each.arrived],
+        stores=[one.store_id for each in group for one in each.blobs],
     )
-    answers: dict[int, Registered | ServiceError] = {}
+    answers: dict[int, CommittedUpload | ServiceError] = {}
     for turn in _turns(group):
         answers |= await _register_each_object_once(turn, connection)
     return [answers[number] for number in range(len(group))]
 
 
-def _turns(group: Sequence[Verified]) -> Iterator[dict[int, Verified]]:
+def _turns(group: Sequence[VerifiedUpload]) -> Iterator[dict[int, VerifiedUpload]]:
     """Part a group so that no object is twice in a part: the bytes of the first stay, as if it had come before."""
     rest = dict(enumerate(group))
     while rest:
@@ -108,11 +110,13 @@ def _turns(group: Sequence[Verified]) -> Iterator[dict[int, Verified]]:
 
 
 async def _register_each_object_once(
-    turn: dict[int, Verified], connection: AsyncConnection
-) -> dict[int, Registered | ServiceError]:
-    records = await objects.add(connection, [Added(each.repository_id, each.oid, each.size) for each in turn.values()])
+    turn: dict[int, VerifiedUpload], connection: AsyncConnection
+) -> dict[int, CommittedUpload | ServiceError]:
+    records = await objects.add(
+        connection, [ObjectToAdd(each.repository_id, each.oid, each.size) for each in turn.values()]
+    )
     held = {number: each for number, each in turn.items() if (each.repository_id, each.oid) in records}
-    arrived = [(number, one) for number, each in held.items() for one in each.arrived]
+    arrived = [(number, one) for number, each in held.items() for one in each.blobs]
     committed = await contents.commit(connection, [one for _, one in arrived]) if arrived else []
     names: dict[int, list[str | None]] = {number: [] for number in held}
     for (number, _), name in zip(arrived, committed, strict=True):
@@ -120,16 +124,16 @@ async def _register_each_object_once(
     if any(each[0] is None for each in names.values()):
         raise _GivenUp
     return {
-        number: Registered(records[each.repository_id, each.oid], names[number])
+        number: CommittedUpload(records[each.repository_id, each.oid], names[number])
         if number in held
         else await _refusal(connection, each)
         for number, each in turn.items()
     }
 
 
-async def _refusal(connection: AsyncConnection, verified: Verified) -> ServiceError:
-    tombstone = await objects.find(connection, verified.repository_id, verified.oid)
-    return object_removed(verified.oid, tombstone.removal_reason or "") if tombstone else repository_deleted()
+async def _refusal(connection: AsyncConnection, upload: VerifiedUpload) -> ServiceError:
+    tombstone = await objects.find(connection, upload.repository_id, upload.oid)
+    return object_removed(upload.oid, tombstone.removal_reason or "") if tombstone else repository_deleted()
 
 
 class _GivenUp(Exception):

@@ -57,7 +57,7 @@ class _Heard:
         return Moment(server_started, self.known_since)
 
 
-class Removals:
+class RemovalFeed:
     """Tells which places of objects may be read without asking."""
 
     def __init__(self, notifications: Notifications) -> None:

@@ -15,7 +15,7 @@ _ANSWER_SECONDS = 10.0
 _log = get_logger(__name__)
 
 
-class Writer:
+class WriterLease:
     """This process among those that write. Its owner runs `run`.
 
     While Postgres is away nobody can tell whether the process lives, nor give up what it writes.
@@ -28,7 +28,7 @@ class Writer:
         self._engine = engine
         self._lives = asyncio.Event()
 
-    async def wait(self) -> None:
+    async def wait_acquired(self) -> None:
         """Return when others know that this process lives."""
         await self._lives.wait()
 
@@ -36,12 +36,12 @@ class Writer:
         """Live, for ever."""
         while True:
             try:
-                await self._live()
+                await self._hold()
             except Exception as error:  # whatever it was, the next attempt may succeed
                 _log.warning("the lock of this process is lost", error=repr(error))
             await asyncio.sleep(_PING_SECONDS / 10)
 
-    async def _live(self) -> None:
+    async def _hold(self) -> None:
         async with asyncio.timeout(_ANSWER_SECONDS):
             connection = await self._engine.connect()
         try:
@@ -60,6 +60,6 @@ class Writer:
             await connection.close()
 
 
-async def is_gone(connection: AsyncConnection, writer: int) -> bool:
+async def is_expired(connection: AsyncConnection, writer: int) -> bool:
     """Tell whether a writer's process has ended, or has lost its connection; until the transaction ends."""
     return bool(await connection.scalar(select(func.pg_try_advisory_xact_lock(key(f"writer {writer}")))))

@@ -6,7 +6,7 @@ from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.storage.backends.disk import DiskBackend
 from services.storage.journal.journal import Journal
-from services.storage.stores.registry import Place, Places
+from services.storage.stores.registry import Store, StoreRegistry
 
 _INTERVAL_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
@@ -18,15 +18,15 @@ _log = get_logger(__name__)
 class Journals:
     """Journals by store. Its owner runs `run`, and closes it when nothing is written any more."""
 
-    def __init__(self, database: Database, places: Places) -> None:
+    def __init__(self, database: Database, stores: StoreRegistry) -> None:
         self._database = database
-        self._places = places
-        self._journals: dict[Place, Journal | None] = {}
+        self._stores = stores
+        self._journals: dict[Store, Journal | None] = {}
         self._recovered = asyncio.Event()
 
-    def of(self, place: Place) -> Journal | None:
+    def of(self, store: Store) -> Journal | None:
         """Return the journal of a store; None where it has none, such as a bucket, or it is not opened yet."""
-        return self._journals.get(place)
+        return self._journals.get(store)
 
     async def recovered(self) -> None:
         """Return when what others had left in the journal of the primary is in its files."""
@@ -34,32 +34,32 @@ class Journals:
 
     async def run(self) -> None:
         """Keep the journals tidy, for ever."""
-        await self._places.known()
+        await self._stores.known()
         while True:
             pause = _INTERVAL_SECONDS
-            for place in self._places.all:
+            for store in self._stores.all:
                 try:
-                    await self._tidy(place)
+                    await self._tidy(store)
                 except Exception as error:  # whatever it was, the next time may succeed
-                    _log.warning("a journal cannot be brought to its files", store=place.name, error=repr(error))
+                    _log.warning("a journal cannot be brought to its files", store=store.name, error=repr(error))
                     pause = _RETRY_SECONDS
                 else:
-                    if place is self._places.primary:
+                    if store is self._stores.primary:
                         self._recovered.set()
             await asyncio.sleep(pause)
 
     async def close(self) -> None:
         """Let go of all journals; what cannot be brought to its files now is at the next start."""
-        for place, journal in self._journals.items():
+        for store, journal in self._journals.items():
             if journal is not None:
                 try:
                     async with asyncio.timeout(_CLOSE_SECONDS):
                         await journal.close()
                 except Exception as error:  # whatever it was, the next start goes on with it
-                    _log.warning("a journal stays for the next start", store=place.name, error=repr(error))
+                    _log.warning("a journal stays for the next start", store=store.name, error=repr(error))
 
-    async def _tidy(self, place: Place) -> None:
-        if place not in self._journals and isinstance(place.backend, DiskBackend):
-            self._journals[place] = await Journal.open(self._database, place.id, place.backend)
-        if (journal := self._journals.get(place)) is not None:
+    async def _tidy(self, store: Store) -> None:
+        if store not in self._journals and isinstance(store.backend, DiskBackend):
+            self._journals[store] = await Journal.open(self._database, store.id, store.backend)
+        if (journal := self._journals.get(store)) is not None:
             await journal.tidy()

@@ -64,7 +64,7 @@ class Recovery:
         for some in (names[start : start + _BATCH] for start in range(0, len(names), _BATCH)):
             for name in await self._database.run(partial(table.uncommitted, store_id=self._store_id, names=some)):
                 try:
-                    await self._backend.discard(name)
+                    await self._backend.delete(name)
                 except (IsADirectoryError, NotADirectoryError) as error:
                     _log.error("something is in the place of a file", name=name, error=repr(error))
 

@@ -49,7 +49,7 @@ async def commit(
     asked = list(journaled)
     repository_ids, oids, sizes, names = zip(*asked, strict=True)
     # In the order of `index.lock`.
-    shared = [*map(str, sorted(set(repository_ids))), advisory_locks.store(store_id)]
+    shared = [*map(str, sorted(set(repository_ids))), advisory_locks.store_key(store_id)]
     values = (segment, sorted(set(oids)), shared, repository_ids, oids, sizes, names)
     rows = await database.fetch(Statement(_COMMIT, values), patient=patient)
     return dict(zip(asked, map(Committed._make, rows), strict=True)) if rows else None

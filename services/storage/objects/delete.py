@@ -3,7 +3,7 @@
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import NotFound, Reason
-from services.storage.context import Store
+from services.storage.context import StorageContext
 from services.storage.errors import object_not_found
 from services.storage.index import contents, objects
 from services.storage.index.objects import Record
@@ -12,7 +12,9 @@ from services.storage.index.objects import Record
 _BATCH = 200
 
 
-async def delete_object(store: Store, repository_id: int, oid: str, *, reason: str, removed_by: str) -> Record:
+async def delete_object(
+    context: StorageContext, repository_id: int, oid: str, *, reason: str, removed_by: str
+) -> Record:
     """Leave a tombstone in place of the object and return it; the first removal's stays.
 
     Raises `NotFound` where the repository knows no such object.
@@ -20,33 +22,33 @@ async def delete_object(store: Store, repository_id: int, oid: str, *, reason: s
 
     async def work(connection: AsyncConnection) -> Record:
         await objects.lock(connection, [oid])
-        buried = await objects.bury(connection, repository_id, oid, reason=reason, removed_by=removed_by)
+        buried = await objects.add_tombstone(connection, repository_id, oid, reason=reason, removed_by=removed_by)
         record = buried or await objects.find(connection, repository_id, oid)
         if record is None:
             raise object_not_found(oid)
-        await contents.release(connection, [oid])
+        await contents.release_unreferenced(connection, [oid])
         return record
 
-    tombstone = await store.database.run(work)
-    store.sweep_wanted.set()
+    tombstone = await context.database.run(work)
+    context.sweep_wanted.set()
     return tombstone
 
 
-async def restore_object(store: Store, repository_id: int, oid: str) -> None:
+async def restore_object(context: StorageContext, repository_id: int, oid: str) -> None:
     """Take a tombstone away. Raises `NotFound` where there is none."""
     taken = False
 
     async def work(connection: AsyncConnection) -> None:
         nonlocal taken
         # An earlier attempt may have been committed although its answer was lost.
-        taken = await objects.unbury(connection, repository_id, oid) or taken
+        taken = await objects.remove_tombstone(connection, repository_id, oid) or taken
         if not taken:
             raise NotFound(Reason.OBJECT_NOT_FOUND, f"object {oid} was not removed")
 
-    await store.database.run(work)
+    await context.database.run(work)
 
 
-async def delete_repository(store: Store, repository_id: int) -> int:
+async def delete_repository(context: StorageContext, repository_id: int) -> int:
     """Forget all records of a repository, and return how many objects it held. The sweeper deletes their bytes.
 
     From then on nothing can be written into it.
@@ -60,13 +62,13 @@ async def delete_repository(store: Store, repository_id: int) -> int:
         oids = await objects.some_of(connection, repository_id, limit=_BATCH)
         await objects.lock(connection, oids)
         forgotten = await objects.forget(connection, repository_id, oids)
-        await contents.release(connection, oids)
+        await contents.release_unreferenced(connection, oids)
         return forgotten
 
-    await store.database.run(close)
+    await context.database.run(close)
     try:
-        while forgotten := await store.database.run(work):
+        while forgotten := await context.database.run(work):
             held += sum(record.removed_at is None for record in forgotten)
     finally:
-        store.sweep_wanted.set()
+        context.sweep_wanted.set()
     return held

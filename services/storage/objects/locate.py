@@ -5,8 +5,8 @@ from typing import NamedTuple
 
 from services.common.rpc.log_fields import add_log_fields
 from services.storage.backends.disk import DiskBackend
-from services.storage.context import Store
-from services.storage.index.contents import Placed
+from services.storage.context import StorageContext
+from services.storage.index.contents import BlobLocation
 from services.storage.objects.read import held_object, range_length
 
 
@@ -26,25 +26,25 @@ class LocatedObject(NamedTuple):
     paths: Sequence[str]
 
 
-def disks_of(store: Store) -> list[int]:
+def disks_of(context: StorageContext) -> list[int]:
     """Return the ids of the stores that other processes may read as folders, the primary first."""
-    return [place.id for place in store.places.all if isinstance(place.backend, DiskBackend)]
+    return [store.id for store in context.stores.all if isinstance(store.backend, DiskBackend)]
 
 
-def suffix_on_disk(disks: Sequence[int], placed: Sequence[Placed]) -> str:
+def suffix_on_disk(disks: Sequence[int], location: Sequence[BlobLocation]) -> str:
     """Return what follows the oid and a dot in the name of an object's file on a disk; nothing where there is none."""
-    names = dict(placed)
+    names = dict(location)
     return next((names[disk].partition(".")[2] for disk in disks if disk in names), "")
 
 
-async def locate_object(store: Store, part: Part) -> LocatedObject:
+async def locate_object(context: StorageContext, part: Part) -> LocatedObject:
     """Return where an object lies that will be read, and count what will be. Raises what LocateObject documents."""
-    await store.traffic.require(part.repository_id)
-    held = await held_object(store, part.repository_id, part.oid)
+    await context.quota.check(part.repository_id)
+    held = await held_object(context, part.repository_id, part.oid)
     count = range_length(held.size, part.offset, part.length)
-    found = (place.backend.path_below(name) for place, name in store.places.of(held.placed))
+    found = (store.backend.relative_path(name) for store, name in context.stores.of(held.locations))
     paths = [path for path in found if path is not None]
     if paths:
-        store.traffic.count(part.repository_id, bytes_out=count)
+        context.quota.count(part.repository_id, bytes_out=count)
         add_log_fields(bytes_out=count)
     return LocatedObject(held.size, paths)

@@ -9,13 +9,13 @@ from services.common.errors import OutOfRange, Reason, Unavailable
 from services.common.observability.logs import get_logger
 from services.common.rpc.log_fields import add_log_fields
 from services.storage.backends.base import BytesMissing, StoredBytes
-from services.storage.capacity.quota import TrafficMeter
-from services.storage.context import Store
+from services.storage.capacity.quota import TrafficQuota
+from services.storage.context import StorageContext
 from services.storage.errors import object_not_found, object_removed
-from services.storage.index.contents import Placed
+from services.storage.index.contents import BlobLocation
 from services.storage.index.objects import Located
 from services.storage.metrics import OBJECTS_MISSING
-from services.storage.objects.damage import doubt
+from services.storage.objects.damage import report_damage
 
 _PATIENCE_SECONDS = 3.0
 """How long a store may take to open bytes that another has as well."""
@@ -43,7 +43,7 @@ class OpenObject:
 
 @asynccontextmanager
 async def open_object(
-    store: Store, repository_id: int, oid: str, *, offset: int, length: int | None, is_counted: bool = False
+    context: StorageContext, repository_id: int, oid: str, *, offset: int, length: int | None, is_counted: bool = False
 ) -> AsyncIterator[OpenObject]:
     """Open an object for reading. Raises what ReadObject documents.
 
@@ -51,56 +51,56 @@ async def open_object(
     error of ours: it is logged, and nothing is deleted.
     """
     if not is_counted:
-        await store.traffic.require(repository_id)
+        await context.quota.check(repository_id)
     try:
-        async with _open(store, repository_id, oid) as (size, stored):
+        async with _open(context, repository_id, oid) as (size, stored):
             count = range_length(size, offset, length)
-            traffic = None if is_counted else store.traffic
-            async with aclosing(_counted(traffic, repository_id, stored, offset, count)) as chunks:
+            quota = None if is_counted else context.quota
+            async with aclosing(_counted(quota, repository_id, stored, offset, count)) as chunks:
                 yield OpenObject(size, chunks)
     except BytesMissing as error:
         # Unless the object has been removed in this moment, which this raises for.
-        await held_object(store, repository_id, oid)
+        await held_object(context, repository_id, oid)
         OBJECTS_MISSING.inc()
         _log.exception("bytes of an object are lost", repository_id=repository_id, oid=oid)
         raise object_not_found(oid) from error
 
 
 @asynccontextmanager
-async def _open(store: Store, repository_id: int, oid: str) -> AsyncIterator[tuple[int, StoredBytes]]:
-    held = await held_object(store, repository_id, oid)
+async def _open(context: StorageContext, repository_id: int, oid: str) -> AsyncIterator[tuple[int, StoredBytes]]:
+    held = await held_object(context, repository_id, oid)
     async with AsyncExitStack() as stack:
         try:
-            stored = await _open_any(store, stack, held)
+            stored = await _open_any(context, stack, held)
         except BytesMissing:
-            now = await held_object(store, repository_id, oid)
+            now = await held_object(context, repository_id, oid)
             if now == held:
                 raise
             # Others have taken their place in this moment.
-            stored = await _open_any(store, stack, now)
+            stored = await _open_any(context, stack, now)
         yield held.size, stored
 
 
-async def _open_any(store: Store, stack: AsyncExitStack, held: Located) -> StoredBytes:
+async def _open_any(context: StorageContext, stack: AsyncExitStack, held: Located) -> StoredBytes:
     """Open the bytes in the first store that has them. Raises `BytesMissing` where none has, and answers."""
-    places = store.places.of(held.placed) + store.places.of(held.doubted)
-    missing: list[Placed] = []
+    stores = context.stores.of(held.locations) + context.stores.of(held.damaged)
+    missing: list[BlobLocation] = []
     away: Exception | None = None
-    for number, (place, name) in enumerate(places, start=1):
+    for number, (store, name) in enumerate(stores, start=1):
         try:
-            async with asyncio.timeout(_PATIENCE_SECONDS if number < len(places) else None):
-                stored = await stack.enter_async_context(place.backend.open(name))
+            async with asyncio.timeout(_PATIENCE_SECONDS if number < len(stores) else None):
+                stored = await stack.enter_async_context(store.backend.open(name))
             _require_size(stored, held.size)
         except BytesMissing:
-            missing.append(Placed(place.id, name))
+            missing.append(BlobLocation(store.id, name))
         except (Unavailable, TimeoutError) as error:
             away = error
         else:
-            await doubt(store, missing)
+            await report_damage(context, missing)
             return stored
     if away is not None:
         raise away
-    await doubt(store, missing)
+    await report_damage(context, missing)
     raise BytesMissing("no store has them")
 
 
@@ -109,12 +109,12 @@ def _require_size(stored: StoredBytes, size: int) -> None:
         raise BytesMissing(f"{stored.size} bytes are there, expected {size}")
 
 
-async def held_object(store: Store, repository_id: int, oid: str) -> Located:
+async def held_object(context: StorageContext, repository_id: int, oid: str) -> Located:
     """Return what is there of an object that is held, and where its bytes lie.
 
     Raises `NotFound`, or `FailedPrecondition` (OBJECT_REMOVED, with the reason).
     """
-    found = await store.lookups.locate(repository_id, [oid])
+    found = await context.lookups.locate(repository_id, [oid])
     if not found:
         raise object_not_found(oid)
     [located] = found
@@ -124,12 +124,12 @@ async def held_object(store: Store, repository_id: int, oid: str) -> Located:
 
 
 async def _counted(
-    traffic: TrafficMeter | None, repository_id: int, stored: StoredBytes, offset: int, length: int
+    quota: TrafficQuota | None, repository_id: int, stored: StoredBytes, offset: int, length: int
 ) -> AsyncGenerator[bytes]:
     sent = 0
     async for chunk in stored.chunks(offset, length):
-        if traffic is not None:
-            traffic.count(repository_id, bytes_out=len(chunk))
+        if quota is not None:
+            quota.count(repository_id, bytes_out=len(chunk))
         sent += len(chunk)
         add_log_fields(bytes_out=sent)
         yield chunk

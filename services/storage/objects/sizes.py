@@ -7,15 +7,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.storage import metrics
-from services.storage.context import Store
+from services.storage.context import StorageContext
 from services.storage.index.models import Object
 
 
-async def refresh_sizes(store: Store) -> None:
+async def refresh_sizes(context: StorageContext) -> None:
     """Bring the metrics up to date. Raises what the database and the backend raise."""
-    available = await store.room.available_bytes()
+    available = await context.space.available_bytes()
     metrics.AVAILABLE_BYTES.replace({} if available is None else {(): available})
-    sizes = await store.database.run(_sizes)
+    sizes = await context.database.run(_sizes)
     metrics.REPOSITORY_OBJECTS.replace({(str(id_),): count for id_, count, _ in sizes})
     metrics.REPOSITORY_BYTES.replace({(str(id_),): count for id_, _, count in sizes})
 

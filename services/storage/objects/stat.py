@@ -4,8 +4,8 @@ from collections.abc import Sequence
 from enum import Enum, auto
 from typing import NamedTuple
 
-from services.storage.context import Store
-from services.storage.index.contents import Placed
+from services.storage.context import StorageContext
+from services.storage.index.contents import BlobLocation
 from services.storage.index.objects import Located
 from services.storage.intent import Intent
 
@@ -31,21 +31,23 @@ class ObjectStat(NamedTuple):
     status: Status
     size: int = 0
     removal_reason: str = ""
-    placed: Sequence[Placed] = ()
+    locations: Sequence[BlobLocation] = ()
 
 
 _MISSING = ObjectStat(Status.MISSING)
 
 
-async def stat_objects(store: Store, repository_id: int, keys: Sequence[ObjectKey], intent: Intent) -> list[ObjectStat]:
+async def stat_objects(
+    context: StorageContext, repository_id: int, keys: Sequence[ObjectKey], intent: Intent
+) -> list[ObjectStat]:
     """Return one answer for each key, in order. Raises what BatchStatObjects documents."""
-    found = await _find(store, repository_id, {key.oid for key in keys})
+    found = await _find(context, repository_id, {key.oid for key in keys})
     answers = [found.get(key.oid, _MISSING) for key in keys]
     if intent is Intent.READ and any(answer.status is Status.PRESENT for answer in answers):
-        await store.traffic.require(repository_id)
+        await context.quota.check(repository_id)
     if intent is Intent.WRITE and (size := missing_bytes(keys, answers)) is not None:
-        await store.traffic.require(repository_id)
-        await store.room.require(size)
+        await context.quota.check(repository_id)
+        await context.space.require(size)
     return answers
 
 
@@ -55,14 +57,14 @@ def missing_bytes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> i
     return sum(sizes.values()) if sizes else None
 
 
-async def _find(store: Store, repository_id: int, oids: set[str]) -> dict[str, ObjectStat]:
-    return {located.oid: _answer(located) for located in await store.lookups.locate(repository_id, oids)}
+async def _find(context: StorageContext, repository_id: int, oids: set[str]) -> dict[str, ObjectStat]:
+    return {located.oid: _answer(located) for located in await context.lookups.locate(repository_id, oids)}
 
 
 def _answer(located: Located) -> ObjectStat:
     """Tell what the index says: that bytes are lost is found where they are read, or by a check."""
     if located.is_removed:
         return ObjectStat(Status.REMOVED, removal_reason=located.removal_reason or "")
-    if not located.placed:
+    if not located.locations:
         return ObjectStat(Status.MISSING)
-    return ObjectStat(Status.PRESENT, located.size, "", located.placed)
+    return ObjectStat(Status.PRESENT, located.size, "", located.locations)

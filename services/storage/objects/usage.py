@@ -7,8 +7,8 @@ from sqlalchemy import ARRAY, BigInteger, any_, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.storage.capacity.quota import Moved
-from services.storage.context import Store
+from services.storage.capacity.quota import Transferred
+from services.storage.context import StorageContext
 from services.storage.index.models import Object
 
 
@@ -21,7 +21,7 @@ class Holdings:
     removed_count: int = 0
 
 
-async def usage_of(store: Store, repository_ids: Sequence[int]) -> list[tuple[Holdings, Moved]]:
+async def usage_of(context: StorageContext, repository_ids: Sequence[int]) -> list[tuple[Holdings, Transferred]]:
     """Return what each of the repositories holds and has moved today, in order."""
 
     async def work(connection: AsyncConnection) -> dict[int, Holdings]:
@@ -39,6 +39,6 @@ async def usage_of(store: Store, repository_ids: Sequence[int]) -> list[tuple[Ho
         rows = await connection.execute(statement)
         return {row[0]: Holdings(row[1], int(row[2]), row[3]) for row in rows}
 
-    holdings = await store.database.run(work)
-    moved = await store.traffic.moved_today(repository_ids)
-    return [(holdings.get(id_, Holdings()), moved.get(id_, Moved())) for id_ in repository_ids]
+    holdings = await context.database.run(work)
+    moved = await context.quota.transferred_today(repository_ids)
+    return [(holdings.get(id_, Holdings()), moved.get(id_, Transferred())) for id_ in repository_ids]

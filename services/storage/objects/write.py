@@ -9,61 +9,65 @@ from services.common.errors import ServiceError
 from services.common.rpc.log_fields import add_log_fields
 from services.storage import metrics
 from services.storage.backends.base import Chunk
-from services.storage.capacity.space import Announced
-from services.storage.context import Store
+from services.storage.capacity.space import Reservation
+from services.storage.context import StorageContext
 from services.storage.index.objects import Record
-from services.storage.uploads.checksum import Tally
-from services.storage.uploads.commit import keep
-from services.storage.uploads.fanout import Uploads, begun
-from services.storage.uploads.pending import noted_uploads
+from services.storage.uploads.checksum import ChecksumVerifier
+from services.storage.uploads.commit import commit_own
+from services.storage.uploads.fanout import FanoutUpload, open_fanout
+from services.storage.uploads.pending import pending_uploads
 from services.storage.uploads.stream import UploadHeader, UploadStream
 
 
-async def write_object(store: Store, stream: UploadStream) -> Record:
+async def write_object(context: StorageContext, stream: UploadStream) -> Record:
     """Take a header and the bytes, and return the record of the object that the repository now holds.
 
     Raises what WriteObject documents; nothing is kept then.
     """
     with metrics.decided():
-        return await _write(store, stream)
+        return await _write(context, stream)
 
 
-async def _write(store: Store, stream: UploadStream) -> Record:
+async def _write(context: StorageContext, stream: UploadStream) -> Record:
     header = await stream.header()
     add_log_fields(repository_id=header.repository_id, oid=header.oid, objects=1)
-    await store.traffic.require(header.repository_id)
-    async with store.room.announced(header.size) as announced, noted_uploads(store, [header]) as [incoming]:
-        if isinstance(incoming, ServiceError):
-            raise incoming
-        async with begun(incoming, header.size, store.places) as uploads:
+    await context.quota.check(header.repository_id)
+    async with context.space.reserve(header.size) as reservation, pending_uploads(context, [header]) as [targets]:
+        if isinstance(targets, ServiceError):
+            raise targets
+        async with open_fanout(targets, header.size, context.stores) as uploads:
             async with aclosing(stream.chunks()) as chunks:
-                await _receive(store, header, chunks, uploads, announced)
+                await _receive(context, header, chunks, uploads, reservation)
             # Whole and verified: from here on the client's going away changes nothing.
-            record = await run_to_completion(_keep(store, header, uploads))
-    if uploads.has_left_behind:
-        store.sweep_wanted.set()
-        store.copy_wanted.set()
+            record = await run_to_completion(_keep(context, header, uploads))
+    if uploads.has_lagging_replica:
+        context.sweep_wanted.set()
+        context.copy_wanted.set()
     return record
 
 
 async def _receive(
-    store: Store, header: UploadHeader, chunks: AsyncIterator[Chunk], uploads: Uploads, announced: Announced
+    context: StorageContext,
+    header: UploadHeader,
+    chunks: AsyncIterator[Chunk],
+    uploads: FanoutUpload,
+    reservation: Reservation,
 ) -> None:
-    tally = Tally(header.oid, header.size)
+    tally = ChecksumVerifier(header.oid, header.size)
     received = 0
     async for chunk in chunks:
         received += len(chunk)
         add_log_fields(bytes_in=received)
-        store.traffic.count(header.repository_id, bytes_in=len(chunk))
+        context.quota.count(header.repository_id, bytes_in=len(chunk))
         tally.count(chunk)
-        await announced.expect(len(chunk))
+        await reservation.expect(len(chunk))
         await asyncio.gather(tally.hash(chunk), uploads.write(chunk))
-        announced.arrived(len(chunk))
+        reservation.written(len(chunk))
         # Many uploads wait for bytes at once; none keeps those that it is done with.
         del chunk
     tally.finish()
 
 
-async def _keep(store: Store, header: UploadHeader, uploads: Uploads) -> Record:
+async def _keep(context: StorageContext, header: UploadHeader, uploads: FanoutUpload) -> Record:
     """Put the bytes in place, and let the object be held with them."""
-    return await keep(store, header, await uploads.finish())
+    return await commit_own(context, header, await uploads.finish())

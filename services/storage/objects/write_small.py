@@ -8,16 +8,16 @@ from services.common.concurrency.batcher import Batcher
 from services.common.errors import ServiceError
 from services.storage.backends.base import Chunk
 from services.storage.blob_names import new_name
-from services.storage.context import Store
+from services.storage.context import StorageContext
 from services.storage.errors import object_removed, repository_deleted, upload_given_up
 from services.storage.index.objects import Record
 from services.storage.journal import Journal, table
 from services.storage.journal.table import Committed, Journaled
-from services.storage.stores.registry import Place
-from services.storage.uploads.checksum import Tally
-from services.storage.uploads.commit import keep
-from services.storage.uploads.fanout import Incoming, put
-from services.storage.uploads.pending import noted_uploads
+from services.storage.stores.registry import Store
+from services.storage.uploads.checksum import ChecksumVerifier
+from services.storage.uploads.commit import commit_own
+from services.storage.uploads.fanout import UploadTarget, put_blobs
+from services.storage.uploads.pending import pending_uploads
 from services.storage.uploads.stream import UploadHeader
 
 # The bytes of so many are in memory, and written by one thread.
@@ -36,11 +36,11 @@ class _Whole:
     data: Chunk
 
 
-class WholeObjects:
+class SmallObjectWriter:
     """Writes objects that come in one piece, in groups. Its owner closes it, when no upload goes on any more."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, context: StorageContext) -> None:
+        self._context = context
         self._grouped = Batcher(self._write, max_batch=_MAX_BATCH, max_wait_seconds=_MAX_WAIT_SECONDS)
         self._grouped_remote = Batcher(
             self._write, max_batch=_MAX_BATCH, max_in_flight=_MAX_REMOTE_IN_FLIGHT, max_wait_seconds=0
@@ -51,13 +51,13 @@ class WholeObjects:
 
         Raises what WriteObject documents; nothing is kept then. Who gives up waiting changes nothing.
         """
-        await self._store.traffic.require(header.repository_id)
-        self._store.traffic.count(header.repository_id, bytes_in=len(data))
-        tally = Tally(header.oid, header.size)
+        await self._context.quota.check(header.repository_id)
+        self._context.quota.count(header.repository_id, bytes_in=len(data))
+        tally = ChecksumVerifier(header.oid, header.size)
         tally.count(data)
         await tally.hash(data)
         tally.finish()
-        is_remote = self._store.places.primary.backend.is_remote
+        is_remote = self._context.stores.primary.backend.is_remote
         return await (self._grouped_remote if is_remote else self._grouped).submit(_Whole(header, data))
 
     async def close(self) -> None:
@@ -66,14 +66,14 @@ class WholeObjects:
         await self._grouped_remote.close()
 
     async def _write(self, group: Sequence[_Whole]) -> Sequence[Record | ServiceError]:
-        primary = self._store.places.primary
-        journal = self._store.journals.of(primary)
-        if journal is None or self._store.places.mirrors():
+        primary = self._context.stores.primary
+        journal = self._context.journals.of(primary)
+        if journal is None or self._context.stores.replicas():
             return await self._write_noted(group)
         return await self._write_journaled(group, primary, journal)
 
     async def _write_journaled(
-        self, group: Sequence[_Whole], place: Place, journal: Journal
+        self, group: Sequence[_Whole], store: Store, journal: Journal
     ) -> Sequence[Record | ServiceError]:
         """Write to a disk alone: what is in its journal need not be noted."""
         data = {whole.header.oid: whole.data for whole in group}
@@ -84,54 +84,54 @@ class WholeObjects:
         ]
         # For a while they are there twice.
         size = 2 * sum(map(len, data.values()))
-        async with self._store.room.announced(size) as announced:
-            await announced.expect(size)
+        async with self._context.space.reserve(size) as reservation:
+            await reservation.expect(size)
             async with journal.written({names[oid]: each for oid, each in data.items()}) as segment:
-                announced.arrived(size)
+                reservation.written(size)
                 committed = await table.commit(
-                    self._store.database, segment.name, place.id, set(asked), patient=len(group) == 1
+                    self._context.database, segment.name, store.id, set(asked), patient=len(group) == 1
                 )
                 if committed is None:
                     segment.is_broken = True
                     raise upload_given_up()
         if any(each.is_replacing for each in committed.values()):
-            self._store.sweep_wanted.set()
+            self._context.sweep_wanted.set()
         kept = {one.name for one, each in committed.items() if each.created_at is not None}
         for name in set(names.values()) - kept:
-            await place.backend.discard(name)
+            await store.backend.delete(name)
         return [_outcome(one, committed[one]) for one in asked]
 
     async def _write_noted(self, group: Sequence[_Whole]) -> Sequence[Record | ServiceError]:
         """Write to all stores that keep up, under names that are noted before."""
         size = sum(whole.header.size for whole in group)
         async with (
-            self._store.room.announced(size) as announced,
-            noted_uploads(self._store, [whole.header for whole in group]) as noted,
+            self._context.space.reserve(size) as reservation,
+            pending_uploads(self._context, [whole.header for whole in group]) as noted,
         ):
-            await announced.expect(size)
-            bytes_of: dict[Place, dict[str, Chunk]] = {}
-            for whole, incoming in zip(group, noted, strict=True):
-                if not isinstance(incoming, ServiceError):
-                    for one in incoming:
-                        bytes_of.setdefault(one.place, {})[one.name] = whole.data
-            kept_up = await put(bytes_of, self._store.places) if bytes_of else set()
-            announced.arrived(size)
+            await reservation.expect(size)
+            bytes_of: dict[Store, dict[str, Chunk]] = {}
+            for whole, targets in zip(group, noted, strict=True):
+                if not isinstance(targets, ServiceError):
+                    for one in targets:
+                        bytes_of.setdefault(one.store, {})[one.name] = whole.data
+            kept_up = await put_blobs(bytes_of, self._context.stores) if bytes_of else set()
+            reservation.written(size)
             if len(kept_up) < len(bytes_of):
-                self._store.sweep_wanted.set()
-                self._store.copy_wanted.set()
+                self._context.sweep_wanted.set()
+                self._context.copy_wanted.set()
             return await asyncio.gather(
-                *(self._keep(whole, incoming, kept_up) for whole, incoming in zip(group, noted, strict=True))
+                *(self._keep(whole, targets, kept_up) for whole, targets in zip(group, noted, strict=True))
             )
 
     async def _keep(
-        self, whole: _Whole, noted: list[Incoming] | ServiceError, kept_up: set[Place]
+        self, whole: _Whole, noted: list[UploadTarget] | ServiceError, kept_up: set[Store]
     ) -> Record | ServiceError:
         if isinstance(noted, ServiceError):
             return noted
         try:
-            return await keep(self._store, whole.header, [one for one in noted if one.place in kept_up])
+            return await commit_own(self._context, whole.header, [one for one in noted if one.store in kept_up])
         except ServiceError as error:
-            self._store.sweep_wanted.set()
+            self._context.sweep_wanted.set()
             return error
 
 

@@ -13,11 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import ServiceError
 from services.common.observability.logs import get_logger
-from services.storage.context import Store
-from services.storage.index import stores
+from services.storage.context import StorageContext
+from services.storage.index import store_table
 from services.storage.index.advisory_locks import key
 from services.storage.replication.copy_object import bring
-from services.storage.replication.rate_limit import Pace
+from services.storage.replication.rate_limit import RateLimiter
 from services.storage.stores.registry import Copy
 
 PARALLEL_DEFAULT = 4
@@ -37,9 +37,9 @@ _log = get_logger(__name__)
 class Copier:
     """Copies as long as a store lacks anything. Its owner runs `run`; of all processes one does the work at a time."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-        self._paces: dict[int, Pace] = {}
+    def __init__(self, context: StorageContext) -> None:
+        self._context = context
+        self._paces: dict[int, RateLimiter] = {}
         self._seen: dict[int, str] = {}
         """Up to which oid the index was looked through for a store in its last turn."""
 
@@ -47,9 +47,9 @@ class Copier:
         """Copy, for ever."""
         while True:
             pause = _INTERVAL_SECONDS
-            self._store.copy_wanted.clear()
+            self._context.copy_wanted.clear()
             try:
-                if len(self._store.places.all) > 1:
+                if len(self._context.stores.all) > 1:
                     async with self._alone() as is_alone:
                         pause = await self._round() if is_alone else _AGAIN_SECONDS
             except Exception as error:  # whatever it was, what is lacking can be brought later
@@ -57,12 +57,12 @@ class Copier:
                 pause = _AGAIN_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout(pause):
-                    await self._store.copy_wanted.wait()
+                    await self._context.copy_wanted.wait()
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[bool]:
         """Tell whether this process is the one that copies; the others look again later."""
-        async with self._store.database.engine.connect() as connection:
+        async with self._context.database.engine.connect() as connection:
             # A transaction that stays open would keep Postgres from cleaning up.
             await connection.execution_options(isolation_level="AUTOCOMMIT")
             try:
@@ -76,10 +76,10 @@ class Copier:
     async def _round(self) -> float:
         """Look through the index once for each store; return after how many seconds to look again."""
         began = asyncio.get_running_loop().time()
-        places = self._store.places
+        stores = self._context.stores
         results = [
             await self._fill(copy)
-            for copy in (Copy(places.primary, places.primary.id, PARALLEL_DEFAULT, None), *places.copies)
+            for copy in (Copy(stores.primary, stores.primary.id, PARALLEL_DEFAULT, None), *stores.copies)
         ]
         if any(result.has_failed for result in results):
             return _AGAIN_SECONDS
@@ -90,7 +90,7 @@ class Copier:
     async def _fill(self, copy: Copy) -> "_Result":
         """Bring a store what it lacks, until that fails, or others have waited long enough for their turn."""
         result = _Result(asyncio.get_running_loop().time() + _TURN_SECONDS)
-        after = self._seen.pop(copy.place.id, "")
+        after = self._seen.pop(copy.store.id, "")
         while self._goes_on(copy, result):
             page, last = await self._lacking(copy, after)
             if not last:
@@ -100,36 +100,36 @@ class Copier:
             if self._goes_on(copy, result):
                 after = last
         if not result.is_through:
-            self._seen[copy.place.id] = after
+            self._seen[copy.store.id] = after
         problem = result.problem
-        await self._store.database.run(lambda connection: stores.note_problem(connection, copy.place.id, problem))
+        await self._context.database.run(lambda connection: store_table.note_problem(connection, copy.store.id, problem))
         if problem:
-            _log.warning("a store cannot be filled", store=copy.place.name, why=problem)
+            _log.warning("a store cannot be filled", store=copy.store.name, why=problem)
         return result
 
-    async def _lacking(self, copy: Copy, after: str) -> tuple[list[stores.Held], str]:
-        async def work(connection: AsyncConnection) -> tuple[list[stores.Held], str]:
-            return await stores.lacking(connection, copy.place.id, after=after, limit=_PAGE)
+    async def _lacking(self, copy: Copy, after: str) -> tuple[list[store_table.Held], str]:
+        async def work(connection: AsyncConnection) -> tuple[list[store_table.Held], str]:
+            return await store_table.lacking(connection, copy.store.id, after=after, limit=_PAGE)
 
-        return await self._store.database.run(work)
+        return await self._context.database.run(work)
 
     def _goes_on(self, copy: Copy, result: "_Result") -> bool:
         """Tell whether the store is still to be filled, in this way and in this turn."""
-        places = self._store.places
-        is_wanted = copy.place is places.primary or copy in places.copies
+        stores = self._context.stores
+        is_wanted = copy.store is stores.primary or copy in stores.copies
         # After a failure the others would fail as well, each after its deadline.
         return is_wanted and not result.has_failed and asyncio.get_running_loop().time() < result.ends_at
 
-    async def _bring_all(self, copy: Copy, page: list[stores.Held], result: "_Result") -> None:
+    async def _bring_all(self, copy: Copy, page: list[store_table.Held], result: "_Result") -> None:
         free = asyncio.Semaphore(copy.parallel)
         pace = self._pace(copy)
 
-        async def bring_one(held: stores.Held) -> None:
+        async def bring_one(held: store_table.Held) -> None:
             async with free:
                 if not self._goes_on(copy, result):
                     return
                 try:
-                    if await bring(self._store, held, copy.place, first=copy.from_id, pace=pace):
+                    if await bring(self._context, held, copy.store, first=copy.from_id, pace=pace):
                         result.brought += 1
                     else:
                         result.problem = f"no store has the bytes of object {held.oid} as they were written"
@@ -141,11 +141,11 @@ class Copier:
             for held in page:
                 group.create_task(bring_one(held))
 
-    def _pace(self, copy: Copy) -> Pace:
+    def _pace(self, copy: Copy) -> RateLimiter:
         """Return what all copying to a store keeps to."""
-        pace = self._paces.get(copy.place.id)
+        pace = self._paces.get(copy.store.id)
         if pace is None or pace.rate != copy.bytes_per_second:
-            pace = self._paces[copy.place.id] = Pace(copy.bytes_per_second)
+            pace = self._paces[copy.store.id] = RateLimiter(copy.bytes_per_second)
         return pace
 
 

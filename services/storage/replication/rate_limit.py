@@ -3,7 +3,7 @@
 import asyncio
 
 
-class Pace:
+class RateLimiter:
     """Lets callers go on when the bytes that they have read are due."""
 
     def __init__(self, rate: int | None) -> None:
@@ -11,7 +11,7 @@ class Pace:
         self.rate = rate
         self._due = 0.0
 
-    async def keep(self, count: int) -> None:
+    async def acquire(self, count: int) -> None:
         """Wait until so many more bytes are due."""
         if self.rate is None:
             return

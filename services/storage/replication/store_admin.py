@@ -11,8 +11,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.common.errors import AlreadyExists, FailedPrecondition, InvalidArgument, NotFound, Reason, ServiceError
 from services.storage.backends.base import Backend
 from services.storage.backends.opening import folder_of, open_backend
-from services.storage.context import Store
-from services.storage.index import stores as table
+from services.storage.context import StorageContext
+from services.storage.index import store_table
 from services.storage.index.models import StoreRecord
 from services.storage.replication.copier import PARALLEL_DEFAULT
 
@@ -24,7 +24,9 @@ _RETRY_SECONDS = 0.5
 _WINDOW = 20_000
 
 
-async def create_store(store: Store, name: str, url: str, *, first_url: str, folders: Sequence[Path]) -> None:
+async def create_store(
+    context: StorageContext, name: str, url: str, *, first_url: str, folders: Sequence[Path]
+) -> None:
     """Add a store, once it could be read and written, and holds nothing. `first_url` is that of the first.
 
     One on a disk lies in a folder below one of `folders`, also where links lead elsewhere.
@@ -33,7 +35,7 @@ async def create_store(store: Store, name: str, url: str, *, first_url: str, fol
         raise InvalidArgument(Reason.INVALID_FIELD, f"name: expected 1 to 64 of a-z, 0-9 and -, got {name[:80]!a}")
 
     async def known(connection: AsyncConnection) -> bool:
-        stores = [listed.store for listed in await table.listed(connection)]
+        stores = [listed.record for listed in await store_table.list_stores(connection)]
         if any(one.name == name and one.url == url for one in stores):
             return True
         if any(one.name == name for one in stores):
@@ -43,15 +45,15 @@ async def create_store(store: Store, name: str, url: str, *, first_url: str, fol
         return False
 
     async def add(connection: AsyncConnection) -> None:
-        await table.lock_list(connection)
+        await store_table.lock_list(connection)
         if not await known(connection):
-            await table.add(connection, name, url)
+            await store_table.add(connection, name, url)
 
-    if not await store.database.run(known):
+    if not await context.database.run(known):
         await asyncio.to_thread(_check_folder, url, folders)
         await _try_out(await _opened(url))
-        await store.database.run(add)
-    await store.places.refresh()
+        await context.database.run(add)
+    await context.stores.refresh()
 
 
 def _check_folder(url: str, folders: Sequence[Path]) -> None:
@@ -84,7 +86,7 @@ async def _try_out(backend: Backend) -> None:
     try:
         async with asyncio.timeout(_TRIAL_SECONDS):
             await backend.check()
-            found = await anext(backend.stored(), None)
+            found = await anext(backend.list_blobs(), None)
     except (ServiceError, OSError) as error:
         raise _unusable(str(error) or "it does not answer") from error
     if found is not None:
@@ -95,13 +97,15 @@ def _unusable(why: str) -> FailedPrecondition:
     return FailedPrecondition(Reason.STORE_UNUSABLE, f"the store cannot be used: {why}")
 
 
-async def start_copy(store: Store, from_name: str, to_name: str, *, parallel: int, bytes_per_second: int) -> None:
+async def start_copy(
+    context: StorageContext, from_name: str, to_name: str, *, parallel: int, bytes_per_second: int
+) -> None:
     """Make a store a copy of another; 0 is the default of `parallel`, and no limit of bytes."""
     if not 0 <= parallel <= _PARALLEL_MAX:
         raise InvalidArgument(Reason.INVALID_FIELD, f"parallel: expected 1 to {_PARALLEL_MAX}, got {parallel}")
 
     async def work(connection: AsyncConnection) -> None:
-        await table.lock_list(connection)
+        await store_table.lock_list(connection)
         source, target = await _find(connection, from_name), await _find(connection, to_name)
         if source.id == target.id:
             raise InvalidArgument(Reason.INVALID_FIELD, f"to_store: expected another store than {from_name}")
@@ -109,7 +113,7 @@ async def start_copy(store: Store, from_name: str, to_name: str, *, parallel: in
             raise InvalidArgument(
                 Reason.INVALID_FIELD, f"to_store: expected another than the primary, which is no copy, got {to_name}"
             )
-        await table.start_copy(
+        await store_table.start_copy(
             connection,
             source.id,
             target.id,
@@ -117,72 +121,72 @@ async def start_copy(store: Store, from_name: str, to_name: str, *, parallel: in
             bytes_per_second=bytes_per_second or None,
         )
 
-    await store.database.run(work)
-    await _follow(store)
+    await context.database.run(work)
+    await _follow(context)
 
 
-async def stop_copy(store: Store, name: str) -> None:
+async def stop_copy(context: StorageContext, name: str) -> None:
     """Let a store be no copy."""
 
     async def work(connection: AsyncConnection) -> None:
-        await table.lock_list(connection)
-        await table.stop_copy(connection, (await _find(connection, name)).id)
+        await store_table.lock_list(connection)
+        await store_table.stop_copy(connection, (await _find(connection, name)).id)
 
-    await store.database.run(work)
-    await _follow(store)
+    await context.database.run(work)
+    await _follow(context)
 
 
-async def set_primary(store: Store, name: str) -> None:
+async def set_primary(context: StorageContext, name: str) -> None:
     """Make a store that lacks nothing the primary."""
 
     async def work(connection: AsyncConnection) -> None:
-        await table.lock_list(connection)
+        await store_table.lock_list(connection)
         found = await _find(connection, name)
         after = None
         while after != "":
-            lacking, after = await table.lacking(connection, found.id, after=after or "", limit=_WINDOW)
+            lacking, after = await store_table.lacking(connection, found.id, after=after or "", limit=_WINDOW)
             if lacking:
                 raise FailedPrecondition(
                     Reason.STORE_INCOMPLETE,
                     f"store {name} lacks objects that another store has; let it be a copy until it has them all",
                 )
         if not found.is_primary:
-            await table.set_primary(connection, found.id)
+            await store_table.set_primary(connection, found.id)
 
-    await _require_usable(store, (await store.database.run(lambda connection: _find(connection, name))).id)
-    await store.database.run(work)
-    await _follow(store)
+    await _require_usable(context, (await context.database.run(lambda connection: _find(connection, name))).id)
+    await context.database.run(work)
+    await _follow(context)
 
 
-async def _require_usable(store: Store, store_id: int) -> None:
-    await store.places.refresh()
-    place = store.places.get(store_id)
-    if place is None:
+async def _require_usable(context: StorageContext, store_id: int) -> None:
+    await context.stores.refresh()
+    store = context.stores.get(store_id)
+    if store is None:
         raise _unusable("it cannot be opened; the log of the storage service says why")
     try:
         async with asyncio.timeout(_TRIAL_SECONDS):
-            await place.backend.check()
+            await store.backend.check()
     except (ServiceError, OSError) as error:
         raise _unusable(str(error) or "it does not answer") from error
 
 
-async def delete_store(store: Store, name: str) -> None:
+async def delete_store(context: StorageContext, name: str) -> None:
     """Forget a store that nothing depends on. It is no copy from then on, whatever else becomes of this."""
-    await stop_copy(store, name)
-    await store.database.run(partial(_require_unneeded, name))
-    while await store.database.run(partial(_let_go, name)):
+    await stop_copy(context, name)
+    await context.database.run(partial(_require_unneeded, name))
+    while await context.database.run(partial(_let_go, name)):
         pass
     deadline = asyncio.get_running_loop().time() + _LAST_UPLOADS_SECONDS
     while True:
         try:
-            await store.database.run(partial(_delete, name))
+            await context.database.run(partial(_delete, name))
             break
         except _UploadsGoOn as error:
             # Those of the copy that has just been stopped end soon.
             if asyncio.get_running_loop().time() > deadline:
                 raise _in_use(name, "uploads to it go on, or may still come; try again later") from error
             await asyncio.sleep(_RETRY_SECONDS)
-    await _follow(store)
+    await _follow(context)
 
 
 class _UploadsGoOn(Exception):
@@ -193,28 +197,28 @@ async def _require_unneeded(name: str, connection: AsyncConnection) -> StoreReco
     found = await _find(connection, name)
     if found.is_primary:
         raise _in_use(name, "it is the primary")
-    if await table.is_copied(connection, found.id):
+    if await store_table.is_copied(connection, found.id):
         raise _in_use(name, "another store is a copy of it")
     return found
 
 
 async def _let_go(name: str, connection: AsyncConnection) -> int:
-    return await table.let_go(connection, (await _find(connection, name)).id, limit=_WINDOW)
+    return await store_table.release_store_rows(connection, (await _find(connection, name)).id, limit=_WINDOW)
 
 
 async def _delete(name: str, connection: AsyncConnection) -> None:
-    await table.lock_list(connection)
+    await store_table.lock_list(connection)
     found = await _require_unneeded(name, connection)
-    await table.hold_uploads(connection, found.id)
-    if await table.has_uploads(connection, found.id):
+    await store_table.hold_uploads(connection, found.id)
+    if await store_table.has_uploads(connection, found.id):
         raise _UploadsGoOn
-    if await table.has_alone(connection, found.id):
+    if await store_table.has_alone(connection, found.id):
         raise _in_use(name, "it alone has the bytes of some objects")
-    await table.forget(connection, found.id)
+    await store_table.forget(connection, found.id)
 
 
 async def _find(connection: AsyncConnection, name: str) -> StoreRecord:
-    found = await table.find(connection, name)
+    found = await store_table.find(connection, name)
     if found is None:
         raise NotFound(Reason.STORE_NOT_FOUND, f"there is no store {name[:80]!a}")
     return found
@@ -224,7 +228,7 @@ def _in_use(name: str, why: str) -> FailedPrecondition:
     return FailedPrecondition(Reason.STORE_IN_USE, f"store {name} is in use: {why}")
 
 
-async def _follow(store: Store) -> None:
+async def _follow(context: StorageContext) -> None:
     """Let this process use the list as it is now; the others follow by themselves."""
-    await store.places.refresh()
-    store.copy_wanted.set()
+    await context.stores.refresh()
+    context.copy_wanted.set()

@@ -8,9 +8,9 @@ from typing import NamedTuple
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.storage.backends.base import Backend
-from services.storage.index import stores as table
-from services.storage.index.contents import FIRST_STORE_ID, Placed
-from services.storage.index.stores import Listed
+from services.storage.index import store_table
+from services.storage.index.contents import FIRST_STORE_ID, BlobLocation
+from services.storage.index.models import StoreRecord
 from services.storage.stores.transfer_modes import Directions
 
 _INTERVAL_SECONDS = 1.0
@@ -21,7 +21,7 @@ _log = get_logger(__name__)
 
 
 @dataclass(eq=False)
-class Place:
+class Store:
     """A store, opened."""
 
     id: int
@@ -39,13 +39,13 @@ class Place:
 class Copy(NamedTuple):
     """A store that is a copy of another: how many objects are brought there at once, and bytes in a second."""
 
-    place: Place
+    store: Store
     from_id: int
     parallel: int
     bytes_per_second: int | None
 
 
-class Places:
+class StoreRegistry:
     """All stores, and which is what. Its owner runs `run`, which brings it up to date each second.
 
     A process that has not yet heard of a change does no harm: what it writes to a store that is the primary no more
@@ -53,7 +53,7 @@ class Places:
     """
 
     def __init__(self, database: Database, first: Backend, open_store: Callable[[str], Awaitable[Backend]]) -> None:
-        self.primary = Place(FIRST_STORE_ID, "first", first)
+        self.primary = Store(FIRST_STORE_ID, "first", first)
         self.copies: list[Copy] = []
         self._database = database
         self._open = open_store
@@ -66,29 +66,29 @@ class Places:
         self._said: dict[int, str] = {}
 
     @property
-    def all(self) -> list[Place]:
+    def all(self) -> list[Store]:
         """All stores that can be opened, the primary first."""
         return self._all
 
-    def get(self, store_id: int) -> Place | None:
+    def get(self, store_id: int) -> Store | None:
         """Return a store; None for one that was forgotten, or that this process cannot open."""
-        return next((place for place in self._all if place.id == store_id), None)
+        return next((store for store in self._all if store.id == store_id), None)
 
-    def of(self, placed: Iterable[Placed]) -> list[tuple[Place, str]]:
+    def of(self, locations: Iterable[BlobLocation]) -> list[tuple[Store, str]]:
         """Return in which stores, and under which name there, bytes are; the primary first."""
-        names = dict(placed)
-        return [(place, names[place.id]) for place in self._all if place.id in names]
+        names = dict(locations)
+        return [(store, names[store.id]) for store in self._all if store.id in names]
 
-    def mirrors(self) -> list[Place]:
+    def replicas(self) -> list[Store]:
         """Return the stores that get what is written as soon as the primary: copies that have not failed just now."""
         now = asyncio.get_running_loop().time()
-        return [copy.place for copy in self.copies if self._paused.get(copy.place.id, 0.0) <= now]
+        return [copy.store for copy in self.copies if self._paused.get(copy.store.id, 0.0) <= now]
 
-    def pause(self, place: Place) -> None:
+    def pause(self, store: Store) -> None:
         """Write to a copy no more for a while; what it lacks then is brought there later."""
-        self._paused[place.id] = asyncio.get_running_loop().time() + _RETRY_SECONDS
+        self._paused[store.id] = asyncio.get_running_loop().time() + _RETRY_SECONDS
 
-    async def next_primary(self, now: Place) -> None:
+    async def next_primary(self, now: Store) -> None:
         """Return when another store is the primary."""
         while self.primary is now:
             self._changed.clear()
@@ -113,9 +113,9 @@ class Places:
             await self._refresh()
 
     async def _refresh(self) -> None:
-        stores = await self._database.run(table.listed)
-        places = {listed.store.id: place for listed in stores if (place := await self._place(listed))}
-        primary = next((places.get(listed.store.id) for listed in stores if listed.store.is_primary), None)
+        listings = await self._database.run(store_table.list_stores)
+        stores = {record.id: store for record, _ in listings if (store := await self._opened_store(record))}
+        primary = next((stores.get(record.id) for record, _ in listings if record.is_primary), None)
         if primary is None:
             # Better than to write nothing, where it is still there.
             primary = self.primary
@@ -125,26 +125,25 @@ class Places:
             _log.info("what is written goes to another store", store=primary.name)
             self.primary = primary
             self._changed.set()
-        self._all = [primary, *(place for place in places.values() if place is not primary)]
+        self._all = [primary, *(store for store in stores.values() if store is not primary)]
         self.copies = [
-            Copy(place, copy.from_id, copy.parallel, copy.bytes_per_second)
-            for store, copy in stores
-            if copy and (place := places.get(store.id)) and place is not primary
+            Copy(store, copy.from_id, copy.parallel, copy.bytes_per_second)
+            for record, copy in listings
+            if copy and (store := stores.get(record.id)) and store is not primary
         ]
-        self._opened = places
+        self._opened = stores
         self._known.set()
 
-    async def _place(self, listed: Listed) -> Place | None:
+    async def _opened_store(self, record: StoreRecord) -> Store | None:
         """Return a store, opened once; None where it cannot be."""
-        store = listed.store
-        if (opened := self._opened.get(store.id)) is not None:
+        if (opened := self._opened.get(record.id)) is not None:
             return opened
         try:
-            place = Place(store.id, store.name, await self._open(store.url or ""))
+            store = Store(record.id, record.name, await self._open(record.url or ""))
         except (ValueError, OSError) as error:
-            if self._said.get(store.id) != str(error):
-                _log.error("a store cannot be opened", store=store.name, error=str(error))
-                self._said[store.id] = str(error)
+            if self._said.get(record.id) != str(error):
+                _log.error("a store cannot be opened", store=record.name, error=str(error))
+                self._said[record.id] = str(error)
             return None
-        self._said.pop(store.id, None)
-        return place
+        self._said.pop(record.id, None)
+        return store

@@ -25,7 +25,7 @@ class Directions:
     downloads: bool = False
     uploads: bool = False
 
-    def cover(self, intent: Intent) -> bool:
+    def includes(self, intent: Intent) -> bool:
         """Tell whether what is intended goes directly."""
         return (intent is Intent.READ and self.downloads) or (intent is Intent.WRITE and self.uploads)
 
@@ -49,7 +49,7 @@ def _mode(text: str) -> Mode:
         raise ValueError(_EXPECTED) from None
 
 
-def wanted(text: str, signing: Signing | None) -> Directions:
+def configured_directions(text: str, signing: Signing | None) -> Directions:
     """Return which directions shall be direct with this setting and a backend that signs so.
 
     Raises ValueError where the setting demands what the backend cannot do.

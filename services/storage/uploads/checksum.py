@@ -10,7 +10,7 @@ from services.storage.backends.base import Chunk
 _HASHED_HERE = 64 * 1024
 
 
-class Tally:
+class ChecksumVerifier:
     """Counts and hashes the bytes of one upload and refuses what is not `size` bytes with the SHA-256 `oid`."""
 
     def __init__(self, oid: str, size: int) -> None:

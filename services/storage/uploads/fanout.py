@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 from services.common.observability.logs import get_logger
 from services.storage.backends.base import Chunk, Upload
-from services.storage.index.contents import Arrived, Placed
-from services.storage.stores.registry import Place, Places
+from services.storage.index.contents import BlobLocation, UploadedBlob
+from services.storage.stores.registry import Store, StoreRegistry
 
 _LATE_CHUNKS = 4
 _LATE_SECONDS = 5.0
@@ -18,29 +18,29 @@ _log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
-class Incoming:
+class UploadTarget:
     """Bytes on their way to one store. `replaces` is under which name the object's bytes lay there before."""
 
-    place: Place
+    store: Store
     name: str
     replaces: str | None
 
     @property
-    def placed(self) -> Placed:
+    def location(self) -> BlobLocation:
         """Where they are when they have arrived."""
-        return Placed(self.place.id, self.name)
+        return BlobLocation(self.store.id, self.name)
 
-    def arrived(self, oid: str) -> Arrived:
+    def uploaded(self, oid: str) -> UploadedBlob:
         """Return them as the bytes that the object is to have there."""
-        return Arrived(self.place.id, oid, self.name, self.replaces, self.place.replaced_seconds)
+        return UploadedBlob(self.store.id, oid, self.name, self.replaces, self.store.replaced_seconds)
 
 
-class _Aside:
+class _ReplicaTask:
     """What is done for a copy beside the primary. Whatever goes wrong there, or is slow, ends this and nothing else."""
 
-    def __init__(self, place: Place, work: Coroutine[object, object, None], places: Places) -> None:
-        self._place = place
-        self._places = places
+    def __init__(self, store: Store, work: Coroutine[object, object, None], stores: StoreRegistry) -> None:
+        self._store = store
+        self._stores = stores
         self._task = asyncio.create_task(work)
 
     async def finish(self) -> bool:
@@ -50,7 +50,7 @@ class _Aside:
             self._leave_behind("it is too slow")
         return self._task.done() and not self._task.cancelled() and self._task.exception() is None
 
-    async def end(self) -> None:
+    async def cancel(self) -> None:
         """End what still goes on."""
         self._task.cancel()
         await asyncio.wait({self._task}, timeout=_END_SECONDS)
@@ -59,21 +59,21 @@ class _Aside:
 
     def _leave_behind(self, why: str) -> None:
         self._task.cancel()
-        self._places.pause(self._place)
-        _log.warning("a copy is left behind", store=self._place.name, why=why)
+        self._stores.pause(self._store)
+        _log.warning("a copy is left behind", store=self._store.name, why=why)
 
 
-class _Mirror(_Aside):
+class _ReplicaUpload(_ReplicaTask):
     """The bytes on their way to a copy."""
 
-    def __init__(self, incoming: Incoming, size: int, places: Places) -> None:
-        self.incoming = incoming
+    def __init__(self, target: UploadTarget, size: int, stores: StoreRegistry) -> None:
+        self.incoming = target
         self._chunks: asyncio.Queue[Chunk | None] = asyncio.Queue(_LATE_CHUNKS)
-        super().__init__(incoming.place, self._run(size), places)
+        super().__init__(target.store, self._run(size), stores)
 
     async def _run(self, size: int) -> None:
         try:
-            async with self.incoming.place.backend.begin(self.incoming.name, size) as upload:
+            async with self.incoming.store.backend.create(self.incoming.name, size) as upload:
                 while (chunk := await self._chunks.get()) is not None:
                     await upload.write(chunk)
                 await upload.finish()
@@ -98,54 +98,54 @@ class _Mirror(_Aside):
         return await super().finish()
 
 
-class Uploads:
+class FanoutUpload:
     """One upload to several stores. What it raises is what the primary's raises."""
 
-    def __init__(self, first: Incoming, upload: Upload, mirrors: Sequence[_Mirror]) -> None:
+    def __init__(self, first: UploadTarget, upload: Upload, replicas: Sequence[_ReplicaUpload]) -> None:
         self._first = first
         self._upload = upload
-        self._mirrors = mirrors
-        self.has_left_behind = False
+        self._replicas = replicas
+        self.has_lagging_replica = False
         """Whether a copy has not kept up, and must be brought the bytes later."""
 
     async def write(self, chunk: Chunk) -> None:
         """Add bytes at the end. Raises what `Upload.write` raises."""
-        if not self._mirrors:
+        if not self._replicas:
             await self._upload.write(chunk)
             return
-        await asyncio.gather(self._upload.write(chunk), *(mirror.add(chunk) for mirror in self._mirrors))
+        await asyncio.gather(self._upload.write(chunk), *(replica.add(chunk) for replica in self._replicas))
 
-    async def finish(self) -> list[Incoming]:
+    async def finish(self) -> list[UploadTarget]:
         """Put the bytes in place, and return where: in the primary, and in those copies that have kept up."""
-        _, *kept = await asyncio.gather(self._upload.finish(), *(mirror.finish() for mirror in self._mirrors))
-        self.has_left_behind = not all(kept)
-        return [self._first, *(mirror.incoming for mirror, has in zip(self._mirrors, kept, strict=True) if has)]
+        _, *kept = await asyncio.gather(self._upload.finish(), *(replica.finish() for replica in self._replicas))
+        self.has_lagging_replica = not all(kept)
+        return [self._first, *(replica.incoming for replica, has in zip(self._replicas, kept, strict=True) if has)]
 
 
 @asynccontextmanager
-async def begun(incoming: Sequence[Incoming], size: int, places: Places) -> AsyncIterator[Uploads]:
+async def open_fanout(targets: Sequence[UploadTarget], size: int, stores: StoreRegistry) -> AsyncIterator[FanoutUpload]:
     """Begin an upload of `size` bytes to the stores; the first is the primary."""
-    first, *others = incoming
-    async with first.place.backend.begin(first.name, size) as upload:
-        mirrors = [_Mirror(one, size, places) for one in others]
+    first, *others = targets
+    async with first.store.backend.create(first.name, size) as upload:
+        replicas = [_ReplicaUpload(one, size, stores) for one in others]
         try:
-            yield Uploads(first, upload, mirrors)
+            yield FanoutUpload(first, upload, replicas)
         finally:
             # Of those that have finished this changes nothing.
-            await asyncio.gather(*(mirror.end() for mirror in mirrors))
+            await asyncio.gather(*(replica.cancel() for replica in replicas))
 
 
-async def put(contents: Mapping[Place, Mapping[str, Chunk]], places: Places) -> set[Place]:
+async def put_blobs(contents: Mapping[Store, Mapping[str, Chunk]], stores: StoreRegistry) -> set[Store]:
     """Put whole objects in place, in each store under their names there; the first store is the primary.
 
     Return which stores have them: the primary, and those copies that have kept up. Raises what `Backend.put` of the
     primary raises.
     """
     (primary, named), *others = contents.items()
-    copies = {place: _Aside(place, place.backend.put(named), places) for place, named in others}
+    copies = {store: _ReplicaTask(store, store.backend.put(named), stores) for store, named in others}
     try:
         await primary.backend.put(named)
-        return {primary, *[place for place, copy in copies.items() if await copy.finish()]}
+        return {primary, *[store for store, copy in copies.items() if await copy.finish()]}
     finally:
         # Of those that have finished this changes nothing.
-        await asyncio.gather(*(copy.end() for copy in copies.values()))
+        await asyncio.gather(*(copy.cancel() for copy in copies.values()))

@@ -18,7 +18,7 @@ _NAME = re.compile("[0-9a-f]{32}")
 Requests = AsyncIterator[pb.WriteSharedObjectRequest]
 
 
-class SharedFile:
+class SharedMemoryFile:
     """The file of one upload. `close` ends it in any case."""
 
     def __init__(self) -> None:
@@ -69,7 +69,7 @@ async def messages_of(
 
     Raises what `SharedDiskObject` raises.
     """
-    file = SharedFile()
+    file = SharedMemoryFile()
     try:
         async for request in requests:
             if request.WhichOneof("content") == "header":

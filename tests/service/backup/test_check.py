@@ -13,7 +13,7 @@ from services.database.statement import rows
 from services.storage.backends.disk import DiskBackend
 from services.storage.blob_names import new_name
 from services.storage.index import contents, objects
-from services.storage.index.contents import FIRST_STORE_ID, New
+from services.storage.index.contents import FIRST_STORE_ID, PendingBlob
 from tests.support.backup import Installation
 from tests.support.storage import oid_of, upload
 from tests.support.waiting import STEP_SECONDS, until
@@ -88,10 +88,12 @@ async def test_orphans_and_what_will_be_swept(installation: Installation, databa
         await objects.hold_deletions(connection)
         await storage.delete(1, removed)
         for name in (orphan, left):
-            async with DiskBackend(storage.root).begin(name, 1) as begun:
+            async with DiskBackend(storage.root).create(name, 1) as begun:
                 await begun.write(b"x")
                 await begun.finish()
-        await rows(connection, contents.beginning([New(None, FIRST_STORE_ID, oid_of(b"left"), left)], writer=1))
+        await rows(
+            connection, contents.begin_statement([PendingBlob(None, FIRST_STORE_ID, oid_of(b"left"), left)], writer=1)
+        )
         await connection.commit()
         found = (await installation.place.run("check", "--hash")).document
     await engine.dispose()

@@ -50,7 +50,7 @@ async def backend(opening: Awaitable[Backend]) -> Backend:
 async def put(backend: Backend, data: bytes, *, name: str | None = None) -> str:
     """Write bytes and return their name."""
     name = new_name(oid_of(data)) if name is None else name
-    async with backend.begin(name, len(data)) as upload:
+    async with backend.create(name, len(data)) as upload:
         for chunk in chunks_of(data):
             await upload.write(chunk)
         await upload.finish()
@@ -74,14 +74,14 @@ async def test_bytes_come_back(backend: Backend, size: int) -> None:
         pieces = [chunk async for chunk in stored.chunks(0, size)]
     assert b"".join(pieces) == data
     assert all(0 < len(piece) <= CHUNK_BYTES for piece in pieces)
-    assert await backend.sizes([name]) == {name: size}
+    assert await backend.stat([name]) == {name: size}
 
 
 async def test_many_are_put_at_once(backend: Backend) -> None:
     """Whole bytes of any size are there when it returns, the empty ones too."""
     contents = {new_name(oid_of(data)): data for data in (b"", b"x", os.urandom(CHUNK_BYTES), os.urandom(70_000))}
     await backend.put(contents)
-    assert await backend.sizes(contents) == {name: len(data) for name, data in contents.items()}
+    assert await backend.stat(contents) == {name: len(data) for name, data in contents.items()}
     for name, data in contents.items():
         assert await get(backend, name) == data
 
@@ -117,20 +117,20 @@ async def test_missing_bytes(backend: Backend) -> None:
     name = new_name("0" * 64)
     with pytest.raises(BytesMissing):
         await get(backend, name)
-    assert await backend.sizes([name]) == {}
-    await backend.discard(name)
+    assert await backend.stat([name]) == {}
+    await backend.delete(name)
 
 
 async def test_trap_2_nothing_is_visible_before_the_end(backend: Backend) -> None:
     """Bytes on their way are not there yet, and given up they leave nothing (trap 2)."""
     data = os.urandom(12 * CHUNK_BYTES)
     name = new_name(oid_of(data))
-    async with backend.begin(name, len(data)) as upload:
+    async with backend.create(name, len(data)) as upload:
         for chunk in chunks_of(data):
             await upload.write(chunk)
-        assert await backend.sizes([name]) == {}
-        assert [entry async for entry in backend.stored()] == []
-    assert await backend.sizes([name]) == {}
+        assert await backend.stat([name]) == {}
+        assert [entry async for entry in backend.list_blobs()] == []
+    assert await backend.stat([name]) == {}
     with pytest.raises(BytesMissing):
         await get(backend, name)
 
@@ -140,14 +140,14 @@ async def test_an_upload_that_fails_leaves_nothing(backend: Backend) -> None:
     name = new_name(oid_of(b"data"))
 
     async def fail(error: BaseException) -> None:
-        async with backend.begin(name, 4) as upload:
+        async with backend.create(name, 4) as upload:
             await upload.write(b"data")
             raise error
 
     for error in (ValueError("told"), asyncio.CancelledError()):
         with pytest.raises(type(error)):
             await fail(error)
-        assert await backend.sizes([name]) == {}
+        assert await backend.stat([name]) == {}
 
 
 async def test_trap_4_uploads_of_one_object_do_not_meet(backend: Backend) -> None:
@@ -162,12 +162,12 @@ async def test_trap_4_uploads_of_one_object_do_not_meet(backend: Backend) -> Non
 async def test_discard(backend: Backend) -> None:
     """What is discarded is gone, and no other name of the same object; discarding again changes nothing."""
     first, second = [await put(backend, b"data") for _ in range(2)]
-    await backend.discard(first)
-    await backend.discard(first)
+    await backend.delete(first)
+    await backend.delete(first)
     with pytest.raises(BytesMissing):
         await get(backend, first)
     assert await get(backend, second) == b"data"
-    assert [entry async for entry in backend.stored()] == [(second, 4)]
+    assert [entry async for entry in backend.list_blobs()] == [(second, 4)]
 
 
 async def test_discarded_on_its_way(backend: Backend) -> None:
@@ -175,13 +175,13 @@ async def test_discarded_on_its_way(backend: Backend) -> None:
     data = os.urandom(12 * CHUNK_BYTES)
     name = new_name(oid_of(data))
     with suppress(OSError, Unavailable):
-        async with backend.begin(name, len(data)) as upload:
+        async with backend.create(name, len(data)) as upload:
             for chunk in chunks_of(data):
                 await upload.write(chunk)
-            await backend.discard(name)
+            await backend.delete(name)
             await upload.finish()
-    await backend.discard(name)
-    assert await backend.sizes([name]) == {}
+    await backend.delete(name)
+    assert await backend.stat([name]) == {}
 
 
 async def test_discarded_while_read(backend: Backend) -> None:
@@ -193,26 +193,26 @@ async def test_discarded_while_read(backend: Backend) -> None:
         with suppress(BytesMissing):
             async for chunk in stored.chunks(0, stored.size):
                 if not got:
-                    await backend.discard(name)
+                    await backend.delete(name)
                 got += chunk
     assert data.startswith(got)
-    assert await backend.sizes([name]) == {}
+    assert await backend.stat([name]) == {}
 
 
 async def test_what_is_stored_is_listed_by_name(backend: Backend) -> None:
     """All that is in place is listed, ascending by name, with its size; bytes on their way are not."""
-    assert [entry async for entry in backend.stored()] == []
+    assert [entry async for entry in backend.list_blobs()] == []
     written = {await put(backend, str(number).encode() * number): len(str(number)) * number for number in range(40)}
     # As files of older versions are named.
     plain = await put(backend, b"plain", name=oid_of(b"plain"))
     written[plain] = 5
-    async with backend.begin(new_name(oid_of(b"data")), 4) as upload:
+    async with backend.create(new_name(oid_of(b"data")), 4) as upload:
         await upload.write(b"data")
-        assert [entry async for entry in backend.stored()] == sorted(written.items())
+        assert [entry async for entry in backend.list_blobs()] == sorted(written.items())
     gone = min(written)
-    await backend.discard(gone)
+    await backend.delete(gone)
     del written[gone]
-    assert [entry async for entry in backend.stored()] == sorted(written.items())
+    assert [entry async for entry in backend.list_blobs()] == sorted(written.items())
 
 
 @pytest.mark.parametrize("name", ["", "../../x", "A" * 64, "0" * 63, "0" * 64 + "/x", "é" * 64, "0" * 64 + ".x"])
@@ -223,7 +223,7 @@ async def test_trap_28_only_names(backend: Backend, name: str) -> None:
     with pytest.raises(ValueError, match="name: expected"):
         await get(backend, name)
     with pytest.raises(ValueError, match="name: expected"):
-        await backend.discard(name)
+        await backend.delete(name)
 
 
 async def test_room_and_health(backend: Backend) -> None:

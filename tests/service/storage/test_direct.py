@@ -195,7 +195,7 @@ async def test_bytes_that_the_store_does_not_vouch_for_are_given_up(direct: Dire
     repository, data = new_repository(), some_bytes()
     await direct.upload_url(repository, data)
     name = await tables("uploads", data).get("name")
-    async with direct.backend.begin(name, 7) as upload:
+    async with direct.backend.create(name, 7) as upload:
         await upload.write(b"others'")
         await upload.finish()
     assert (await failure(direct.confirm(repository, data))).reason == Reason.OBJECT_NOT_FOUND

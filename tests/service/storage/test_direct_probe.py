@@ -120,7 +120,7 @@ async def test_it_is_probed_until_it_passes(
             await direct.wait_signing(READ)
 
             async def is_empty() -> bool:
-                return [name async for name, _ in direct.backend.stored()] == []
+                return [name async for name, _ in direct.backend.list_blobs()] == []
 
             await until(is_empty)
     assert [line["event"] for line in logs].count("bytes are relayed") == 1

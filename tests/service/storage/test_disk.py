@@ -51,7 +51,7 @@ async def test_trap_13_first_uploads_into_one_new_folder(backend: DiskBackend) -
     for prefix in range(10):
         names = [f"{prefix:02x}{prefix:02x}{number:060x}" for number in range(16)]
         await asyncio.gather(*(put(backend, b"data", name=name) for name in names))
-        assert len(await backend.sizes(names)) == 16
+        assert len(await backend.stat(names)) == 16
 
 
 async def test_folders_that_somebody_removed(backend: DiskBackend) -> None:
@@ -88,7 +88,7 @@ async def test_bytes_and_their_name_are_durable_at_the_end(
         "sync bytes",
     ]
     steps.clear()
-    async with backend.begin(new_name(OID), 4) as upload:
+    async with backend.create(new_name(OID), 4) as upload:
         await upload.write(b"da")
         await upload.write(b"ta")
         await upload.finish()
@@ -107,16 +107,16 @@ async def test_trap_3_left_over_files(backend: DiskBackend) -> None:
     left = incoming_path(backend.root, name)
     left.write_bytes(b"da")
     there = await put(backend, b"data")
-    await backend.discard(name)
+    await backend.delete(name)
     assert files(backend) == [path_of(backend.root, there)]
 
 
 async def test_a_name_is_used_once(backend: DiskBackend) -> None:
     """Two uploads to one name are refused, in pieces at once or whole: they would mix."""
     name = new_name(OID)
-    async with backend.begin(name, 4) as upload:
+    async with backend.create(name, 4) as upload:
         await upload.write(b"da")
-        async with backend.begin(name, 4) as another:
+        async with backend.create(name, 4) as another:
             with pytest.raises(FileExistsError):
                 await another.write(b"fa")
         await upload.write(b"ta")
@@ -179,7 +179,7 @@ def is_direct(descriptor: int) -> bool:
 async def put_unevenly(backend: DiskBackend, data: bytes) -> str:
     """Write bytes in pieces that are no multiple of a page, one of them empty."""
     name = new_name(oid_of(data))
-    async with backend.begin(name, len(data)) as upload:
+    async with backend.create(name, len(data)) as upload:
         for start in range(0, len(data), 777_777):
             await upload.write(memoryview(data)[start : start + 777_777])
         await upload.write(b"")
@@ -255,7 +255,7 @@ async def test_file_systems_that_want_other_blocks(
 
 async def test_a_large_upload_that_is_given_up_leaves_nothing(backend: DiskBackend) -> None:
     """Neither a file nor one that is open."""
-    async with backend.begin(new_name(OID), LARGE) as upload:
+    async with backend.create(new_name(OID), LARGE) as upload:
         for _ in range(3):
             await upload.write(bytes(777_777))
         assert len(files(backend)) == 1
@@ -287,4 +287,4 @@ async def test_only_objects_in_their_place_are_listed(tmp_path: Path) -> None:
     for name in (right, "dcba" + "0" * 60, "notes.txt"):
         (folder / name).write_bytes(b"x")
     (tmp_path / "objects" / "readme").write_text("x")
-    assert [entry async for entry in backend.stored()] == [(right, 1)]
+    assert [entry async for entry in backend.list_blobs()] == [(right, 1)]

@@ -34,7 +34,7 @@ def _sas(azurite: Azurite, permissions: str) -> str:
 async def _put(backend: Backend, data: bytes) -> str:
     """Store bytes, and return their name."""
     name = new_name(oid_of(data))
-    async with backend.begin(name, len(data)) as upload:
+    async with backend.create(name, len(data)) as upload:
         for chunk in chunks_of(data):
             await upload.write(chunk)
         await upload.finish()
@@ -55,18 +55,18 @@ async def test_azure_takes_a_signature_for_one_container(azurite: Azurite, monke
         names[name] = size
         async with backend.open(name) as stored:
             assert b"".join([chunk async for chunk in stored.chunks(500, size - 500)]) == data[500:]
-    assert await backend.sizes(names) == names
-    assert {name: size async for name, size in backend.stored()} == names
+    assert await backend.stat(names) == names
+    assert {name: size async for name, size in backend.list_blobs()} == names
     half = new_name(oid_of(b"half"))
-    async with backend.begin(half, 20 * CHUNK_BYTES) as upload:
+    async with backend.create(half, 20 * CHUNK_BYTES) as upload:
         for chunk in chunks_of(os.urandom(11 * CHUNK_BYTES)):
             await upload.write(chunk)
     for name in (*names, half):
-        await backend.discard(name)
+        await backend.delete(name)
         with pytest.raises(BytesMissing):
             async with backend.open(name):
                 raise AssertionError("it is there")
-    assert {name async for name, _ in backend.stored()} == set()
+    assert {name async for name, _ in backend.list_blobs()} == set()
     assert not await azurite.uncommitted(f"{prefix}/objects/{half[:2]}/{half[2:4]}/{half}")
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", _sas(azurite, "rdl"))
     with pytest.raises(Unavailable, match="does not accept the credentials"):

@@ -29,7 +29,7 @@ class GivenUp(Exception):
 async def put(backend: ObjectStoreBackend, data: bytes) -> str:
     """Put bytes under a new name."""
     name = new_name(oid_of(data))
-    async with backend.begin(name, len(data)) as upload:
+    async with backend.create(name, len(data)) as upload:
         for chunk in chunks_of(data):
             await upload.write(chunk)
         await upload.finish()
@@ -75,7 +75,7 @@ async def test_bytes_of_several_parts_come_back(factory: BackendFactory, size: i
     assert await get(backend, name, 0, size) == data
     for offset, length in ((PART_BYTES - 10, 10), (size - 3, 3), (1, size - 1), (size, 0)):
         assert await get(backend, name, offset, length) == data[offset : offset + length]
-    assert await backend.sizes([name, new_name(oid_of(b""))]) == {name: size}
+    assert await backend.stat([name, new_name(oid_of(b""))]) == {name: size}
 
 
 async def test_one_open_object_is_read_more_than_once(seaweedfs_backend: BackendFactory) -> None:
@@ -101,13 +101,13 @@ async def test_upload_that_fails_is_taken_back(seaweedfs: SeaweedFS, s3: tuple[O
     name = new_name(oid_of(b"any"))
     key = key_of(prefix, name)
     with suppress(GivenUp):
-        async with backend.begin(name, 100 * MEBIBYTE) as upload:
+        async with backend.create(name, 100 * MEBIBYTE) as upload:
             for _ in range(17):
                 await upload.write(os.urandom(MEBIBYTE))
             assert len(await uploads_under(seaweedfs, key)) == 1
             raise GivenUp
     assert await uploads_under(seaweedfs, key) == []
-    assert await backend.sizes([name]) == {}
+    assert await backend.stat([name]) == {}
 
 
 def _sending() -> list[asyncio.Task[Any]]:
@@ -122,7 +122,7 @@ async def test_cancelled_upload_is_taken_back(seaweedfs: SeaweedFS, s3: tuple[Ob
     begun = asyncio.Event()
 
     async def send() -> None:
-        async with backend.begin(name, 100 * MEBIBYTE) as upload:
+        async with backend.create(name, 100 * MEBIBYTE) as upload:
             for _ in range(17):
                 await upload.write(os.urandom(MEBIBYTE))
             begun.set()
@@ -153,10 +153,10 @@ async def test_discard_removes_what_a_crash_left(seaweedfs: SeaweedFS, s3: tuple
         await asyncio.to_thread(begin, each)
     client.close()
     assert len(await uploads_under(seaweedfs, key)) == 3
-    await backend.discard(name)
+    await backend.delete(name)
     assert len(await uploads_under(seaweedfs, key)) == 1
-    assert await backend.sizes([name]) == {}
-    await backend.discard(name)
+    assert await backend.stat([name]) == {}
+    await backend.delete(name)
 
 
 async def test_discard_in_the_midst_of_an_upload(seaweedfs: SeaweedFS, s3: tuple[ObjectStoreBackend, str]) -> None:
@@ -165,17 +165,17 @@ async def test_discard_in_the_midst_of_an_upload(seaweedfs: SeaweedFS, s3: tuple
     name = new_name(oid_of(b"any"))
 
     async def send() -> None:
-        async with backend.begin(name, 20 * MEBIBYTE) as upload:
+        async with backend.create(name, 20 * MEBIBYTE) as upload:
             for number in range(20):
                 if number == 15:
-                    await backend.discard(name)
+                    await backend.delete(name)
                 await upload.write(os.urandom(MEBIBYTE))
             await upload.finish()
 
     with pytest.raises(Unavailable, match="refuses what it is asked"):
         await send()
-    assert await backend.sizes([name]) == {}
-    await backend.discard(name)
+    assert await backend.stat([name]) == {}
+    await backend.delete(name)
     assert await uploads_under(seaweedfs, key_of(prefix, name)) == []
 
 
@@ -184,7 +184,7 @@ async def test_discarded_while_it_is_read(factory: BackendFactory) -> None:
     backend = await factory("discarded")
     name = await put(backend, os.urandom(100))
     async with backend.open(name) as stored:
-        await backend.discard(name)
+        await backend.delete(name)
         with pytest.raises(BytesMissing):
             await anext(aiter(stored.chunks(1, 10)))
     with pytest.raises(BytesMissing):
@@ -196,15 +196,15 @@ async def test_discard_drops_blocks_of_azure(azurite: Azurite) -> None:
     prefix = secrets.token_hex(4)
     backend = await azurite.backend(prefix)
     name = new_name(oid_of(b"any"))
-    async with backend.begin(name, 100 * MEBIBYTE) as upload:
+    async with backend.create(name, 100 * MEBIBYTE) as upload:
         for _ in range(17):
             await upload.write(os.urandom(MEBIBYTE))
     assert await azurite.uncommitted(key_of(prefix, name))
-    await backend.discard(name)
+    await backend.delete(name)
     assert not await azurite.uncommitted(key_of(prefix, name))
     name = await put(backend, b"data")
-    await backend.discard(name)
-    assert [entry async for entry in backend.stored()] == []
+    await backend.delete(name)
+    assert [entry async for entry in backend.list_blobs()] == []
 
 
 async def test_keys_of_others_are_not_listed(seaweedfs: SeaweedFS, s3: tuple[ObjectStoreBackend, str]) -> None:
@@ -215,20 +215,20 @@ async def test_keys_of_others_are_not_listed(seaweedfs: SeaweedFS, s3: tuple[Obj
     for key in ("notes.txt", "objects/notes.txt", f"objects/00/00/{names[-1]}", f"objects/{names[0]}"):
         await asyncio.to_thread(client.put_object, Bucket=BUCKET, Key=f"{prefix}/{key}", Body=b"x")
     client.close()
-    assert [name async for name, _ in backend.stored()] == names
+    assert [name async for name, _ in backend.list_blobs()] == names
 
 
 async def test_more_than_was_announced(seaweedfs_backend: BackendFactory) -> None:
     """More bytes than announced are not gathered in memory, and a size that no store takes is refused."""
     backend = await seaweedfs_backend("announced")
     name = new_name(oid_of(b"any"))
-    async with backend.begin(name, 1) as upload:
+    async with backend.create(name, 1) as upload:
         for _ in range(5):
             await upload.write(bytes(MEBIBYTE))
         with pytest.raises(ValueError, match="as announced"):
             await upload.write(b"1")
     with pytest.raises(InvalidArgument, match="size: expected at most"):
-        async with backend.begin(name, 5 * 1024**4 + 1):
+        async with backend.create(name, 5 * 1024**4 + 1):
             pass
 
 
@@ -240,11 +240,11 @@ async def test_wrong_credentials_are_not_told(
     backend = await seaweedfs.backend()
     name = new_name(oid_of(b""))
     with pytest.raises(Unavailable, match="does not accept the credentials") as caught:
-        await backend.sizes([name])
+        await backend.stat([name])
     with pytest.raises(Unavailable):
         await backend.check()
     with pytest.raises(Unavailable):
-        await backend.discard(name)
+        await backend.delete(name)
     assert caught.value.__cause__ is None
     log = capsys.readouterr().out
     assert log.count("403") == 3
@@ -263,7 +263,7 @@ async def test_the_url_alone_says_where_the_bucket_is(seaweedfs: SeaweedFS, monk
     backend = await seaweedfs.backend(secrets.token_hex(4))
     name = await put(backend, b"data")
     assert await get(backend, name, 0, 4) == b"data"
-    await backend.discard(name)
+    await backend.delete(name)
 
 
 async def test_no_credentials(seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch) -> None:

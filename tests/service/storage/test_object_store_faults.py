@@ -44,9 +44,9 @@ class Faulty:
 
     async def require_nothing_after_discard(self, name: str) -> None:
         """Discard a name by the way that is well, and see that nothing is left of it."""
-        await self.well.discard(name)
+        await self.well.delete(name)
         assert await self.uploads(name) == 0
-        assert await self.well.sizes([name]) == {}
+        assert await self.well.stat([name]) == {}
 
 
 async def faulty(server: SeaweedFS, proxy: StoreProxy) -> Faulty:
@@ -79,7 +79,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 async def put(backend: ObjectStoreBackend, data: bytes, *, name: str | None = None) -> str:
     """Put bytes under a new name."""
     name = name or new_name(oid_of(data))
-    async with backend.begin(name, len(data)) as begun:
+    async with backend.create(name, len(data)) as begun:
         for chunk in chunks_of(data):
             await begun.write(chunk)
         await begun.finish()
@@ -97,15 +97,15 @@ async def everything(backend: ObjectStoreBackend, name: str) -> list[object]:
     big = os.urandom(PART_BYTES + 1)
 
     async def listed() -> list[tuple[str, int]]:
-        return [entry async for entry in backend.stored()]
+        return [entry async for entry in backend.list_blobs()]
 
     calls = [
         put(backend, b"data"),
         put(backend, big),
         get(backend, name),
-        backend.sizes([name]),
+        backend.stat([name]),
         listed(),
-        backend.discard(new_name(oid_of(b""))),
+        backend.delete(new_name(oid_of(b""))),
         backend.check(),
     ]
     outcomes: list[object] = await asyncio.gather(*calls, return_exceptions=True)
@@ -172,7 +172,7 @@ async def test_a_store_that_stays_silent(store: Faulty) -> None:
     begun = new_name(oid_of(data))
 
     async def begin() -> None:
-        async with store.backend.begin(begun, 100 * MEBIBYTE) as upload:
+        async with store.backend.create(begun, 100 * MEBIBYTE) as upload:
             for number in range(100):
                 if number == 12:
                     store.proxy.stop_flow()
@@ -196,7 +196,7 @@ async def test_what_a_silent_store_is_owed_is_bounded(store: Faulty) -> None:
 
     async def send() -> None:
         nonlocal taken
-        async with store.backend.begin(new_name(oid_of(b"")), 100 * MEBIBYTE) as upload:
+        async with store.backend.create(new_name(oid_of(b"")), 100 * MEBIBYTE) as upload:
             while taken < 100:
                 await upload.write(bytes(MEBIBYTE))
                 taken += 1
@@ -243,7 +243,7 @@ async def test_damaged_bytes_are_refused(store: Faulty, size: int) -> None:
     store.proxy.damaging = True
     with pytest.raises(Unavailable, match="refuses what it is asked"):
         await put(store.backend, os.urandom(size), name=name)
-    assert await store.well.sizes([name]) == {}
+    assert await store.well.stat([name]) == {}
     await store.require_nothing_after_discard(name)
 
 
@@ -265,7 +265,7 @@ async def test_a_store_killed_in_the_midst_of_parts(tmp_path: Path, monkeypatch:
         name, data = new_name(oid_of(b"any")), os.urandom(6 * PART_BYTES)
         outcome: ServiceError | None = None
         try:
-            async with store.backend.begin(name, len(data)) as begun:
+            async with store.backend.create(name, len(data)) as begun:
                 for number, chunk in enumerate(chunks_of(data)):
                     if number == 17:
                         await store.server.kill()
@@ -300,7 +300,7 @@ async def test_a_store_without_room(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         with pytest.raises(ServiceError):
             await put(store.backend, os.urandom(3 * PART_BYTES), name=name)
         await store.require_nothing_after_discard(name)
-        assert [entry async for entry in store.backend.stored()] == sorted((name, PART_BYTES) for name in held)
+        assert [entry async for entry in store.backend.list_blobs()] == sorted((name, PART_BYTES) for name in held)
         assert all([await get(store.backend, name) == data for name, data in held.items()])
         for name in held:
             await store.require_nothing_after_discard(name)

@@ -19,8 +19,8 @@ from services.database.transactions import Database
 from services.storage.blob_names import new_name
 from services.storage.blob_names import oid_of as oid_in
 from services.storage.index import contents, objects
-from services.storage.index.contents import FIRST_STORE_ID, Arrived, New
-from services.storage.index.registrar import Registered, Registrar, Verified
+from services.storage.index.contents import FIRST_STORE_ID, PendingBlob, UploadedBlob
+from services.storage.index.registrar import CommittedUpload, UploadRegistrar, VerifiedUpload
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.service.storage.test_crash import SESSIONS, SLOW_COMMIT
@@ -41,75 +41,79 @@ async def database(database_url: SecretStr) -> AsyncIterator[Database]:
 
 
 @pytest.fixture
-async def registrar(database: Database) -> AsyncIterator[Registrar]:
+async def registrar(database: Database) -> AsyncIterator[UploadRegistrar]:
     """A registrar, without a service around it."""
-    made = Registrar(database, WRITER)
+    made = UploadRegistrar(database, WRITER)
     yield made
     await made.close()
 
 
-async def begun(registrar: Registrar, repository_id: int, data: bytes) -> Verified:
+async def begun(registrar: UploadRegistrar, repository_id: int, data: bytes) -> VerifiedUpload:
     """Begin an upload, and return what is to be registered when its bytes are in place."""
     oid = oid_of(data)
     name = new_name(oid)
-    [found] = await registrar.begin([New(repository_id, FIRST_STORE_ID, oid, name)])
+    [found] = await registrar.begin([PendingBlob(repository_id, FIRST_STORE_ID, oid, name)])
     assert found.is_known
-    return Verified(repository_id, oid, len(data), [Arrived(FIRST_STORE_ID, oid, name, found.replaces, 0)])
+    return VerifiedUpload(repository_id, oid, len(data), [UploadedBlob(FIRST_STORE_ID, oid, name, found.replaces, 0)])
 
 
-async def registered(registrar: Registrar, *verified: Verified) -> list[Registered | BaseException | None]:
+async def registered(
+    registrar: UploadRegistrar, *verified: VerifiedUpload
+) -> list[CommittedUpload | BaseException | None]:
     """Register in one moment, and return what became of each."""
     return await asyncio.gather(*map(registrar.register, verified), return_exceptions=True)
 
 
-async def test_a_group_is_one_transaction(registrar: Registrar, sql: Sql) -> None:
+async def test_a_group_is_one_transaction(registrar: UploadRegistrar, sql: Sql) -> None:
     """Forty uploads of one moment have one transaction that begins them, and one that registers them."""
     uploads = await asyncio.gather(*(begun(registrar, 1 + number % 3, b"%d" % number) for number in range(40)))
     assert await sql("SELECT count(*), count(DISTINCT xmin::text) FROM storage.uploads") == "40|1"
     answers = await registered(registrar, *uploads)
-    assert [answer.record.oid for answer in answers if isinstance(answer, Registered)] == [one.oid for one in uploads]
+    assert [answer.record.oid for answer in answers if isinstance(answer, CommittedUpload)] == [
+        one.oid for one in uploads
+    ]
     assert await sql("SELECT count(*), count(DISTINCT xmin::text) FROM storage.objects") == "40|1"
     assert await sql("SELECT count(*) FROM storage.contents") == "40"
     assert await sql("SELECT count(*) FROM storage.uploads") == "0"
 
 
-async def test_one_object_many_times_in_a_group(registrar: Registrar, sql: Sql) -> None:
+async def test_one_object_many_times_in_a_group(registrar: UploadRegistrar, sql: Sql) -> None:
     """The bytes of one stay, those of the others are discarded, and all repositories hold the object."""
     uploads = await asyncio.gather(*(begun(registrar, 1 + number % 3, b"data") for number in range(12)))
     other = await begun(registrar, 1, b"other")
     answers = await registered(registrar, *uploads, other)
-    kept = uploads[0].arrived[0].name
-    assert sorted((await sql("SELECT name FROM storage.contents")).split()) == sorted([kept, other.arrived[0].name])
-    assert [answer.names for answer in answers if isinstance(answer, Registered)][:-1] == [[kept]] * 12
+    kept = uploads[0].blobs[0].name
+    assert sorted((await sql("SELECT name FROM storage.contents")).split()) == sorted([kept, other.blobs[0].name])
+    assert [answer.names for answer in answers if isinstance(answer, CommittedUpload)][:-1] == [[kept]] * 12
     assert await sql("SELECT count(*) FROM storage.objects") == "4"
     discarded = (await sql("SELECT name FROM storage.discards ORDER BY name")).split()
-    assert discarded == sorted(one.arrived[0].name for one in uploads[1:])
+    assert discarded == sorted(one.blobs[0].name for one in uploads[1:])
     assert await sql("SELECT count(*) FROM storage.uploads") == "0"
 
 
-async def test_what_is_written_again_takes_the_place(registrar: Registrar, sql: Sql) -> None:
+async def test_what_is_written_again_takes_the_place(registrar: UploadRegistrar, sql: Sql) -> None:
     """Bytes that were there when uploads began are replaced by those of the first of them."""
     first = await begun(registrar, 1, b"data")
     await registered(registrar, first)
     again = [await begun(registrar, 1, b"data"), await begun(registrar, 2, b"data")]
     await registered(registrar, *again)
-    assert await sql("SELECT name FROM storage.contents") == again[0].arrived[0].name
+    assert await sql("SELECT name FROM storage.contents") == again[0].blobs[0].name
     discarded = (await sql("SELECT name FROM storage.discards ORDER BY name")).split()
-    assert discarded == sorted(one.arrived[0].name for one in (first, again[1]))
+    assert discarded == sorted(one.blobs[0].name for one in (first, again[1]))
 
 
-async def test_refusals_are_their_own(registrar: Registrar, database: Database, sql: Sql) -> None:
+async def test_refusals_are_their_own(registrar: UploadRegistrar, database: Database, sql: Sql) -> None:
     """Of a group, what was removed, is of a deleted repository, or was given up fails, and nothing else."""
     uploads = [await begun(registrar, repository_id, b"%d" % repository_id) for repository_id in range(1, 6)]
     _, removed, deleted, lost, _ = uploads
-    add = objects.Added(removed.repository_id, removed.oid, removed.size)
+    add = objects.ObjectToAdd(removed.repository_id, removed.oid, removed.size)
     await database.run(lambda connection: objects.add(connection, [add]))
     await sql("UPDATE storage.objects SET removed_at = now(), removal_reason = 'a licence'")
     await database.run(lambda connection: objects.close_repository(connection, deleted.repository_id))
-    await database.run(lambda connection: contents.give_up(connection, [lost.arrived[0].name]))
+    await database.run(lambda connection: contents.give_up(connection, [lost.blobs[0].name]))
     good, no_licence, no_repository, given_up, also_good = await registered(registrar, *uploads)
-    assert isinstance(good, Registered)
-    assert isinstance(also_good, Registered)
+    assert isinstance(good, CommittedUpload)
+    assert isinstance(also_good, CommittedUpload)
     assert isinstance(no_licence, FailedPrecondition)
     assert no_licence.metadata == {"removal_reason": "a licence"}
     assert isinstance(no_repository, NotFound)
@@ -119,7 +123,7 @@ async def test_refusals_are_their_own(registrar: Registrar, database: Database, 
     assert await sql("SELECT count(*) FROM storage.contents") == "2"
 
 
-async def test_repeated_after_it_has_succeeded(registrar: Registrar, sql: Sql) -> None:
+async def test_repeated_after_it_has_succeeded(registrar: UploadRegistrar, sql: Sql) -> None:
     """A group whose answer was lost is registered again with the same outcome."""
     uploads = [await begun(registrar, 1, b"%d" % number) for number in range(3)]
     before = await registered(registrar, *uploads)
@@ -128,28 +132,28 @@ async def test_repeated_after_it_has_succeeded(registrar: Registrar, sql: Sql) -
     assert await sql("SELECT count(*) FROM storage.discards") == "0"
 
 
-async def test_a_store_that_was_forgotten_meanwhile(registrar: Registrar, sql: Sql) -> None:
+async def test_a_store_that_was_forgotten_meanwhile(registrar: UploadRegistrar, sql: Sql) -> None:
     """Bytes that came to it are not acknowledged; those of others in the group are."""
     await sql("INSERT INTO storage.stores (id, name, url, is_primary) VALUES (9, 'ninth', 'file:///ninth', false)")
     here = await begun(registrar, 1, b"here")
     oid = oid_of(b"there")
-    there = Verified(1, oid, 5, [Arrived(9, oid, new_name(oid), None, 0)])
-    [found] = await registrar.begin([New(1, 9, oid, there.arrived[0].name)])
+    there = VerifiedUpload(1, oid, 5, [UploadedBlob(9, oid, new_name(oid), None, 0)])
+    [found] = await registrar.begin([PendingBlob(1, 9, oid, there.blobs[0].name)])
     assert found.is_known
     # Not seen by who forgets it: it was begun in that moment.
     await sql("DELETE FROM storage.stores WHERE id = 9")
     held, lost = await registered(registrar, here, there)
-    assert isinstance(held, Registered)
+    assert isinstance(held, CommittedUpload)
     assert lost is None
     assert await sql("SELECT count(*) FROM storage.objects") == "1"
-    [found] = await registrar.begin([New(1, 9, oid, new_name(oid))])
+    [found] = await registrar.begin([PendingBlob(1, 9, oid, new_name(oid))])
     assert not found.is_known
 
 
 async def test_groups_of_two_processes_do_not_wait_for_each_other(database: Database, sql: Sql) -> None:
     """The same objects in opposite orders, registered by two at once while a third removes: no deadlock, one winner."""
     before = int(await sql("SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"))
-    registrars = [Registrar(database, WRITER), Registrar(database, WRITER + 1)]
+    registrars = [UploadRegistrar(database, WRITER), UploadRegistrar(database, WRITER + 1)]
     for number in range(10):
         data = [b"%d %d" % (number, each) for each in range(20)]
         groups = [
@@ -161,7 +165,7 @@ async def test_groups_of_two_processes_do_not_wait_for_each_other(database: Data
             async def work(connection: AsyncConnection) -> None:
                 await objects.lock(connection, oids)
                 await objects.forget(connection, 0, oids)
-                await contents.release(connection, oids)
+                await contents.release_unreferenced(connection, oids)
 
             await database.run(work)
 
@@ -179,7 +183,7 @@ async def test_groups_of_two_processes_do_not_wait_for_each_other(database: Data
         await registrar.close()
 
 
-async def test_a_database_that_is_away(registrar: Registrar, sql: Sql) -> None:
+async def test_a_database_that_is_away(registrar: UploadRegistrar, sql: Sql) -> None:
     """Connections that are cut amid a group are not noticed; each of it is registered once."""
     uploads = [await begun(registrar, 1, b"%d" % number) for number in range(10)]
     await sql(SLOW_COMMIT.format(seconds=2))
@@ -189,7 +193,7 @@ async def test_a_database_that_is_away(registrar: Registrar, sql: Sql) -> None:
             await asyncio.sleep(0.02)
     await sql(f"SELECT pg_terminate_backend(pid) {SESSIONS} AND state <> 'idle'")
     answers = await registering
-    assert all(isinstance(answer, Registered) for answer in answers), answers
+    assert all(isinstance(answer, CommittedUpload) for answer in answers), answers
     assert await sql("SELECT count(*) FROM storage.contents") == "10"
 
 
@@ -238,11 +242,12 @@ async def test_killed_between_the_bytes_and_the_commit_of_a_group(
 async def test_no_database_at_all(tmp_path: Path) -> None:
     """Without Postgres each is told that, within the bound."""
     database = Database(create_engine(SecretStr(f"postgresql://u@/d?host={tmp_path}"), schema="storage", pool_size=2))
-    registrar = Registrar(database, WRITER)
+    registrar = UploadRegistrar(database, WRITER)
     oid = oid_of(b"data")
     async with asyncio.timeout(STEP_SECONDS):
         answers = await asyncio.gather(
-            *(registrar.begin([New(1, FIRST_STORE_ID, oid, new_name(oid))]) for _ in range(3)), return_exceptions=True
+            *(registrar.begin([PendingBlob(1, FIRST_STORE_ID, oid, new_name(oid))]) for _ in range(3)),
+            return_exceptions=True,
         )
     assert all(isinstance(answer, Unavailable) for answer in answers)
     await registrar.close()

@@ -13,8 +13,8 @@ from services.common.lifecycle import cancel_and_wait
 from services.database.engine import create_engine
 from services.database.migrations import migrate
 from services.database.transactions import Database
-from services.storage.capacity.space import LOOK_AHEAD_BYTES, Announced, Room
-from services.storage.capacity.space_exchange import Neighbours
+from services.storage.capacity.space import LOOK_AHEAD_BYTES, Reservation, SpaceManager
+from services.storage.capacity.space_exchange import PeerReservations
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.support.memory_backend import MemoryBackend
@@ -23,7 +23,7 @@ from tests.support.waiting import STEP_SECONDS
 MIB = 1024 * 1024
 RESERVE = 100 * MIB
 
-MakeRoom = Callable[[], Room]
+MakeRoom = Callable[[], SpaceManager]
 
 
 @pytest.fixture
@@ -37,12 +37,12 @@ async def make_room(database_url: SecretStr, disk: MemoryBackend) -> AsyncIterat
     """What makes the room of one more process on the disk, of which 100 MiB are kept free."""
     await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
-    yield lambda: Room(lambda: disk, RESERVE, Neighbours(database))
+    yield lambda: SpaceManager(lambda: disk, RESERVE, PeerReservations(database))
     await database.close()
 
 
 @asynccontextmanager
-async def _telling(room: Room) -> AsyncIterator[Room]:
+async def _telling(room: SpaceManager) -> AsyncIterator[SpaceManager]:
     task = asyncio.create_task(room.run())
     try:
         yield room
@@ -50,29 +50,29 @@ async def _telling(room: Room) -> AsyncIterator[Room]:
         await cancel_and_wait(task)
 
 
-async def _until_available(room: Room, size: int) -> None:
+async def _until_available(room: SpaceManager, size: int) -> None:
     async with asyncio.timeout(STEP_SECONDS):
         while await room.available_bytes() != size:  # noqa: ASYNC110 - Postgres sets no event
             await asyncio.sleep(0.05)
 
 
-async def _bring(upload: Announced, disk: MemoryBackend, size: int) -> None:
+async def _bring(upload: Reservation, disk: MemoryBackend, size: int) -> None:
     """Write bytes of an upload, in pieces of 1 MiB as they come over the wire; the disk has that much less then."""
     for _ in range(size // MIB):
         await upload.expect(MIB)
         disk.capacity -= MIB
-        upload.arrived(MIB)
+        upload.written(MIB)
 
 
 async def test_an_upload_keeps_what_has_arrived_and_a_little_more(make_room: MakeRoom, disk: MemoryBackend) -> None:
     """A writer that announces all there is and sends nothing leaves the rest to others; the reserve is nobody's."""
     room = make_room()
     await room.require(900 * MIB)
-    async with room.announced(900 * MIB) as upload:
+    async with room.reserve(900 * MIB) as upload:
         assert await room.available_bytes() == 900 * MIB - LOOK_AHEAD_BYTES
         await _bring(upload, disk, 100 * MIB)
         assert 800 * MIB - LOOK_AHEAD_BYTES <= (await room.available_bytes() or 0) <= 800 * MIB
-        async with room.announced(10 * MIB), room.announced(700 * MIB):
+        async with room.reserve(10 * MIB), room.reserve(700 * MIB):
             pass
     assert await room.available_bytes() == 800 * MIB
 
@@ -80,17 +80,17 @@ async def test_an_upload_keeps_what_has_arrived_and_a_little_more(make_room: Mak
 async def test_what_cannot_fit_is_refused_before_it_comes(make_room: MakeRoom) -> None:
     """Be it announced to a batch or as an upload; and the refusal says nothing of how much room there is."""
     room = make_room()
-    async with room.announced(900 * MIB):
+    async with room.reserve(900 * MIB):
         left = 900 * MIB - LOOK_AHEAD_BYTES
         await room.require(left)
-        for refused in (room.require(left + 1), room.announced(left + 1).__aenter__()):
+        for refused in (room.require(left + 1), room.reserve(left + 1).__aenter__()):
             with pytest.raises(ResourceExhausted) as caught:
                 await refused
             assert caught.value.reason == Reason.STORAGE_FULL
             assert not any(letter.isdigit() for letter in caught.value.message)
 
 
-class LateNeighbours(Neighbours):
+class LateNeighbours(PeerReservations):
     """Those of whom nothing is known before they are let tell."""
 
     def __init__(self, database: Database) -> None:
@@ -110,12 +110,12 @@ async def test_what_is_written_during_a_look_is_not_missed(database_url: SecretS
     await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=1))
     neighbours = LateNeighbours(database)
-    room = Room(lambda: disk, RESERVE, neighbours)
-    upload = Announced(500 * MIB, room)
+    room = SpaceManager(lambda: disk, RESERVE, neighbours)
+    upload = Reservation(500 * MIB, room)
     asking = asyncio.create_task(room.require(500 * MIB))
     await asyncio.wait_for(neighbours.asked.wait(), STEP_SECONDS)
     disk.capacity -= 500 * MIB
-    upload.arrived(500 * MIB)
+    upload.written(500 * MIB)
     neighbours.tell_now.set()
     with pytest.raises(ResourceExhausted):
         await asyncio.wait_for(asking, STEP_SECONDS)
@@ -125,9 +125,9 @@ async def test_what_is_written_during_a_look_is_not_missed(database_url: SecretS
 async def test_small_uploads_keep_what_they_bring(make_room: MakeRoom) -> None:
     """What is smaller than that little more is kept whole, and given back as it arrives."""
     room = make_room()
-    async with room.announced(10 * MIB) as upload:
+    async with room.reserve(10 * MIB) as upload:
         assert await room.available_bytes() == 890 * MIB
-        upload.arrived(4 * MIB)
+        upload.written(4 * MIB)
         assert await room.available_bytes() == 894 * MIB
     assert await room.available_bytes() == 900 * MIB
 
@@ -142,7 +142,7 @@ async def test_of_those_who_have_no_room_together_some_get_through(make_room: Ma
         nonlocal least
         brought = 0
         try:
-            async with room.announced(size) as upload:
+            async with room.reserve(size) as upload:
                 try:
                     while brought < size:
                         await _bring(upload, disk, MIB)
@@ -184,17 +184,17 @@ async def test_those_who_fit_share_a_look(database_url: SecretStr) -> None:
     await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
     disk = LookedAt()
-    room = Room(lambda: disk, RESERVE, Neighbours(database))
+    room = SpaceManager(lambda: disk, RESERVE, PeerReservations(database))
     # One look, and what comes within 50 ms of it.
     began = time.monotonic()
-    async with room.announced(1 * MIB) as upload:
+    async with room.reserve(1 * MIB) as upload:
         for _ in range(100):
             await room.require(10 * MIB)
         assert disk.looks < 3 + (time.monotonic() - began) / 0.05
         await room.require(899 * MIB)
         before = disk.looks
         # Of bytes that the disk does not know yet, as of a file that is being written.
-        upload.arrived(500 * MIB)
+        upload.written(500 * MIB)
         await room.require(500 * MIB)
         assert disk.looks == before + 1
         with pytest.raises(ResourceExhausted):
@@ -207,11 +207,11 @@ async def test_uploads_are_known_to_others_soon(make_room: MakeRoom, disk: Memor
     """What is kept for them is not given away by other processes, and what arrives, or ends, is told too."""
     here, there = make_room(), make_room()
     async with _telling(here):
-        async with here.announced(600 * MIB) as large, here.announced(10 * MIB) as small:
+        async with here.reserve(600 * MIB) as large, here.reserve(10 * MIB) as small:
             await _until_available(there, 890 * MIB - LOOK_AHEAD_BYTES)
             with pytest.raises(ResourceExhausted):
                 await there.require(890 * MIB)
-            small.arrived(4 * MIB)
+            small.written(4 * MIB)
             await _until_available(there, 894 * MIB - LOOK_AHEAD_BYTES)
             await _bring(large, disk, 16 * MIB)
             await _until_available(there, 878 * MIB)
@@ -224,13 +224,13 @@ async def test_a_process_that_is_gone_keeps_no_room(make_room: MakeRoom, sql: Sq
     async with AsyncExitStack() as stack:
         telling = await stack.enter_async_context(AsyncExitStack())
         await telling.enter_async_context(_telling(here))
-        await stack.enter_async_context(here.announced(10 * MIB))
+        await stack.enter_async_context(here.reserve(10 * MIB))
         await _until_available(there, 890 * MIB)
         # From now on nobody tells that it is over. The clock is put forward by a minute and a bit.
         await telling.aclose()
         await sql("UPDATE storage.announcements SET told_at = told_at - interval '70 s'")
     await _until_available(there, 900 * MIB)
-    async with _telling(there), there.announced(100 * MIB):
+    async with _telling(there), there.reserve(100 * MIB):
         async with asyncio.timeout(STEP_SECONDS):
             told = "SELECT count(*), max(remaining_bytes) FROM storage.announcements"
             while await sql(told) != f"1|{LOOK_AHEAD_BYTES}":  # noqa: ASYNC110 - Postgres sets no event

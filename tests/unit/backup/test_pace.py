@@ -6,7 +6,7 @@ from types import SimpleNamespace
 import pytest
 
 from services.storage.replication import rate_limit as module
-from services.storage.replication.rate_limit import Pace
+from services.storage.replication.rate_limit import RateLimiter
 
 
 async def test_pauses_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -19,9 +19,9 @@ async def test_pauses_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     # Not in asyncio itself: other tasks of this loop sleep too.
     known = SimpleNamespace(sleep=sleep, get_running_loop=asyncio.get_running_loop)
     monkeypatch.setattr(module, "asyncio", known)
-    pace = Pace(1000)
+    pace = RateLimiter(1000)
     for count in (1000, 2000, 500):
-        await pace.keep(count)
+        await pace.acquire(count)
     assert pauses == pytest.approx([1, 3, 3.5], abs=0.1)
-    await Pace(None).keep(1 << 40)
+    await RateLimiter(None).acquire(1 << 40)
     assert len(pauses) == 3

@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from services.common.errors import InvalidArgument
-from services.storage.uploads.checksum import Tally
+from services.storage.uploads.checksum import ChecksumVerifier
 
 _CUTS = st.lists(st.integers(0, 300), max_size=8)
 
 
 async def _take(oid: str, size: int, data: bytes, cuts: list[int]) -> None:
-    tally = Tally(oid, size)
+    tally = ChecksumVerifier(oid, size)
     for start, end in pairwise([0, *sorted(min(cut, len(data)) for cut in cuts), len(data)]):
         tally.count(data[start:end])
         await tally.hash(data[start:end])
@@ -49,7 +49,7 @@ async def test_trap_1_hash_is_checked(data: bytes, other: bytes, cuts: list[int]
 
 def test_first_byte_too_many_is_refused_at_once() -> None:
     """What comes after the announced size is not waited for."""
-    tally = Tally("0" * 64, 3)
+    tally = ChecksumVerifier("0" * 64, 3)
     tally.count(b"abc")
     with pytest.raises(InvalidArgument, match="expected 3 bytes, got more"):
         tally.count(b"d")

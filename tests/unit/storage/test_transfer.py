@@ -4,7 +4,7 @@ import pytest
 
 from services.storage.backends.signing import Signing
 from services.storage.settings import StorageSettings
-from services.storage.stores.transfer_modes import Directions, Mode, parse, wanted
+from services.storage.stores.transfer_modes import Directions, Mode, configured_directions, parse
 from tests.support.signers import NoSigner
 
 SETTINGS = {"storage_listen": "unix:x", "storage_url": "file:///x", "storage_database_url": "postgresql://x"}
@@ -42,16 +42,21 @@ def test_other_settings_are_refused(text: str) -> None:
 
 def test_auto_is_direct_where_clients_reach_the_store() -> None:
     """And uploads only where the store signs them."""
-    assert wanted("auto", _signing()) == Directions(downloads=True, uploads=True)
-    assert wanted("auto", _signing(reachable=False)) == Directions()
-    assert wanted("auto", _signing(uploads=False)) == Directions(downloads=True)
-    assert wanted("auto", None) == wanted("relay", None) == wanted("relay", _signing()) == Directions()
+    assert configured_directions("auto", _signing()) == Directions(downloads=True, uploads=True)
+    assert configured_directions("auto", _signing(reachable=False)) == Directions()
+    assert configured_directions("auto", _signing(uploads=False)) == Directions(downloads=True)
+    assert (
+        configured_directions("auto", None)
+        == configured_directions("relay", None)
+        == configured_directions("relay", _signing())
+        == Directions()
+    )
 
 
 def test_direct_is_direct_wherever_it_can_be() -> None:
     """What the store cannot do is refused at the start."""
-    assert wanted("direct", _signing(reachable=False)) == Directions(downloads=True, uploads=True)
-    assert wanted("download=direct,upload=relay", _signing(uploads=False)) == Directions(downloads=True)
+    assert configured_directions("direct", _signing(reachable=False)) == Directions(downloads=True, uploads=True)
+    assert configured_directions("download=direct,upload=relay", _signing(uploads=False)) == Directions(downloads=True)
     for text, signing in (("direct", None), ("direct", _signing(uploads=False)), ("upload=direct", None)):
         with pytest.raises(ValueError, match="storage_transfer: "):
-            wanted(text, signing)
+            configured_directions(text, signing)

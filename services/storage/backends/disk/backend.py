@@ -9,11 +9,11 @@ from pathlib import Path
 
 from services.common.concurrency.uncancellable import run_in_thread
 from services.storage.backends.base import Chunk
-from services.storage.backends.disk.durable import Folders, sync_folder
+from services.storage.backends.disk.durable import DurableDirectories, sync_folder
 from services.storage.backends.disk.errors import NO_ROOM, on_disk
 from services.storage.backends.disk.listing import contents_of, subfolders
 from services.storage.backends.disk.new_file import NewFile
-from services.storage.backends.disk.paths import incoming_path, objects_folder, path_below, path_of
+from services.storage.backends.disk.paths import incoming_path, objects_folder, path_of, relative_path
 from services.storage.backends.disk.reading import DiskFile
 from services.storage.backends.disk.upload import DiskUpload, put_in_place
 
@@ -33,7 +33,7 @@ class DiskBackend:
 
     def __init__(self, root: Path) -> None:
         self.root = root
-        self._folders = Folders(root)
+        self._folders = DurableDirectories(root)
         self._incoming = root / "incoming"
         # Objects may be private: other users of the host do not read them.
         root.mkdir(mode=0o750, parents=True, exist_ok=True)
@@ -45,7 +45,7 @@ class DiskBackend:
             sync_folder(root.parent)
 
     @asynccontextmanager
-    async def begin(self, name: str, size: int) -> AsyncIterator[DiskUpload]:
+    async def create(self, name: str, size: int) -> AsyncIterator[DiskUpload]:
         """Begin an upload into a file in `incoming`."""
         upload = DiskUpload(self.root, self._folders, name, size)
         try:
@@ -124,11 +124,11 @@ class DiskBackend:
         finally:
             await stored.close()
 
-    def path_below(self, name: str) -> str:
+    def relative_path(self, name: str) -> str:
         """Return the path below the root."""
-        return path_below(name)
+        return relative_path(name)
 
-    async def sizes(self, names: Iterable[str]) -> dict[str, int]:
+    async def stat(self, names: Iterable[str]) -> dict[str, int]:
         """Return the sizes of the files that exist."""
         return await on_disk(self._sizes, list(names))
 
@@ -137,21 +137,21 @@ class DiskBackend:
         for name in names:
             try:
                 # Not by way of `Path`, which takes longer than the system: a batch asks for hundreds.
-                status = os.stat(f"{self.root}/{path_below(name)}")  # noqa: PTH116 - see above
+                status = os.stat(f"{self.root}/{relative_path(name)}")  # noqa: PTH116 - see above
             except (FileNotFoundError, NotADirectoryError):
                 continue
             if stat.S_ISREG(status.st_mode):
                 sizes[name] = status.st_size
         return sizes
 
-    async def stored(self) -> AsyncIterator[tuple[str, int]]:
+    async def list_blobs(self) -> AsyncIterator[tuple[str, int]]:
         """Return what the folders hold, one folder at a time."""
         for first in await on_disk(subfolders, objects_folder(self.root)):
             for second in await on_disk(subfolders, first):
                 for name, size in await on_disk(contents_of, second):
                     yield name, size
 
-    async def discard(self, name: str) -> None:
+    async def delete(self, name: str) -> None:
         """Remove the file in place and the one in `incoming`, where they exist."""
         await on_disk(self._discard, name)
 

@@ -46,7 +46,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-class Folders:
+class DurableDirectories:
     """Makes folders below a root, and knows which of them are durable; may be used from several threads."""
 
     def __init__(self, root: Path) -> None:

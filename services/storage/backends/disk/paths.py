@@ -5,7 +5,7 @@ from pathlib import Path
 from services.storage.blob_names import checked, place_of
 
 
-def path_below(name: str) -> str:
+def relative_path(name: str) -> str:
     """Return the path, below the root, of the bytes that are in place under a name.
 
         ROOT/
@@ -25,7 +25,7 @@ def path_below(name: str) -> str:
 
 def path_of(root: Path, name: str) -> Path:
     """Return the path of the bytes that are in place under a name. Raises ValueError for anything but a name."""
-    return root / path_below(name)
+    return root / relative_path(name)
 
 
 def incoming_path(root: Path, name: str) -> Path:

@@ -5,7 +5,7 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from services.storage.backends.base import Chunk
-from services.storage.backends.disk.durable import Folders
+from services.storage.backends.disk.durable import DurableDirectories
 from services.storage.backends.disk.errors import on_disk
 from services.storage.backends.disk.new_file import NewFile
 from services.storage.backends.disk.paths import incoming_path, path_of
@@ -19,7 +19,7 @@ class DiskUpload:
     piece makes the file, in the folder of what is on its way.
     """
 
-    def __init__(self, root: Path, folders: Folders, name: str, size: int, *, held: Chunk = b"") -> None:
+    def __init__(self, root: Path, folders: DurableDirectories, name: str, size: int, *, held: Chunk = b"") -> None:
         self._folders = folders
         self._path = incoming_path(root, name)
         self._final = path_of(root, name)
@@ -42,7 +42,7 @@ class DiskUpload:
     async def close(self) -> None:
         """End the upload: its file goes, unless it is in place."""
         if self._file is not None:
-            await on_disk(self.end)
+            await on_disk(self.discard)
 
     def _opened(self) -> NewFile:
         if self._file is None:
@@ -56,7 +56,7 @@ class DiskUpload:
             self._held = b""
         file.write(chunk)
 
-    def place(self) -> None:
+    def rename_into_place(self) -> None:
         """Give the file its name, and let its bytes go to the disk."""
         self._folders.make(self._final.parent)
         if self._file is None:
@@ -75,11 +75,11 @@ class DiskUpload:
         """Where the file lies when it has its name."""
         return self._final.parent
 
-    def stay(self) -> None:
+    def keep(self) -> None:
         """Let the file stay at the end."""
         self._is_durable = True
 
-    def end(self) -> None:
+    def discard(self) -> None:
         """Close the file; it goes, unless it is durable."""
         if self._file is None:
             return
@@ -91,7 +91,7 @@ class DiskUpload:
             self._file = None
 
 
-async def put_in_place(uploads: Sequence[DiskUpload], folders: Folders) -> None:
+async def put_in_place(uploads: Sequence[DiskUpload], folders: DurableDirectories) -> None:
     """Put the files of uploads in place in one thread, durably, and end the uploads.
 
     Raises FileExistsError as `DiskUpload.write` does, and what `on_disk` raises; none is durable then.
@@ -99,16 +99,16 @@ async def put_in_place(uploads: Sequence[DiskUpload], folders: Folders) -> None:
     await on_disk(_put_in_place, uploads, folders)
 
 
-def _put_in_place(uploads: Sequence[DiskUpload], folders: Folders) -> None:
+def _put_in_place(uploads: Sequence[DiskUpload], folders: DurableDirectories) -> None:
     with ExitStack() as ending:
         for upload in uploads:
-            ending.callback(upload.end)
+            ending.callback(upload.discard)
         # Nobody looks under the names before this has returned. So they are given before the bytes are synced, and a
         # file system with a journal writes them together with all of those.
         for upload in uploads:
-            upload.place()
+            upload.rename_into_place()
         for upload in uploads:
             upload.sync()
         folders.sync(*(upload.folder for upload in uploads))
         for upload in uploads:
-            upload.stay()
+            upload.keep()

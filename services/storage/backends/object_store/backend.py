@@ -40,7 +40,7 @@ class ObjectStoreBackend:
         self._checked_at: float | None = None
 
     @asynccontextmanager
-    async def begin(self, name: str, size: int) -> AsyncIterator[Upload]:
+    async def create(self, name: str, size: int) -> AsyncIterator[Upload]:
         """Begin an upload; left before its end, its parts are taken back as far as the store answers at once."""
         upload = new_upload(self._bucket.uploads, key_of(self._prefix, name), size)
         try:
@@ -52,7 +52,7 @@ class ObjectStoreBackend:
         """Put all at once."""
 
         async def put(name: str, data: Chunk) -> None:
-            async with self.begin(name, len(data)) as upload:
+            async with self.create(name, len(data)) as upload:
                 await upload.write(data)
                 await upload.finish()
 
@@ -69,10 +69,10 @@ class ObjectStoreBackend:
         finally:
             stored.close()
 
-    def path_below(self, name: str) -> None:
+    def relative_path(self, name: str) -> None:
         """Return none: no folder has them."""
 
-    async def sizes(self, names: Iterable[str]) -> dict[str, int]:
+    async def stat(self, names: Iterable[str]) -> dict[str, int]:
         """Ask for each name, several at once."""
         keys = iter({name: key_of(self._prefix, name) for name in names}.items())
         found: dict[str, int] = {}
@@ -99,7 +99,7 @@ class ObjectStoreBackend:
             except FileNotFoundError:
                 return None
 
-    async def stored(self) -> AsyncIterator[tuple[str, int]]:
+    async def list_blobs(self) -> AsyncIterator[tuple[str, int]]:
         """List the bucket, a page at a time; keys that are none of ours are passed over."""
         pages = obstore.list(self._bucket.requests, folder_of(self._prefix), chunk_size=_PAGE)
         while True:
@@ -111,7 +111,7 @@ class ObjectStoreBackend:
                 if (name := name_of(self._prefix, entry["path"])) is not None:
                     yield name, entry["size"]
 
-    async def discard(self, name: str) -> None:
+    async def delete(self, name: str) -> None:
         """Remove an object, and the parts of uploads to its key; what the clouds allow of this, their modules say."""
         await self._bucket.discard(key_of(self._prefix, name))
 

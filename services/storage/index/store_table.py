@@ -20,10 +20,10 @@ ANYWHERE = 0
 _LAST = -1
 
 
-class Listed(NamedTuple):
+class StoreListing(NamedTuple):
     """A store, and what it is a copy of."""
 
-    store: StoreRecord
+    record: StoreRecord
     copy: CopyRecord | None
 
 
@@ -34,11 +34,11 @@ class Held(NamedTuple):
     size: int
 
 
-async def listed(connection: AsyncConnection) -> list[Listed]:
+async def list_stores(connection: AsyncConnection) -> list[StoreListing]:
     """Return all stores by name."""
     stores = (await connection.execute(select(StoreRecord).order_by(col(StoreRecord.name)))).mappings().all()
     copies = {row["to_id"]: CopyRecord(**row) for row in (await connection.execute(select(CopyRecord))).mappings()}
-    return [Listed(StoreRecord(**row), copies.get(row["id"])) for row in stores]
+    return [StoreListing(StoreRecord(**row), copies.get(row["id"])) for row in stores]
 
 
 async def lock_list(connection: AsyncConnection) -> None:
@@ -116,18 +116,18 @@ async def lacking(connection: AsyncConnection, store_id: int, *, after: str, lim
 
 
 @dataclass(frozen=True)
-class Holdings:
+class StoreHoldings:
     """Objects and their bytes."""
 
     objects: int = 0
     bytes: int = 0
 
-    def __add__(self, other: "Holdings") -> "Holdings":
+    def __add__(self, other: "StoreHoldings") -> "StoreHoldings":
         """Return both together."""
-        return Holdings(self.objects + other.objects, self.bytes + other.bytes)
+        return StoreHoldings(self.objects + other.objects, self.bytes + other.bytes)
 
 
-async def holdings(connection: AsyncConnection, *, after: str, limit: int) -> tuple[dict[int, Holdings], str]:
+async def holdings(connection: AsyncConnection, *, after: str, limit: int) -> tuple[dict[int, StoreHoldings], str]:
     """Look at the next `limit` objects by oid after `after`.
 
     Return what each store has of them, and as that of `ANYWHERE` what some store has; and the last oid looked at, ""
@@ -148,14 +148,14 @@ async def holdings(connection: AsyncConnection, *, after: str, limit: int) -> tu
     anywhere = select(literal(ANYWHERE, SmallInteger), counted, summed, last).select_from(held)
     found, end = {}, ""
     for store_id, count, size, last_oid in await connection.execute(union_all(each, anywhere)):
-        found[store_id] = Holdings(count, int(size))
+        found[store_id] = StoreHoldings(count, int(size))
         end = end or last_oid
     return found, end
 
 
 async def hold_uploads(connection: AsyncConnection, store_id: int) -> None:
     """Let no upload to a store begin until the transaction ends."""
-    await connection.execute(select(func.pg_advisory_xact_lock(key(advisory_locks.store(store_id)))))
+    await connection.execute(select(func.pg_advisory_xact_lock(key(advisory_locks.store_key(store_id)))))
 
 
 async def has_uploads(connection: AsyncConnection, store_id: int) -> bool:
@@ -183,7 +183,7 @@ async def is_copied(connection: AsyncConnection, store_id: int) -> bool:
     return bool(await connection.scalar(select(exists().where(col(CopyRecord.from_id) == store_id))))
 
 
-async def let_go(connection: AsyncConnection, store_id: int, *, limit: int) -> int:
+async def release_store_rows(connection: AsyncConnection, store_id: int, *, limit: int) -> int:
     """Forget where up to `limit` objects lie in a store, which another has; return how many those were."""
     another = aliased(Content)
     elsewhere = exists().where(
