@@ -15,7 +15,7 @@ from services.backup.folder import BackupFolder
 from services.backup.inventory import places_of
 from services.backup.manifest import LostObject, Manifest, ObjectList
 from services.backup.object_list import Entry, read_list
-from services.backup.parallel import for_each
+from services.backup.parallel import map_concurrently
 from services.backup.progress import Bytes, progress
 from services.backup.snapshot import Snapshot, take_snapshot
 from services.backup.stores import Source
@@ -69,7 +69,9 @@ async def _write(
     copied = await run_in_thread(_count, index / "objects")
     if copy_objects:
         with progress("Copying objects", copied.bytes) as shown:
-            await for_each(read_list(index / "objects"), partial(_copy, source, folder, copied=copied, shown=shown))
+            await map_concurrently(
+                read_list(index / "objects"), partial(_copy, source, folder, copied=copied, shown=shown)
+            )
         await run_in_thread(folder.sync_objects)
     return _manifest(created_at, name, snapshot, copied, copy_objects=copy_objects), copied
 

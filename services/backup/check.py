@@ -10,13 +10,13 @@ from contextlib import aclosing
 from services.backup.errors import BackupError
 from services.backup.inventory import (
     Held,
-    believe,
-    doubt,
+    abandoned_uploads,
+    expected_in,
     held_bytes,
-    held_in,
     held_object,
     is_named,
-    left_over,
+    mark_damaged,
+    mark_intact,
     repositories_of,
 )
 from services.backup.object_list import Entry
@@ -45,7 +45,7 @@ async def check(source: Source, *, hashed: bool, rate: int | None, heal: bool = 
     with progress("Checking objects", await held_bytes(source)) as shown:
         for store in source.stores:
             await _Check(source, store, findings, RateLimiter(rate), shown).run()
-    findings.left_over = await left_over(source)
+    findings.left_over = await abandoned_uploads(source)
     return findings
 
 
@@ -64,7 +64,7 @@ class _Check:
     async def run(self) -> None:
         stored = self._store.backend.list_blobs()
         there = await anext(stored, None)
-        async with aclosing(held_in(self._source, self._store)) as held:
+        async with aclosing(expected_in(self._source, self._store)) as held:
             async for entry, is_first, is_doubted in held:
                 found = None
                 while there is not None and oid_of(there[0]) <= entry.oid:
@@ -90,7 +90,7 @@ class _Check:
         if found != entry.size or (self._findings.hashed and await self._damage(self._store, entry) is not None):
             await self._look_again(entry.oid)
         elif is_doubted and self._findings.wanted is not None:
-            await believe(self._source, self._store, entry)
+            await mark_intact(self._source, self._store, entry)
         self._shown.done(entry.size)
 
     async def _damage(self, store: Store, entry: Entry) -> str | None:
@@ -138,9 +138,9 @@ class _Check:
         if good is not None:
             kind, problem = "healable", f"{problem}; {good.name} has them"
             if self._findings.healing is not None:
-                self._findings.healing += await doubt(self._source, held, bad=self._store, good=good)
+                self._findings.healing += await mark_damaged(self._source, held, bad=self._store, good=good)
         elif self._findings.wanted is not None:
-            self._findings.wanted += await doubt(self._source, held, bad=self._store, good=None)
+            self._findings.wanted += await mark_damaged(self._source, held, bad=self._store, good=None)
         repositories = await repositories_of(self._source, held.oid)
         name = held.names.get(self._store.id, "")
         self._findings.add(kind, Finding(held.oid, held.size, problem, name, repositories, self._told_store))

@@ -63,7 +63,7 @@ _BELIEVE = text(
 )
 
 
-class Due(NamedTuple):
+class ExpectedObject(NamedTuple):
     """An object that a store should have."""
 
     entry: Entry
@@ -88,7 +88,7 @@ async def held_bytes(source: Source) -> int:
         return int(await connection.scalar(_BYTES) or 0)
 
 
-async def held_in(source: Source, store: Store) -> AsyncGenerator[Due]:
+async def expected_in(source: Source, store: Store) -> AsyncGenerator[ExpectedObject]:
     """Return the objects that a store should have, by oid, some in each transaction.
 
     Objects that none has are the primary's, and have no name.
@@ -100,7 +100,7 @@ async def held_in(source: Source, store: Store) -> AsyncGenerator[Due]:
         async with source.engine.begin() as connection, acting_for(connection, STORAGE):
             rows = (await connection.execute(_ENTRIES, {**parameters, "after": last})).all()
         for oid, size, name, is_first, is_doubted in rows:
-            yield Due(Entry(oid, size, name), is_first, is_doubted)
+            yield ExpectedObject(Entry(oid, size, name), is_first, is_doubted)
         if len(rows) < _PAGE:
             return
         last = rows[-1][0]
@@ -129,7 +129,7 @@ async def is_named(source: Source, store: Store, name: str) -> tuple[bool, bool]
     return needed, discarded
 
 
-async def left_over(source: Source) -> int:
+async def abandoned_uploads(source: Source) -> int:
     """Return how many uploads the next sweep gives up, as their process is gone."""
     async with source.engine.begin() as connection:
         async with acting_for(connection, STORAGE):
@@ -151,7 +151,7 @@ async def places_of(source: Source, entry: Entry) -> list[tuple[Store, str]]:
     return [(stores[store], name) for store, name in rows] or [(store, entry.name) for store in source.stores]
 
 
-async def doubt(source: Source, held: Held, *, bad: Store, good: Store | None) -> bool:
+async def mark_damaged(source: Source, held: Held, *, bad: Store, good: Store | None) -> bool:
     """Let the services believe no more that an object's bytes in the store `bad` are right.
 
     Those in `good` were just read and are right: the services bring them to `bad`. Where no store has them, clients are
@@ -169,7 +169,7 @@ async def doubt(source: Source, held: Held, *, bad: Store, good: Store | None) -
         return True in list(await connection.scalars(_DOUBT, parameters))
 
 
-async def believe(source: Source, store: Store, entry: Entry) -> None:
+async def mark_intact(source: Source, store: Store, entry: Entry) -> None:
     """Let the services believe again that an object's bytes in a store are right, as they were just read."""
     parameters = {"store": store.id, "oid": entry.oid, "name": entry.name}
     async with source.engine.begin() as connection, acting_for(connection, STORAGE):

@@ -11,7 +11,7 @@ from services.backup.database import COPY_SECONDS, SCHEMAS, Relation, acting_for
 from services.backup.errors import BackupError
 from services.backup.files import open_file
 from services.backup.manifest import Manifest
-from services.backup.merge_stores import unite_stores
+from services.backup.merge_stores import merge_stores
 from services.common.concurrency.uncancellable import run_in_thread
 from services.database.migrations import MIGRATION_KEY, mark_restoring, upgrade
 from services.database.versions import RESTORING, version_of
@@ -88,7 +88,7 @@ async def load(engine: AsyncEngine, manifest: Manifest, index: Path) -> None:
                 await connection.execute(_SET_SEQUENCE, parameters)
         for schema in SCHEMAS.values():
             await upgrade(connection, schema)
-        await unite_stores(connection, index / "objects")
+        await merge_stores(connection, index / "objects")
 
 
 async def _fill(connection: AsyncConnection, manifest: Manifest, index: Path) -> None:

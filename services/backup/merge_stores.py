@@ -31,7 +31,7 @@ _STEPS = (
 )
 
 
-async def unite_stores(connection: AsyncConnection, object_list: Path) -> None:
+async def merge_stores(connection: AsyncConnection, object_list: Path) -> None:
     """Leave one store, which has each object under the name that the list of a backup has."""
     async with acting_for(connection, STORAGE):
         await connection.execute(text(_LISTED))

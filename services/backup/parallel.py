@@ -19,7 +19,7 @@ async def batches(items: Iterator[Item]) -> AsyncIterator[list[Item]]:
         yield batch
 
 
-async def for_each(items: Iterator[Item], work: Callable[[Item], Awaitable[None]]) -> None:
+async def map_concurrently(items: Iterator[Item], work: Callable[[Item], Awaitable[None]]) -> None:
     """Do the work with every item of an iterator that blocks; the first error ends all and is raised."""
     free = asyncio.Semaphore(_MAX_CONCURRENCY)
 

@@ -9,7 +9,7 @@ from services.backup.copy_objects import copy_in
 from services.backup.errors import BackupError
 from services.backup.load_tables import begin_restore, goes_on, load
 from services.backup.object_list import Entry, read_list
-from services.backup.parallel import batches, for_each
+from services.backup.parallel import batches, map_concurrently
 from services.backup.progress import Bytes, progress
 from services.backup.report import Findings
 from services.backup.stores import Source
@@ -86,7 +86,7 @@ async def _require_objects(backend: Backend, backup: Verified) -> None:
 
 async def _copy_objects(backend: Backend, backup: Verified) -> None:
     with progress("Restoring objects", backup.manifest.objects.bytes) as shown:
-        await for_each(read_list(backup.object_list), partial(_copy, backend, backup, shown))
+        await map_concurrently(read_list(backup.object_list), partial(_copy, backend, backup, shown))
 
 
 async def _copy(backend: Backend, backup: Verified, shown: Bytes, entry: Entry) -> None:

@@ -40,7 +40,7 @@ class Source(NamedTuple):
         return f"SELECT {', '.join((triggers, *self.columns))}"
 
 
-class Look(NamedTuple):
+class Poll(NamedTuple):
     """The answer to a statement on the connection that listens."""
 
     values: Sequence[Any]
@@ -87,7 +87,7 @@ class Notifications:
     async def _answer_by(self, listening: "Listening") -> None:
         self._listening = listening
         try:
-            await listening.answer()
+            await listening.serve()
         finally:
             self._listening = None
             listening.end()
@@ -104,7 +104,7 @@ class Listening:
         self._connection = connection
         self._source = source
         self._triggers: Sequence[int] = ()
-        self._asked: list[asyncio.Future[Look]] = []
+        self._asked: list[asyncio.Future[Poll]] = []
         self._wanted = asyncio.Event()
         self._ended = False
 
@@ -112,15 +112,15 @@ class Listening:
     async def begin(cls, connection: Any, source: Source) -> "Listening":  # noqa: ANN401 - asyncpg has no types
         """Listen. Raises RuntimeError where a table has no trigger: it is not migrated yet."""
         listening = cls(connection, source)
-        await connection.add_listener(source.channel, listening._hear)
+        await connection.add_listener(source.channel, listening._on_notify)
         # Those who wait are to find out that it is cut.
-        connection.add_termination_listener(listening._hear)
+        connection.add_termination_listener(listening._on_notify)
         listening._triggers = await connection.fetchval(source.look) or ()
         if len(listening._triggers) != len(source.tables):
             raise RuntimeError("the tables do not tell of changes: run `towpath migrate`")
         return listening
 
-    def _hear(self, *_notification: object) -> None:
+    def _on_notify(self, *_notification: object) -> None:
         self.changes += 1
         self._changed.set()
         self._changed = asyncio.Event()
@@ -131,19 +131,19 @@ class Listening:
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
-    async def catch_up(self) -> Look:
+    async def sync(self) -> Poll:
         """Return, with a look that began after this call, when all is heard that was acknowledged before it.
 
         Raises `Unavailable` where that cannot be known.
         """
         if self._ended:
             raise _not_heard(self._source)
-        asked: asyncio.Future[Look] = asyncio.get_running_loop().create_future()
+        asked: asyncio.Future[Poll] = asyncio.get_running_loop().create_future()
         self._asked.append(asked)
         self._wanted.set()
         return await asked
 
-    async def answer(self) -> None:
+    async def serve(self) -> None:
         """Let those who catch up know when they have, for as long as the connection lasts; raise what ends it."""
         while True:
             await self._wanted.wait()
@@ -155,7 +155,7 @@ class Listening:
                 raise RuntimeError("the tables are not those that told of changes")
             for asked in self._asked[:answered]:
                 if not asked.done():
-                    asked.set_result(Look(values, changes))
+                    asked.set_result(Poll(values, changes))
             del self._asked[:answered]
 
     def end(self) -> None:

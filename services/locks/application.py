@@ -17,7 +17,7 @@ from services.database.transactions import Database
 from services.locks.access import revocation_feed
 from services.locks.access.token_uses import TokenUses
 from services.locks.api.access_service import AccessServicer
-from services.locks.api.admin.base import Resources
+from services.locks.api.admin.base import AdminContext
 from services.locks.api.admin.service import AdminServicer
 from services.locks.api.lock_service import LockServicer
 from services.locks.locking.pages import LockPages
@@ -25,7 +25,7 @@ from services.locks.metrics import refresh_repositories
 from services.locks.models import SCHEMA
 from services.locks.removals.repositories import finish_removals
 from services.locks.settings import LocksSettings
-from services.locks.storage_client import StoragePeer
+from services.locks.storage_client import StorageClient
 
 LOCK_SERVICE: str = lock_service_pb2.DESCRIPTOR.services_by_name["LockService"].full_name
 ACCESS_SERVICE: str = access_service_pb2.DESCRIPTOR.services_by_name["AccessService"].full_name
@@ -53,13 +53,13 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
     database = Database(engine)
     changes = Notifications(settings.database, revocation_feed.SOURCE)
     uses = TokenUses(database)
-    storage = StoragePeer(
+    storage = StorageClient(
         settings.storage_address, secret=settings.service_secret, admin_secret=settings.storage_admin_secret, tls=tls
     )
     pages = LockPages(database, settings)
     lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings, pages), server.grpc)
     access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(database, changes, uses), server.grpc)
-    admin = AdminServicer(Resources(database, uses, settings, storage, pages))
+    admin = AdminServicer(AdminContext(database, uses, settings, storage, pages))
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)
 
     async def check() -> None:

@@ -21,7 +21,7 @@ async def find_look_alike(connection: AsyncConnection, names: Mapped[str], name:
     return await connection.scalar(statement)
 
 
-def told(kind: str, name: str, found: str) -> str:
+def already_exists_message(kind: str, name: str, found: str) -> str:
     """Return why `name` is refused: the one that was found is taken, or looks like it."""
     if found == name:
         return f"there is a {kind} {name} already"

@@ -10,7 +10,7 @@ from sqlmodel import col
 
 from services.common.errors import AlreadyExists, NotFound, Reason
 from services.database.constraints import violated
-from services.locks.look_alikes import find_look_alike, told
+from services.locks.look_alikes import already_exists_message, find_look_alike
 from services.locks.models import Lock, RemovedRepository, Repository
 
 _REPOSITORY = Repository.__table__.c
@@ -18,7 +18,7 @@ _REMOVED = RemovedRepository.__table__.c
 
 
 def _exists_already(field: str, name: str, found: str) -> AlreadyExists:
-    return AlreadyExists(Reason.REPOSITORY_EXISTS, f"{field}: {told('repository', name, found)}")
+    return AlreadyExists(Reason.REPOSITORY_EXISTS, f"{field}: {already_exists_message('repository', name, found)}")
 
 
 def repository_not_found(name: str) -> NotFound:

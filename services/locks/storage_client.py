@@ -27,7 +27,7 @@ _REPEATABLE = {
 }
 
 
-class StoragePeer:
+class StorageClient:
     """Calls of the storage service; each raises the `ServiceError` that the service raised, or `Unavailable`."""
 
     def __init__(

@@ -30,5 +30,5 @@ async def authenticate(database: Database, uses: TokenUses, token: str) -> Token
         raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid")
     if user.valid_seconds <= 0:
         raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token has expired", expired="true")
-    uses.note(user.token_id)
+    uses.record(user.token_id)
     return user

@@ -19,7 +19,7 @@ _MAX_FORGOTTEN = 10_000
 _MAX_DEBT = timedelta(days=3660)
 
 
-async def add_up(connection: AsyncConnection, debts: Mapping[str, timedelta]) -> Mapping[str, float]:
+async def add_failures(connection: AsyncConnection, debts: Mapping[str, timedelta]) -> Mapping[str, float]:
     """Add to the debts of addresses, and return what each of them owes then, in seconds.
 
     What others have paid off is forgotten.
@@ -32,11 +32,11 @@ async def add_up(connection: AsyncConnection, debts: Mapping[str, timedelta]) ->
         index_elements=["address"], set_={"debt_until": func.least(sum_, func.now() + _MAX_DEBT)}
     ).returning(col(FailedLogin.address), extract("epoch", col(FailedLogin.debt_until) - func.now()))
     added = {address: float(seconds) for address, seconds in await connection.execute(statement)}
-    await _forget_paid(connection)
+    await _forget_expired(connection)
     return added
 
 
-async def _forget_paid(connection: AsyncConnection) -> None:
+async def _forget_expired(connection: AsyncConnection) -> None:
     paid = (
         select(col(FailedLogin.address))
         .where(col(FailedLogin.debt_until) < func.now())

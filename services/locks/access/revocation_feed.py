@@ -24,5 +24,5 @@ async def watch(notifications: Notifications, known: Mapping[str, int], wait_sec
     listening = notifications.listening
     if known.get(listening.id) == listening.changes:
         await listening.wait(wait_seconds)
-    await listening.catch_up()
+    await listening.sync()
     return listening.id, listening.changes

@@ -15,7 +15,7 @@ from services.locks.models import RevokedToken, Token
 _KEPT = timedelta(days=90)
 
 
-async def keep(connection: AsyncConnection, token: Token) -> None:
+async def keep_revoked(connection: AsyncConnection, token: Token) -> None:
     """Keep a token that is revoked now, and forget those that were more than 90 days ago."""
     new = insert(RevokedToken).values(token_hash=token.token_hash, user_id=token.user_id, name=token.name)
     # A secret can be given again: the one of the first administrator is a setting.

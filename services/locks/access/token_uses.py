@@ -44,7 +44,7 @@ class TokenUses:
         self._written: dict[int, float] = {}
         self._wanted = asyncio.Event()
 
-    def note(self, token_id: int) -> None:
+    def record(self, token_id: int) -> None:
         """Note that a token is used now."""
         now = time.monotonic()
         if now - self._written.get(token_id, -math.inf) < _REST_SECONDS:

@@ -13,7 +13,7 @@ from sqlmodel import col
 
 from services.common.errors import AlreadyExists, NotFound, Reason
 from services.locks.access import revoked_tokens
-from services.locks.look_alikes import find_look_alike, told
+from services.locks.look_alikes import already_exists_message, find_look_alike
 from services.locks.models import Token, TokenUse, User
 
 _USER = User.__table__.c
@@ -33,7 +33,7 @@ class TokenUser:
 async def create_user(connection: AsyncConnection, name: str, *, administrator: bool) -> User:
     """Add a user. Raises `AlreadyExists` (USER_EXISTS), also where another's name differs in case alone."""
     if found := await find_look_alike(connection, col(User.name), name):
-        raise AlreadyExists(Reason.USER_EXISTS, f"name: {told('user', name, found)}")
+        raise AlreadyExists(Reason.USER_EXISTS, f"name: {already_exists_message('user', name, found)}")
     statement = (
         insert(User)
         .values(name=name, administrator=administrator)
@@ -42,7 +42,7 @@ async def create_user(connection: AsyncConnection, name: str, *, administrator: 
     )
     row = (await connection.execute(statement)).mappings().one_or_none()
     if row is None:
-        raise AlreadyExists(Reason.USER_EXISTS, f"name: {told('user', name, name)}")
+        raise AlreadyExists(Reason.USER_EXISTS, f"name: {already_exists_message('user', name, name)}")
     return User(**row)
 
 
@@ -129,5 +129,5 @@ async def revoke_token(connection: AsyncConnection, *, user_id: int, name: str) 
     if row is None:
         return None
     token = Token(**row)
-    await revoked_tokens.keep(connection, token)
+    await revoked_tokens.keep_revoked(connection, token)
     return token

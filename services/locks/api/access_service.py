@@ -13,7 +13,7 @@ from services.database.notifications import Notifications
 from services.database.transactions import Database
 from services.locks.access import revocation_feed
 from services.locks.access.authentication import authenticate
-from services.locks.access.failed_logins import add_up
+from services.locks.access.failed_logins import add_failures
 from services.locks.access.grants import FoundRepository, find_access
 from services.locks.access.policy import Decision, Outcome, decide
 from services.locks.access.token_uses import TokenUses
@@ -59,7 +59,7 @@ class AccessServicer(AccessServiceServicer):
         if seconds <= 0:
             raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid any more")
         if request.token_id:
-            self._uses.note(request.token_id)
+            self._uses.record(request.token_id)
         decision = decide(
             anonymous=request.user_id == 0,
             repository=found.access if found else None,
@@ -83,7 +83,7 @@ class AccessServicer(AccessServiceServicer):
         failed = failed_logins_of(request)
 
         async def work(connection: AsyncConnection) -> Mapping[str, float]:
-            return await add_up(connection, failed)
+            return await add_failures(connection, failed)
 
         debts = await self._database.run(work)
         return pb.CountFailedLoginsResponse(debt_seconds=[debts[each.address] for each in request.failed])

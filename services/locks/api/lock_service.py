@@ -13,7 +13,7 @@ from services.locks.ids import parse_id
 from services.locks.locking.pages import LockPages
 from services.locks.locking.paths import check_path
 from services.locks.locking.release import remove_lock
-from services.locks.locking.table import LockLimits, StandingLock, create_lock
+from services.locks.locking.table import LockLimits, LockWithOwner, create_lock
 from services.locks.metrics import LOCK_CONFLICTS, LOCKS_CREATED, count_released
 from services.locks.settings import LocksSettings
 from services.locks.validation import check_idempotency_key
@@ -63,7 +63,7 @@ class LockServicer(LockServiceServicer):
         """Remove a lock and return it."""
         key = _key(request.idempotency_key)
 
-        async def work(connection: AsyncConnection) -> StandingLock:
+        async def work(connection: AsyncConnection) -> LockWithOwner:
             return await remove_lock(
                 connection,
                 repository_id=request.repository_id,

@@ -12,7 +12,7 @@ from services.common.errors import InvalidArgument, Reason
 from services.locks import models
 from services.locks.access.policy import Permission, Role
 from services.locks.locking.pages import LockPage
-from services.locks.locking.table import StandingLock
+from services.locks.locking.table import LockWithOwner
 
 ROLE_NUMBERS = {
     Role.READ: admin.ROLE_READ,
@@ -44,7 +44,7 @@ def timestamp(moment: datetime) -> Timestamp:
     return message
 
 
-def lock_message(lock: StandingLock) -> locks.Lock:
+def lock_message(lock: LockWithOwner) -> locks.Lock:
     """Return the message of a standing lock."""
     message = locks.Lock(id=str(lock.id), path=lock.path, owner_id=lock.owner_id, owner_name=lock.owner_name)
     message.locked_at.seconds = int(lock.locked_at.timestamp())

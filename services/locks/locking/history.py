@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.locks.locking.paths import path_hash
-from services.locks.locking.table import StandingLock
+from services.locks.locking.table import LockWithOwner
 from services.locks.models import Lock, ReleasedLock, User
 
 
@@ -52,7 +52,7 @@ async def release_locks(
 
 async def find_release(
     connection: AsyncConnection, *, repository_id: int, lock_id: int, released_by_id: int, idempotency_key: str
-) -> StandingLock | None:
+) -> LockWithOwner | None:
     """Return the lock that an earlier call of the same user and key released, as it was; None where none did."""
     statement = select(
         col(ReleasedLock.lock_id),
@@ -67,7 +67,7 @@ async def find_release(
         col(ReleasedLock.idempotency_key) == idempotency_key,
     )
     row = (await connection.execute(statement)).one_or_none()
-    return StandingLock(*row) if row is not None else None
+    return LockWithOwner(*row) if row is not None else None
 
 
 async def list_released(

@@ -4,7 +4,7 @@ from typing import NamedTuple
 
 from services.database.transactions import Database
 from services.locks.ids import parse_cursor
-from services.locks.locking.table import StandingLock, list_locks
+from services.locks.locking.table import LockWithOwner, list_locks
 from services.locks.settings import LocksSettings
 
 _MAX_LONG_PATHS = 10_000
@@ -13,7 +13,7 @@ _MAX_LONG_PATHS = 10_000
 class LockPage(NamedTuple):
     """Locks in the order of their creation, and the cursor of the next page; empty on the last one."""
 
-    locks: tuple[StandingLock, ...]
+    locks: tuple[LockWithOwner, ...]
     next_cursor: str
 
 

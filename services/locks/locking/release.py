@@ -5,7 +5,7 @@ from sqlmodel import col
 
 from services.common.errors import NotFound, Reason
 from services.locks.locking.history import find_release, release_locks
-from services.locks.locking.table import StandingLock, hold_lock
+from services.locks.locking.table import LockWithOwner, select_lock_for_update
 from services.locks.locking.unlock_policy import check_unlock
 from services.locks.models import Lock
 
@@ -19,13 +19,13 @@ async def remove_lock(
     force: bool,
     idempotency_key: str,
     administrator: bool = False,
-) -> StandingLock:
+) -> LockWithOwner:
     """Remove a lock and return it as it was; an `administrator` of the installation may remove any.
 
     The lock that an earlier call of the same user and key removed is returned again. Raises `NotFound`
     (LOCK_NOT_FOUND, USER_NOT_FOUND) and what `check_unlock` raises.
     """
-    removal = await hold_lock(connection, repository_id=repository_id, lock_id=lock_id, user_id=user_id)
+    removal = await select_lock_for_update(connection, repository_id=repository_id, lock_id=lock_id, user_id=user_id)
     if removal is None:
         return await _removed_before(connection, repository_id, lock_id, user_id, idempotency_key)
     if removal.user_name is None:
@@ -51,7 +51,7 @@ async def remove_lock(
 
 async def _removed_before(
     connection: AsyncConnection, repository_id: int, lock_id: int, user_id: int, idempotency_key: str
-) -> StandingLock:
+) -> LockWithOwner:
     removed = await find_release(
         connection,
         repository_id=repository_id,

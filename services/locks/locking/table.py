@@ -70,7 +70,7 @@ _LIST_MEASURED = f"""
 """  # noqa: S608 - our own names
 
 
-class StandingLock(NamedTuple):
+class LockWithOwner(NamedTuple):
     """A lock and its owner's name. `locked_at` is in whole seconds."""
 
     id: int
@@ -81,10 +81,10 @@ class StandingLock(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class Removal:
+class LockRemoval:
     """A standing lock, held fast until the transaction ends, and what decides whether a user may remove it."""
 
-    lock: StandingLock
+    lock: LockWithOwner
     forced_unlock: str
     user_name: str | None
     user_writes_every_ref: bool
@@ -99,7 +99,7 @@ class LockLimits:
     per_user: int
 
 
-def creation(
+def create_statement(
     *, repository_id: int, user_id: int, path: str, idempotency_key: str, limits: LockLimits, alone: bool
 ) -> Statement:
     """Return the statement that makes the lock, or finds the one that stands in its way.
@@ -114,7 +114,7 @@ def creation(
 
 async def create_lock(
     database: Database, *, repository_id: int, user_id: int, path: str, idempotency_key: str, limits: LockLimits
-) -> tuple[StandingLock, bool]:
+) -> tuple[LockWithOwner, bool]:
     """Lock a path; return the lock that now stands, and whether it is the one asked for.
 
     It is so where this call, or an earlier one of the same user and key, made it. Raises `NotFound`
@@ -123,7 +123,7 @@ async def create_lock(
     """
     alone = False
     for _ in range(_ATTEMPTS):
-        statement = creation(
+        statement = create_statement(
             repository_id=repository_id,
             user_id=user_id,
             path=path,
@@ -136,7 +136,7 @@ async def create_lock(
         except (IntegrityError, IntegrityConstraintViolationError) as error:
             raise _unknown_party(error) from error
         if key is not None:
-            standing = StandingLock(*lock)
+            standing = LockWithOwner(*lock)
             return standing, key == idempotency_key and standing.owner_id == user_id
         if room == _NEAR:
             alone = True
@@ -162,7 +162,7 @@ def _unknown_party(error: IntegrityError | IntegrityConstraintViolationError) ->
     return error
 
 
-def listing(
+def list_statement(
     *,
     repository_id: int,
     after: int | None,
@@ -200,14 +200,14 @@ async def list_locks(
     measured: bool,
     path: str | None = None,
     lock_id: int | None = None,
-) -> tuple[tuple[StandingLock, ...], bool]:
+) -> tuple[tuple[LockWithOwner, ...], bool]:
     """Return locks of a repository by id, and whether more follow.
 
     There are at most `limit`, whose paths have at most `max_bytes` together: no less than one can have. `after` is the
     id of the last lock of the previous page. `path` and `lock_id` select one lock. With `measured`, less is read where
     the paths are long.
     """
-    statement = listing(
+    statement = list_statement(
         repository_id=repository_id,
         after=after,
         # One more than asked for tells whether there are more.
@@ -218,7 +218,7 @@ async def list_locks(
     )
     rows = await database.fetch(statement)
     count = min(limit, _how_many_fit(rows, max_bytes))
-    return tuple(map(StandingLock._make, rows[:count])), len(rows) > count
+    return tuple(map(LockWithOwner._make, rows[:count])), len(rows) > count
 
 
 def _how_many_fit(found: Sequence[Row], max_bytes: int) -> int:
@@ -230,7 +230,9 @@ def _how_many_fit(found: Sequence[Row], max_bytes: int) -> int:
     return sum(total <= max_bytes for total in totals)
 
 
-async def hold_lock(connection: AsyncConnection, *, repository_id: int, lock_id: int, user_id: int) -> Removal | None:
+async def select_lock_for_update(
+    connection: AsyncConnection, *, repository_id: int, lock_id: int, user_id: int
+) -> LockRemoval | None:
     """Return a standing lock of the repository so that no other transaction can remove it before this one ends.
 
     Where another removes it first, that is waited for, and the answer is None. The name of an unknown user is None.
@@ -256,4 +258,4 @@ async def hold_lock(connection: AsyncConnection, *, repository_id: int, lock_id:
     if row is None:
         return None
     *lock, forced_unlock, name, writes, admin = row
-    return Removal(StandingLock(*lock), forced_unlock, name, user_writes_every_ref=writes, user_is_admin=admin)
+    return LockRemoval(LockWithOwner(*lock), forced_unlock, name, user_writes_every_ref=writes, user_is_admin=admin)

@@ -20,13 +20,13 @@ from services.locks.repositories import (
     move_to_removed,
     repository_not_found,
 )
-from services.locks.storage_client import StoragePeer
+from services.locks.storage_client import StorageClient
 
 _log = get_logger(__name__)
 
 
 async def remove_repository(
-    database: Database, storage: StoragePeer, name: str, *, force: bool, administrator: User
+    database: Database, storage: StorageClient, name: str, *, force: bool, administrator: User
 ) -> Repository | RemovedRepository:
     """Remove a repository with its grants, locks and objects; return it as it was. Its locks move to the history.
 
@@ -67,7 +67,7 @@ async def _detach(connection: AsyncConnection, checked: Repository, *, force: bo
     return repository
 
 
-async def _finish_removal_of(database: Database, storage: StoragePeer, name: str) -> RemovedRepository:
+async def _finish_removal_of(database: Database, storage: StorageClient, name: str) -> RemovedRepository:
     latest = next((removed for removed in reversed(await database.run(list_removed)) if removed.name == name), None)
     if latest is None:
         raise repository_not_found(name)
@@ -75,7 +75,7 @@ async def _finish_removal_of(database: Database, storage: StoragePeer, name: str
     return latest
 
 
-async def finish_removals(database: Database, storage: StoragePeer) -> None:
+async def finish_removals(database: Database, storage: StorageClient) -> None:
     """Let the storage service forget what earlier removals left; what fails is logged and left to the next start."""
     try:
         for removed in await database.run(list_removed):
@@ -85,7 +85,7 @@ async def finish_removals(database: Database, storage: StoragePeer) -> None:
         _log.warning("removal not finished", reason=error.reason, message=error.message)
 
 
-async def _forget(database: Database, storage: StoragePeer, repository_id: int) -> None:
+async def _forget(database: Database, storage: StorageClient, repository_id: int) -> None:
     await storage.delete_repository(repository_id)
 
     async def work(connection: AsyncConnection) -> None:

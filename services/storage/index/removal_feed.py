@@ -3,7 +3,7 @@
 from typing import NamedTuple
 
 from services.common.errors import Unavailable
-from services.database.notifications import Listening, Look, Notifications, Source
+from services.database.notifications import Listening, Notifications, Poll, Source
 from services.storage.index.schema import SCHEMA
 
 SOURCE = Source(
@@ -45,7 +45,7 @@ class _Heard:
         """Whether a removal was heard that `known_since` does not tell of."""
         return self.listening.changes != self._counted
 
-    def take(self, look: Look) -> Moment:
+    def take(self, look: Poll) -> Moment:
         """Take in the answer to a look; return from which moment on all removals are known."""
         server_started, oldest, following = look.values
         if self.is_changed:
@@ -83,7 +83,7 @@ class RemovalFeed:
         heard = self._current()
         if not heard.is_changed and heard.known_since <= known_since:
             await heard.listening.wait(wait_seconds)
-        return heard.take(await heard.listening.catch_up())
+        return heard.take(await heard.listening.sync())
 
     def _current(self) -> _Heard:
         listening = self._notifications.listening

@@ -102,7 +102,9 @@ class Copier:
         if not result.is_through:
             self._seen[copy.store.id] = after
         problem = result.problem
-        await self._context.database.run(lambda connection: store_table.note_problem(connection, copy.store.id, problem))
+        await self._context.database.run(
+            lambda connection: store_table.note_problem(connection, copy.store.id, problem)
+        )
         if problem:
             _log.warning("a store cannot be filled", store=copy.store.name, why=problem)
         return result

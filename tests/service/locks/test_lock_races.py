@@ -92,7 +92,7 @@ async def test_the_work_does_not_grow_with_the_locks(service: RunningLocks, team
     engine = create_engine(service.database_url, schema="locks", pool_size=1)
     async with engine.begin() as connection:
         for path, made in (("new.dat", True), ("many/777", False)):
-            statement = table.creation(
+            statement = table.create_statement(
                 repository_id=team.repository_id,
                 user_id=team.bob,
                 path=path,
@@ -104,7 +104,7 @@ async def test_the_work_does_not_grow_with_the_locks(service: RunningLocks, team
             assert (key == "k") is made
         assert await _rows_read(connection) < 50
     async with engine.begin() as connection:
-        listing = partial(table.listing, repository_id=team.repository_id)
+        listing = partial(table.list_statement, repository_id=team.repository_id)
         found = await rows(connection, listing(after=None, limit=100))
         assert await rows(connection, listing(after=None, limit=100, max_bytes=1 << 18)) == found
         assert len(found) == 100

@@ -19,7 +19,7 @@ from services.locks.locking.pages import LockPages
 from services.locks.models import Repository, User
 from services.locks.repositories import find_repository
 from services.locks.settings import LocksSettings
-from services.locks.storage_client import StoragePeer
+from services.locks.storage_client import StorageClient
 from services.locks.validation import check_name, check_repository_name
 
 _Handlers = TypeVar("_Handlers", bound="Handlers")
@@ -29,25 +29,25 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclass(frozen=True)
-class Resources:
+class AdminContext:
     """What the handlers share; its owner closes it."""
 
     database: Database
     uses: TokenUses
     settings: LocksSettings
-    storage: StoragePeer
+    storage: StorageClient
     lock_pages: LockPages
 
 
 class Handlers(AdminServiceServicer):
     """The part that the handlers share."""
 
-    def __init__(self, resources: Resources) -> None:
-        self.database = resources.database
-        self.uses = resources.uses
-        self.settings = resources.settings
-        self.storage = resources.storage
-        self.lock_pages = resources.lock_pages
+    def __init__(self, context: AdminContext) -> None:
+        self.database = context.database
+        self.uses = context.uses
+        self.settings = context.settings
+        self.storage = context.storage
+        self.lock_pages = context.lock_pages
 
     async def administrator(self, context: _Context) -> User:
         """Return the administrator who makes the call.
@@ -76,7 +76,7 @@ class Handlers(AdminServiceServicer):
         return await self.database.run(work)
 
 
-def administrative(
+def administrator_only(
     handle: Callable[[_Handlers, _Request, User], Awaitable[_Response]],
 ) -> Callable[[_Handlers, _Request, _Context], Awaitable[_Response]]:
     """Make a handler that is given the administrator who calls, and is reached by no one else."""

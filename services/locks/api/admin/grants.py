@@ -9,7 +9,7 @@ from towpath.access.v1 import admin_service_pb2 as pb
 from services.common.errors import InvalidArgument, NotFound, Reason
 from services.locks.access.grants import FoundRepository, delete_grants, find_access, list_grants, put_grant
 from services.locks.access.policy import Outcome, Role, decide
-from services.locks.api.admin.base import Handlers, administrative
+from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import ROLE_NUMBERS, grant_message, permission_of, repository_message
 from services.locks.models import Grant, Repository, User
 from services.locks.repositories import find_repository, repository_not_found
@@ -21,7 +21,7 @@ _ROLES = {number: role for role, number in ROLE_NUMBERS.items()}
 class GrantHandlers(Handlers):
     """Gives, takes and lists grants, and explains decisions."""
 
-    @administrative
+    @administrator_only
     async def GrantAccess(self, request: pb.GrantAccessRequest, _administrator: User) -> pb.GrantAccessResponse:
         """Give a user a role in a repository."""
         role = _role(request.role)
@@ -41,7 +41,7 @@ class GrantHandlers(Handlers):
         message = partial(grant_message, user_name=request.user_name, repository=request.repository)
         return pb.GrantAccessResponse(grant=message(grant), replaced=None if replaced is None else message(replaced))
 
-    @administrative
+    @administrator_only
     async def RevokeAccess(self, request: pb.RevokeAccessRequest, _administrator: User) -> pb.RevokeAccessResponse:
         """Take all of a user's grants in a repository."""
 
@@ -59,7 +59,7 @@ class GrantHandlers(Handlers):
             )
         )
 
-    @administrative
+    @administrator_only
     async def ListGrants(self, request: pb.ListGrantsRequest, _administrator: User) -> pb.ListGrantsResponse:
         """Return a repository's grants."""
         repository = await self.find_repository(request.repository)
@@ -75,7 +75,7 @@ class GrantHandlers(Handlers):
             repository=repository_message(repository),
         )
 
-    @administrative
+    @administrator_only
     async def ExplainAccess(self, request: pb.ExplainAccessRequest, _administrator: User) -> pb.ExplainAccessResponse:
         """Decide like CheckAccess, and say what decided."""
         permission = permission_of(request.permission)

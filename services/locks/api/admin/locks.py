@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 
-from services.locks.api.admin.base import Handlers, administrative
+from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import lock_message, released_lock_message
 from services.locks.ids import parse_cursor, parse_id
 from services.locks.locking.history import list_released
 from services.locks.locking.release import remove_lock
-from services.locks.locking.table import StandingLock
+from services.locks.locking.table import LockWithOwner
 from services.locks.metrics import count_released
 from services.locks.models import ReleasedLock, User
 
@@ -19,7 +19,7 @@ from services.locks.models import ReleasedLock, User
 class LockHandlers(Handlers):
     """Lists and removes locks, and lists the history."""
 
-    @administrative
+    @administrator_only
     async def ListRepositoryLocks(
         self, request: pb.ListRepositoryLocksRequest, _administrator: User
     ) -> pb.ListRepositoryLocksResponse:
@@ -30,13 +30,13 @@ class LockHandlers(Handlers):
         )
         return pb.ListRepositoryLocksResponse(locks=map(lock_message, page.locks), next_cursor=page.next_cursor)
 
-    @administrative
+    @administrator_only
     async def RemoveLock(self, request: pb.RemoveLockRequest, administrator: User) -> pb.RemoveLockResponse:
         """Remove anybody's lock."""
         repository = await self.find_repository(request.repository)
         key = uuid.uuid4().hex
 
-        async def work(connection: AsyncConnection) -> StandingLock:
+        async def work(connection: AsyncConnection) -> LockWithOwner:
             return await remove_lock(
                 connection,
                 repository_id=repository.id,
@@ -51,7 +51,7 @@ class LockHandlers(Handlers):
         count_released(forced=lock.owner_id != administrator.id)
         return pb.RemoveLockResponse(lock=lock_message(lock))
 
-    @administrative
+    @administrator_only
     async def ListReleasedLocks(
         self, request: pb.ListReleasedLocksRequest, _administrator: User
     ) -> pb.ListReleasedLocksResponse:

@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.storage.v1 import storage_service_pb2 as storage
 
-from services.locks.api.admin.base import Handlers, administrative
+from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.models import Repository, User
 from services.locks.repositories import count_locks, list_repositories
 
@@ -14,7 +14,7 @@ from services.locks.repositories import count_locks, list_repositories
 class ObjectHandlers(Handlers):
     """Lists, removes and restores objects, and tells the usage."""
 
-    @administrative
+    @administrator_only
     async def ListRepositoryObjects(
         self, request: pb.ListRepositoryObjectsRequest, _administrator: User
     ) -> pb.ListRepositoryObjectsResponse:
@@ -25,7 +25,7 @@ class ObjectHandlers(Handlers):
         )
         return pb.ListRepositoryObjectsResponse(objects=page.objects, next_cursor=page.next_cursor)
 
-    @administrative
+    @administrator_only
     async def RemoveObject(self, request: pb.RemoveObjectRequest, administrator: User) -> pb.RemoveObjectResponse:
         """Remove an object and leave a tombstone."""
         repository = await self.find_repository(request.repository)
@@ -36,14 +36,14 @@ class ObjectHandlers(Handlers):
         )
         return pb.RemoveObjectResponse(object=tombstone)
 
-    @administrative
+    @administrator_only
     async def RestoreObject(self, request: pb.RestoreObjectRequest, _administrator: User) -> pb.RestoreObjectResponse:
         """Take a tombstone away."""
         repository = await self.find_repository(request.repository)
         await self.storage.restore_object(storage.RestoreObjectRequest(repository_id=repository.id, oid=request.oid))
         return pb.RestoreObjectResponse()
 
-    @administrative
+    @administrator_only
     async def ListUsage(self, request: pb.ListUsageRequest, _administrator: User) -> pb.ListUsageResponse:
         """Tell how much the repositories hold and have moved today."""
         repositories: Sequence[Repository]

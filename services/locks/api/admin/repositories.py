@@ -7,7 +7,7 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason
 from services.locks import models
-from services.locks.api.admin.base import Handlers, administrative
+from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import FORCED_UNLOCK_NUMBERS, repository_message
 from services.locks.models import Repository, User
 from services.locks.removals.repositories import remove_repository
@@ -20,7 +20,7 @@ _FORCED_UNLOCK = {number: word for word, number in FORCED_UNLOCK_NUMBERS.items()
 class RepositoryHandlers(Handlers):
     """Adds, lists, changes and removes repositories."""
 
-    @administrative
+    @administrator_only
     async def CreateRepository(
         self, request: pb.CreateRepositoryRequest, _administrator: User
     ) -> pb.CreateRepositoryResponse:
@@ -33,7 +33,7 @@ class RepositoryHandlers(Handlers):
 
         return pb.CreateRepositoryResponse(repository=repository_message(await self.database.run(work)))
 
-    @administrative
+    @administrator_only
     async def ListRepositories(
         self, request: pb.ListRepositoriesRequest, _administrator: User
     ) -> pb.ListRepositoriesResponse:
@@ -41,7 +41,7 @@ class RepositoryHandlers(Handlers):
         repositories: Sequence[Repository] = await self.database.run(list_repositories)
         return pb.ListRepositoriesResponse(repositories=map(repository_message, repositories))
 
-    @administrative
+    @administrator_only
     async def UpdateRepository(
         self, request: pb.UpdateRepositoryRequest, _administrator: User
     ) -> pb.UpdateRepositoryResponse:
@@ -54,7 +54,7 @@ class RepositoryHandlers(Handlers):
 
         return pb.UpdateRepositoryResponse(repository=repository_message(await self.database.run(work)))
 
-    @administrative
+    @administrator_only
     async def DeleteRepository(
         self, request: pb.DeleteRepositoryRequest, administrator: User
     ) -> pb.DeleteRepositoryResponse:

@@ -3,25 +3,25 @@
 from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.storage.v1 import store_service_pb2 as storage
 
-from services.locks.api.admin.base import Handlers, administrative
+from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.models import User
 
 
 class StoreHandlers(Handlers):
     """Adds, lists and removes stores, and moves the bytes from one to another."""
 
-    @administrative
+    @administrator_only
     async def CreateStore(self, request: pb.CreateStoreRequest, _administrator: User) -> pb.CreateStoreResponse:
         """Add a store."""
         store = await self.storage.create_store(storage.CreateStoreRequest(name=request.name, url=request.url))
         return pb.CreateStoreResponse(store=store)
 
-    @administrative
+    @administrator_only
     async def ListStores(self, request: pb.ListStoresRequest, _administrator: User) -> pb.ListStoresResponse:
         """Return all stores by name."""
         return pb.ListStoresResponse(stores=await self.storage.list_stores())
 
-    @administrative
+    @administrator_only
     async def StartCopy(self, request: pb.StartCopyRequest, _administrator: User) -> pb.StartCopyResponse:
         """Make a store a copy of another."""
         store = await self.storage.start_copy(
@@ -34,19 +34,19 @@ class StoreHandlers(Handlers):
         )
         return pb.StartCopyResponse(store=store)
 
-    @administrative
+    @administrator_only
     async def StopCopy(self, request: pb.StopCopyRequest, _administrator: User) -> pb.StopCopyResponse:
         """Let a store be no copy any more."""
         return pb.StopCopyResponse(store=await self.storage.stop_copy(request.name))
 
-    @administrative
+    @administrator_only
     async def SetPrimaryStore(
         self, request: pb.SetPrimaryStoreRequest, _administrator: User
     ) -> pb.SetPrimaryStoreResponse:
         """Make a store the primary."""
         return pb.SetPrimaryStoreResponse(store=await self.storage.set_primary_store(request.name))
 
-    @administrative
+    @administrator_only
     async def DeleteStore(self, request: pb.DeleteStoreRequest, _administrator: User) -> pb.DeleteStoreResponse:
         """Forget a store."""
         await self.storage.delete_store(request.name)

@@ -10,7 +10,7 @@ from towpath.access.v1 import admin_service_pb2 as pb
 from services.common.errors import InvalidArgument, NotFound, Reason
 from services.locks.access.tokens import new_secret, token_hash
 from services.locks.access.users import create_token, list_tokens, revoke_token
-from services.locks.api.admin.base import Handlers, administrative
+from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import token_message
 from services.locks.models import Token, User
 from services.locks.validation import check_name
@@ -19,7 +19,7 @@ from services.locks.validation import check_name
 class TokenHandlers(Handlers):
     """Makes, lists and ends tokens."""
 
-    @administrative
+    @administrator_only
     async def CreateToken(self, request: pb.CreateTokenRequest, _administrator: User) -> pb.CreateTokenResponse:
         """Make a token and show its secret, this once."""
         check_name("name", request.name)
@@ -35,7 +35,7 @@ class TokenHandlers(Handlers):
         token = await self.database.run(work)
         return pb.CreateTokenResponse(token=token_message(token, request.user_name), secret=secret)
 
-    @administrative
+    @administrator_only
     async def ListTokens(self, request: pb.ListTokensRequest, _administrator: User) -> pb.ListTokensResponse:
         """Return a user's tokens by name."""
 
@@ -48,7 +48,7 @@ class TokenHandlers(Handlers):
             tokens=(token_message(token, request.user_name, last_used_at=used_at) for token, used_at in tokens)
         )
 
-    @administrative
+    @administrator_only
     async def RevokeToken(self, request: pb.RevokeTokenRequest, _administrator: User) -> pb.RevokeTokenResponse:
         """End a token."""
         check_name("name", request.name)

@@ -6,7 +6,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.locks.access.users import create_user, list_users
-from services.locks.api.admin.base import Handlers, administrative
+from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import user_message
 from services.locks.models import User
 from services.locks.removals.users import remove_user
@@ -16,7 +16,7 @@ from services.locks.validation import check_name, check_new_name
 class UserHandlers(Handlers):
     """Adds, lists and removes users."""
 
-    @administrative
+    @administrator_only
     async def CreateUser(self, request: pb.CreateUserRequest, _administrator: User) -> pb.CreateUserResponse:
         """Add a user."""
         check_new_name("name", request.name)
@@ -26,13 +26,13 @@ class UserHandlers(Handlers):
 
         return pb.CreateUserResponse(user=user_message(await self.database.run(work)))
 
-    @administrative
+    @administrator_only
     async def ListUsers(self, request: pb.ListUsersRequest, _administrator: User) -> pb.ListUsersResponse:
         """Return all users by name."""
         users: Sequence[User] = await self.database.run(list_users)
         return pb.ListUsersResponse(users=map(user_message, users))
 
-    @administrative
+    @administrator_only
     async def DeleteUser(self, request: pb.DeleteUserRequest, administrator: User) -> pb.DeleteUserResponse:
         """Remove a user with its tokens and grants."""
         check_name("name", request.name)
