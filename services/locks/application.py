@@ -6,7 +6,7 @@ from functools import partial
 from towpath.access.v1 import access_service_pb2, access_service_pb2_grpc, admin_service_pb2, admin_service_pb2_grpc
 from towpath.locks.v1 import lock_service_pb2, lock_service_pb2_grpc
 
-from services.common.concurrency.periodic import keep_refreshed
+from services.common.concurrency.periodic import refresh_periodically
 from services.common.lifecycle import cancel_and_wait
 from services.common.observability.metrics import served_metrics
 from services.common.rpc.server import Server
@@ -69,7 +69,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
     async def first() -> None:
         await finish_removals(database, storage)
         if settings.locks_metrics_listen is not None:
-            await keep_refreshed(partial(refresh_repositories, database))
+            await refresh_periodically(partial(refresh_repositories, database))
 
     writing = asyncio.create_task(uses.keep_writing())
     listening = asyncio.create_task(changes.keep_listening())

@@ -5,7 +5,7 @@ from functools import partial
 
 from towpath.storage.v1.store_service_pb2_grpc import add_StoreServiceServicer_to_server
 
-from services.common.concurrency.periodic import keep_refreshed
+from services.common.concurrency.periodic import refresh_periodically
 from services.common.errors import Unavailable
 from services.common.lifecycle import cancel_and_wait, run_after
 from services.common.observability.logs import get_logger
@@ -95,7 +95,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     async def first() -> None:
         async with asyncio.TaskGroup() as group:
             if settings.storage_metrics_listen is not None:
-                group.create_task(keep_refreshed(partial(refresh_sizes, context)))
+                group.create_task(refresh_periodically(partial(refresh_sizes, context)))
             group.create_task(Prober(context, settings.storage_transfer).run())
 
     whole_objects = SmallObjectWriter(context)

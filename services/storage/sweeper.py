@@ -1,10 +1,10 @@
 """Removing bytes that no repository holds: what uploads have left, what was removed, and what was replaced."""
 
 import asyncio
-from contextlib import suppress
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from services.common.concurrency.periodic import run_periodically
 from services.common.observability.logs import get_logger
 from services.storage.context import StorageContext
 from services.storage.index import contents, objects
@@ -31,17 +31,19 @@ class Sweeper:
 
     async def run(self) -> None:
         """Sweep, for ever."""
-        while True:
-            self._context.sweep_wanted.clear()
-            try:
-                await self._give_up()
-                pause = await self._discard()
-            except Exception:  # whatever it was, what is left can be swept later
-                _log.exception("sweep failed")
-                pause = _RETRY_SECONDS
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._context.sweep_wanted.wait()
+        await run_periodically(
+            self._sweep,
+            _INTERVAL_SECONDS,
+            trouble="sweep failed",
+            retry_seconds=_RETRY_SECONDS,
+            with_traceback=True,
+            wake=self._context.sweep_wanted.wait,
+        )
+
+    async def _sweep(self) -> float:
+        self._context.sweep_wanted.clear()
+        await self._give_up()
+        return await self._discard()
 
     async def _give_up(self) -> None:
         """Give up what this process has ended, what clients have not brought, and what processes have left."""

@@ -1,24 +1,60 @@
-"""Figures that cost too much to be found out at each scrape."""
+"""Background loops: work that is repeated until its task is cancelled."""
 
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from typing import Never
 
 from services.common.observability.logs import get_logger
 
-_INTERVAL_SECONDS = 15.0
-# What takes long is done the more seldom: at most so much of the time goes into it.
+_REFRESH_SECONDS = 15.0
+# Slow work is repeated less often, so that it takes at most this share of the time.
 _MAX_SHARE_OF_TIME = 0.05
 
 _log = get_logger(__name__)
 
 
-async def keep_refreshed(refresh: Callable[[], Awaitable[None]]) -> None:
-    """Refresh at once and then about every 15 s, for ever; what fails is logged and tried again the next time."""
+async def run_periodically(
+    work: Callable[[], Awaitable[float | None]],
+    interval_seconds: float,
+    *,
+    trouble: str,
+    retry_seconds: float | None = None,
+    tolerated_failures: int = 0,
+    with_traceback: bool = False,
+    wake: Callable[[], Awaitable[object]] | None = None,
+) -> Never:
+    """Repeat `work`, `interval_seconds` after it ends, or after as many seconds as it returns.
+
+    A failure never ends the loop: it is logged as `trouble`, once until the work succeeds again and after so many
+    `tolerated_failures`, and the work is repeated after `retry_seconds`. A pause ends early when `wake` returns.
+    """
+    failures = 0
     while True:
-        began = time.monotonic()
         try:
-            await refresh()
-        except Exception as error:  # whatever it was, the figures before it stay
-            _log.warning("metrics not refreshed", error=repr(error))
-        await asyncio.sleep(max(_INTERVAL_SECONDS, (time.monotonic() - began) / _MAX_SHARE_OF_TIME))
+            pause = await work()
+            failures = 0
+        except Exception as error:  # whatever failed, the next attempt may succeed
+            failures += 1
+            if failures == tolerated_failures + 1:
+                _log.warning(trouble, error=repr(error), exc_info=with_traceback)
+            pause = retry_seconds
+        pause = interval_seconds if pause is None else pause
+        if wake is None:
+            await asyncio.sleep(pause)
+        else:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(pause):
+                    await wake()
+
+
+async def refresh_periodically(refresh: Callable[[], Awaitable[None]]) -> Never:
+    """Refresh figures that cost too much to be computed at each scrape, at once and then about every 15 s."""
+
+    async def work() -> float:
+        began = time.monotonic()
+        await refresh()
+        return max(_REFRESH_SECONDS, (time.monotonic() - began) / _MAX_SHARE_OF_TIME)
+
+    await run_periodically(work, _REFRESH_SECONDS, trouble="metrics not refreshed")

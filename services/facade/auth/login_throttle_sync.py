@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
+from functools import partial
 
 from towpath.access.v1 import access_service_pb2
 
+from services.common.concurrency.periodic import run_periodically
 from services.common.lifecycle import cancel_and_wait
-from services.common.observability.logs import get_logger
 from services.facade.auth.login_throttle import LoginRateLimiter
 from services.facade.clients.services import ServiceClients
 from services.facade.web.error_reasons import invalid_reply
@@ -15,13 +16,14 @@ from services.facade.web.error_reasons import invalid_reply
 # However many guess, this is how often something is written of it.
 _INTERVAL_SECONDS = 1.0
 
-_log = get_logger(__name__)
-
 
 @asynccontextmanager
 async def synchronised(login_limiter: LoginRateLimiter, clients: ServiceClients) -> AsyncIterator[LoginRateLimiter]:
     """Tell the other facades of what is counted within seconds, and take in what they have counted."""
-    telling = asyncio.create_task(_sync(login_limiter, clients))
+    sync = run_periodically(
+        partial(_sync, login_limiter, clients), _INTERVAL_SECONDS, trouble="failed logins not told to other facades"
+    )
+    telling = asyncio.create_task(sync)
     try:
         yield login_limiter
     finally:
@@ -29,16 +31,14 @@ async def synchronised(login_limiter: LoginRateLimiter, clients: ServiceClients)
 
 
 async def _sync(login_limiter: LoginRateLimiter, clients: ServiceClients) -> None:
-    while True:
-        told = await login_limiter.pending()
-        debts: Mapping[str, float] = {}
+    told = await login_limiter.pending()
+    debts: Mapping[str, float] = {}
+    try:
         if told:
-            try:
-                debts = await _owed(clients, told, login_limiter.seconds_each)
-            except Exception as error:  # whatever it was, this facade counts for itself, and the next time may succeed
-                _log.warning("failed logins not told to other facades", error=repr(error))
+            debts = await _owed(clients, told, login_limiter.seconds_each)
+    finally:
+        # What could not be told stays pending, and this facade counts for itself.
         login_limiter.merge(told, debts)
-        await asyncio.sleep(_INTERVAL_SECONDS)
 
 
 async def _owed(clients: ServiceClients, told: Mapping[str, int], seconds_each: float) -> Mapping[str, float]:

@@ -1,9 +1,9 @@
 """Asking an inner service for ever for what may change."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
+from typing import Never
 
-from services.common.observability.logs import get_logger
+from services.common.concurrency.periodic import run_periodically
 
 HOLD_SECONDS = 0.9
 """The time for which an answer holds, from when it was asked for. The rest of a second is for the request itself."""
@@ -11,24 +11,11 @@ WAIT_SECONDS = 0.2
 """The time that a service may wait for a change: twice this, and twice the way there and back, stay below the other."""
 
 _RETRY_SECONDS = 0.5
-_TROUBLE = 2
-
-_log = get_logger(__name__)
 
 
-async def watch_forever(ask: Callable[[], Awaitable[None]], trouble: str, *, every_seconds: float = 0.0) -> None:
-    """Ask again and again, `every_seconds` after each answer; where that fails, log `trouble` once until it works.
+async def watch_forever(ask: Callable[[], Awaitable[None]], trouble: str, *, every_seconds: float = 0.0) -> Never:
+    """Ask again and again, `every_seconds` after each answer; while that fails, log `trouble` once.
 
-    One failure by itself is no trouble: as everything starts, who is asked may not know yet.
+    One failure is tolerated, because a service that has just started may not know the answer yet.
     """
-    failures = 0
-    while True:
-        try:
-            await ask()
-            failures = 0
-        except Exception as error:  # whatever it was, nothing is taken for known before it works again
-            failures += 1
-            if failures == _TROUBLE:
-                _log.warning(trouble, error=repr(error))
-            await asyncio.sleep(_RETRY_SECONDS)
-        await asyncio.sleep(every_seconds)
+    await run_periodically(ask, every_seconds, trouble=trouble, retry_seconds=_RETRY_SECONDS, tolerated_failures=1)

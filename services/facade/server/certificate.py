@@ -4,9 +4,11 @@ import asyncio
 import os
 import pwd
 import ssl
+from functools import partial
 from pathlib import Path
 from typing import Self
 
+from services.common.concurrency.periodic import run_periodically
 from services.common.observability.logs import get_logger
 
 CHECK_SECONDS = 60.0
@@ -36,10 +38,10 @@ class Certificate:
         return cls(chain, key) if chain and key else None
 
     async def keep_renewed(self) -> None:
-        """Look after the files from time to time, for ever."""
-        while True:
-            await asyncio.sleep(CHECK_SECONDS)
-            await asyncio.to_thread(self.renew)
+        """Renew the certificate when its files have changed."""
+        await run_periodically(
+            partial(asyncio.to_thread, self.renew), CHECK_SECONDS, trouble="the files of the certificate cannot be read"
+        )
 
     def renew(self) -> bool:
         """Read the files again if they have changed; return whether new connections have another certificate now.

@@ -7,6 +7,7 @@ import socket
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
+from services.common.concurrency.periodic import run_periodically
 from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
 from services.facade.web.forwarded_headers import Network
@@ -56,10 +57,8 @@ class TrustedProxies:
             self._resolved[name] = found
 
     async def keep_resolved(self) -> None:
-        """Do so every two seconds, until it is cancelled."""
-        while True:
-            await self.resolve()
-            await asyncio.sleep(_INTERVAL_SECONDS)
+        """Do so every two seconds."""
+        await run_periodically(self.resolve, _INTERVAL_SECONDS, trouble="the names of proxies are not resolved")
 
 
 @asynccontextmanager

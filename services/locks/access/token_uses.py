@@ -7,7 +7,7 @@ from itertools import islice
 
 from sqlalchemy import text
 
-from services.common.observability.logs import get_logger
+from services.common.concurrency.periodic import run_periodically
 from services.database.transactions import Database
 
 # With the time for which facades keep an answer (see `access_service`), less than the ten minutes that are promised.
@@ -26,8 +26,6 @@ _WRITE = text("""
         ORDER BY tokens.id FOR KEY SHARE OF tokens SKIP LOCKED
     ON CONFLICT (token_id) DO UPDATE SET used_at = excluded.used_at WHERE known.used_at < excluded.used_at
 """)
-
-_log = get_logger(__name__)
 
 
 class TokenUses:
@@ -55,19 +53,12 @@ class TokenUses:
 
     async def keep_writing(self) -> None:
         """Write what is noted, for ever."""
-        told = False
-        while True:
-            await self._wanted.wait()
-            try:
-                await self._write()
-                told = False
-            except Exception as error:  # whatever it was, the uses stay noted, and the next time may succeed
-                if not told:
-                    _log.warning("uses of tokens are not written", error=repr(error))
-                told = True
-            await asyncio.sleep(_RETRY_SECONDS if told else _INTERVAL_SECONDS)
+        await run_periodically(
+            self._write, _INTERVAL_SECONDS, trouble="uses of tokens are not written", retry_seconds=_RETRY_SECONDS
+        )
 
     async def _write(self) -> None:
+        await self._wanted.wait()
         uses = dict(islice(self._noted.items(), _MAX_BATCH))
         # Not by `Database.run`: a lack of room that nobody but this meets is no reason to be not ready.
         async with self._database.engine.begin() as connection:

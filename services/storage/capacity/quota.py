@@ -10,6 +10,7 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
+from services.common.concurrency.periodic import run_periodically
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.storage import metrics
@@ -100,13 +101,8 @@ class TrafficQuota:
         return moved
 
     async def run(self) -> None:
-        """Flush about every second, for ever."""
-        while True:
-            await asyncio.sleep(FLUSH_SECONDS)
-            try:
-                await self.flush()
-            except Exception:  # whatever it was, the counts are kept, and the next flush may succeed
-                _log.exception("traffic not flushed")
+        """Flush about every second; counts that cannot be flushed are kept."""
+        await run_periodically(self.flush, FLUSH_SECONDS, trouble="traffic not flushed", with_traceback=True)
 
     async def flush(self) -> None:
         """Add what is counted to Postgres. Raises `Unavailable`; the counts stay then."""

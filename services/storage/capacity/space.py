@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from services.common.observability.logs import get_logger
+from services.common.concurrency.periodic import run_periodically
 from services.storage.backends.base import Backend
 from services.storage.capacity.space_exchange import PUBLISH_SECONDS, PeerReservations
 from services.storage.errors import storage_full
@@ -19,8 +19,6 @@ The reserve is there for what several processes give away in the same second.
 
 # How long a look at the disk is good for those who fit by it: many come at once.
 _SEEN_SECONDS = 0.05
-
-_log = get_logger(__name__)
 
 
 @dataclass(frozen=True)
@@ -134,15 +132,14 @@ class SpaceManager:
     async def run(self) -> None:
         """Tell the neighbours about every second while there is something to tell, for ever."""
         told = False
-        while True:
-            await asyncio.sleep(PUBLISH_SECONDS)
-            if not (self._uploads or told) or await self._backend().available_bytes() is None:
-                continue
-            try:
+
+        async def publish() -> None:
+            nonlocal told
+            if (self._uploads or told) and await self._backend().available_bytes() is not None:
                 await self._peers.publish(self._kept)
                 told = bool(self._uploads)
-            except Exception as error:  # whatever it was, the next time may succeed
-                _log.warning("the uploads that go on are not told to others", error=repr(error))
+
+        await run_periodically(publish, PUBLISH_SECONDS, trouble="the uploads that go on are not told to others")
 
     async def _fits(self, size: int) -> bool:
         if self._has_room_for(size):

@@ -6,13 +6,11 @@ import secrets
 from sqlalchemy import func, select, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
-from services.common.observability.logs import get_logger
+from services.common.concurrency.periodic import run_periodically
 from services.storage.index.advisory_locks import key
 
 _PING_SECONDS = 2.0
 _ANSWER_SECONDS = 10.0
-
-_log = get_logger(__name__)
 
 
 class WriterLease:
@@ -33,13 +31,8 @@ class WriterLease:
         await self._lives.wait()
 
     async def run(self) -> None:
-        """Live, for ever."""
-        while True:
-            try:
-                await self._hold()
-            except Exception as error:  # whatever it was, the next attempt may succeed
-                _log.warning("the lock of this process is lost", error=repr(error))
-            await asyncio.sleep(_PING_SECONDS / 10)
+        """Hold the lease, and acquire it again when it is lost."""
+        await run_periodically(self._hold, _PING_SECONDS / 10, trouble="the lock of this process is lost")
 
     async def _hold(self) -> None:
         async with asyncio.timeout(_ANSWER_SECONDS):

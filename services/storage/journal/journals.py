@@ -2,6 +2,7 @@
 
 import asyncio
 
+from services.common.concurrency.periodic import run_periodically
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.storage.backends.disk import DiskBackend
@@ -35,18 +36,7 @@ class Journals:
     async def run(self) -> None:
         """Keep the journals tidy, for ever."""
         await self._stores.known()
-        while True:
-            pause = _INTERVAL_SECONDS
-            for store in self._stores.all:
-                try:
-                    await self._tidy(store)
-                except Exception as error:  # whatever it was, the next time may succeed
-                    _log.warning("a journal cannot be brought to its files", store=store.name, error=repr(error))
-                    pause = _RETRY_SECONDS
-                else:
-                    if store is self._stores.primary:
-                        self._recovered.set()
-            await asyncio.sleep(pause)
+        await run_periodically(self._tidy_all, _INTERVAL_SECONDS, trouble="journals cannot be kept tidy")
 
     async def close(self) -> None:
         """Let go of all journals; what cannot be brought to its files now is at the next start."""
@@ -57,6 +47,19 @@ class Journals:
                         await journal.close()
                 except Exception as error:  # whatever it was, the next start goes on with it
                     _log.warning("a journal stays for the next start", store=store.name, error=repr(error))
+
+    async def _tidy_all(self) -> float:
+        pause = _INTERVAL_SECONDS
+        for store in self._stores.all:
+            try:
+                await self._tidy(store)
+            except Exception as error:  # whatever it was, the other journals are tidied
+                _log.warning("a journal cannot be brought to its files", store=store.name, error=repr(error))
+                pause = _RETRY_SECONDS
+            else:
+                if store is self._stores.primary:
+                    self._recovered.set()
+        return pause
 
     async def _tidy(self, store: Store) -> None:
         if store not in self._journals and isinstance(store.backend, DiskBackend):

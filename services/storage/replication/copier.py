@@ -5,12 +5,13 @@ What is there is what `contents` says, so a copier that was killed goes on where
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 
+from services.common.concurrency.periodic import run_periodically
 from services.common.errors import ServiceError
 from services.common.observability.logs import get_logger
 from services.storage.context import StorageContext
@@ -45,19 +46,20 @@ class Copier:
 
     async def run(self) -> None:
         """Copy, for ever."""
-        while True:
-            pause = _INTERVAL_SECONDS
-            self._context.copy_wanted.clear()
-            try:
-                if len(self._context.stores.all) > 1:
-                    async with self._alone() as is_alone:
-                        pause = await self._round() if is_alone else _AGAIN_SECONDS
-            except Exception as error:  # whatever it was, what is lacking can be brought later
-                _log.warning("copying between stores has stopped", error=repr(error))
-                pause = _AGAIN_SECONDS
-            with suppress(TimeoutError):
-                async with asyncio.timeout(pause):
-                    await self._context.copy_wanted.wait()
+        await run_periodically(
+            self._copy,
+            _INTERVAL_SECONDS,
+            trouble="copying between stores has stopped",
+            retry_seconds=_AGAIN_SECONDS,
+            wake=self._context.copy_wanted.wait,
+        )
+
+    async def _copy(self) -> float:
+        self._context.copy_wanted.clear()
+        if len(self._context.stores.all) == 1:
+            return _INTERVAL_SECONDS
+        async with self._alone() as is_alone:
+            return await self._round() if is_alone else _AGAIN_SECONDS
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[bool]:

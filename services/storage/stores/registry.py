@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from services.common.concurrency.periodic import run_periodically
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.storage.backends.base import Backend
@@ -100,12 +101,7 @@ class StoreRegistry:
 
     async def run(self) -> None:
         """Follow the list, for ever."""
-        while True:
-            try:
-                await self.refresh()
-            except Exception as error:  # whatever it was, what was known before is used meanwhile
-                _log.warning("the list of stores cannot be read", error=repr(error))
-            await asyncio.sleep(_INTERVAL_SECONDS)
+        await run_periodically(self.refresh, _INTERVAL_SECONDS, trouble="the list of stores cannot be read")
 
     async def refresh(self) -> None:
         """Read the list now. Raises what the database raises."""
