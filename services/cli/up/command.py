@@ -16,9 +16,9 @@ from services.cli.settings import CommandSettings
 from services.cli.unprivileged.account import account_for
 from services.cli.unprivileged.entry import Inherited
 from services.cli.up import programs
-from services.cli.up.listener import Address
 from services.cli.up.stack import UpOptions, enter_account
 from services.cli.up.stack import up as run_stack
+from services.common.addresses import Address
 from services.common.observability.logs import LogFormat, configure
 
 _WAIT_SECONDS = 60.0

@@ -10,8 +10,8 @@ from urllib.parse import unquote, urlsplit
 from pydantic import SecretStr
 
 from services.cli.errors import CommandError
-from services.cli.up.listener import Address
 from services.cli.up.runtime_directory import LOCKS_SOCKET, STORAGE_SOCKET
+from services.common.addresses import Address
 
 # What only the `towpath` command itself reads.
 _OWN = (

@@ -20,10 +20,11 @@ from services.cli.unprivileged.ownership import provide_folder
 from services.cli.up import programs
 from services.cli.up.data_directory import DataDirectory, write_secret
 from services.cli.up.environment import Environments
-from services.cli.up.listener import Address, inherit, listen
+from services.cli.up.listener import inherit, listen
 from services.cli.up.orphans import lock_out_orphans
 from services.cli.up.pending_migrations import tables_are_newest
 from services.cli.up.supervisor import Supervisor
+from services.common.addresses import Address
 from services.common.lifecycle import stop_event
 from services.common.observability.logs import get_logger
 

@@ -15,6 +15,7 @@ from socketserver import TCPServer
 from prometheus_client import MetricsHandler
 from pydantic import SecretStr
 
+from services.common.addresses import Address
 from services.common.observability.logs import get_logger
 
 _REQUEST_SECONDS = 10
@@ -32,15 +33,15 @@ def serve_metrics(
     Raises ValueError where `listen` is malformed, or other hosts can reach it and there is no token; OSError where the
     address cannot be had.
     """
-    host, colon, port = listen.rpartition(":")
-    host = host.strip("[]")
-    if not (colon and host and port.isdecimal()):
-        raise ValueError(f"metrics_listen: expected HOST:PORT, got {listen}")
-    if token is None and not _is_loopback(host):
+    try:
+        address = Address.parse(listen)
+    except ValueError as error:
+        raise ValueError(f"metrics_listen: {error}") from None
+    if token is None and not _is_loopback(address.host):
         raise ValueError(f"metrics_token: needed to serve metrics at {listen}, which other hosts can reach")
-    server = _Server(host, int(port), token, is_ready)
+    server = _Server(address.host, address.port, token, is_ready)
     threading.Thread(target=server.serve_forever, name="metrics", daemon=True).start()
-    _log.info("metrics", address=listen.removesuffix(port) + str(server.server_address[1]))
+    _log.info("metrics", address=str(Address(address.host, server.server_address[1])))
 
     def end() -> None:
         server.shutdown()

@@ -4,7 +4,6 @@ import asyncio
 import math
 import os
 import re
-import stat
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -13,8 +12,10 @@ from pathlib import Path
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
+from services.common.concurrency.circuit_breaker import CircuitBreaker
 from services.common.concurrency.uncancellable import run_in_thread
 from services.common.errors import Reason, ServiceError
+from services.common.files import OwnedDescriptor
 from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
 from services.facade.auth.action_tokens import ActionGrant
@@ -51,9 +52,9 @@ class SharedDiskObject:
     """An object's file. `open` begins, and `close` ends it in any case."""
 
     def __init__(self, grant: ActionGrant, part: ByteRange) -> None:
-        self._permit = grant
+        self._grant = grant
         self._part = part
-        self._descriptor: int | None = None
+        self._file = OwnedDescriptor()
         self._small: bytes | None = None
 
     async def open(self, folder: Path, paths: Sequence[str]) -> bool:
@@ -70,51 +71,42 @@ class SharedDiskObject:
             return
         for offset in range(self._part.start, self._part.end, _PIECE_BYTES):
             count = min(_PIECE_BYTES, self._part.end - offset)
-            yield FilePart(self._opened, offset, count) if by_kernel else await run_in_thread(self._read, offset, count)
+            if by_kernel:
+                yield FilePart(self._file.number, offset, count)
+            else:
+                yield await run_in_thread(self._read, offset, count)
 
     async def close(self) -> None:
         """Close the file."""
-        if self._descriptor is not None:
+        if self._file.is_open:
             # The last to close a file that was removed waits until the disk has it back.
-            await run_in_thread(self._close)
+            await run_in_thread(self._file.close)
 
     def _open(self, folder: Path, paths: Sequence[str]) -> bool:
         return any(self._open_one(folder, path) for path in paths)
 
     def _open_one(self, folder: Path, path: str) -> bool:
         found = _PATH.fullmatch(path)
-        if found is None or found[1] != self._permit.oid:
+        if found is None or found[1] != self._grant.oid:
             return False
         try:
-            self._descriptor = _open_below(folder, path)
-            status = os.fstat(self._descriptor)
-            if not stat.S_ISREG(status.st_mode) or status.st_size != self._permit.size:
-                self._close()
+            self._file.adopt(_open_below(folder, path))
+            if self._file.regular_size() != self._grant.size:
+                self._file.close()
                 return False
             if (count := self._part.end - self._part.start) <= _SMALL_BYTES:
                 self._small = self._read(self._part.start, count)
-                self._close()
+                self._file.close()
         except (OSError, EOFError):
-            self._close()
+            self._file.close()
             return False
         return True
 
-    @property
-    def _opened(self) -> int:
-        if self._descriptor is None:
-            raise ValueError("the file is not open")
-        return self._descriptor
-
     def _read(self, offset: int, count: int) -> bytes:
-        data = os.pread(self._opened, count, offset)
+        data = os.pread(self._file.number, count, offset)
         if len(data) != count:
-            raise EOFError(f"the file ends at {offset + len(data)}, expected {self._permit.size} bytes")
+            raise EOFError(f"the file ends at {offset + len(data)}, expected {self._grant.size} bytes")
         return data
-
-    def _close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
 
 
 def _open_below(folder: Path, path: str) -> int:
@@ -165,23 +157,21 @@ class SharedDisk:
         self._clients = clients
         self._removals = removal_feed
         self._reads = read_counts
-        self._paused_until = 0.0
-        self._descriptor: int | None = None
+        self._breaker = CircuitBreaker(_RETRY_SECONDS)
+        self._open_folder = OwnedDescriptor()
         self._looked_at = -math.inf
 
     def close(self) -> None:
         """Close the folder."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        self._open_folder.close()
 
     def read_cached(self, grant: ActionGrant, part: ByteRange) -> bytearray | None:
         """Return a small part of an object that can be read without asking storage or waiting for the disk."""
         path = self._known_path(grant)
         count = part.end - part.start
-        if self._descriptor is None or path is None or count > _SMALL_BYTES:
+        if not self._open_folder.is_open or path is None or count > _SMALL_BYTES:
             return None
-        data = read_cached(self._descriptor, path, grant.size, part.start, count)
+        data = read_cached(self._open_folder.number, path, grant.size, part.start, count)
         if data is not None:
             self._reads.count(grant.repository_id, count)
         return data
@@ -206,7 +196,7 @@ class SharedDisk:
                 await self._keep_folder()
                 yield file, True
             else:
-                self._pause()
+                self._breaker.trip()
                 _log.warning("an object is not in the shared folder", folder=str(self._folder), oid=grant.oid)
                 yield None, True
         finally:
@@ -217,7 +207,7 @@ class SharedDisk:
         place, oid = grant.place, grant.oid
         if place is None or not self._removals.allow(place) or not _SUFFIX.fullmatch(place.suffix):
             return None
-        if time.monotonic() < self._paused_until:
+        if self._breaker.is_open:
             return None
         if self._removals.is_bandwidth_limited and not self._reads.is_allowed(grant.repository_id):
             return None
@@ -225,7 +215,7 @@ class SharedDisk:
 
     async def _locate(self, grant: ActionGrant, part: ByteRange) -> Sequence[str]:
         """Return the paths below the folder at which an object may lie; then storage has counted the part as read."""
-        if time.monotonic() < self._paused_until:
+        if self._breaker.is_open:
             return ()
         request = pb.LocateObjectRequest(
             repository_id=grant.repository_id, oid=grant.oid, offset=part.start, length=part.end - part.start
@@ -236,14 +226,14 @@ class SharedDisk:
         except ServiceError as error:
             if error.reason != Reason.UNIMPLEMENTED:
                 raise
-            self._pause()
+            self._breaker.trip()
             return ()
         if located.size != grant.size:
             raise invalid_reply("LocateObject", f"the object has {located.size} bytes, expected {grant.size}")
         if located.paths:
             self._reads.allow(grant.repository_id, asked_at=asked_at)
         else:
-            self._pause()
+            self._breaker.trip()
         return located.paths
 
     async def _keep_folder(self) -> None:
@@ -252,7 +242,4 @@ class SharedDisk:
             self._looked_at = time.monotonic()
             self.close()
             with suppress(OSError):
-                self._descriptor = await run_in_thread(os.open, self._folder, os.O_PATH | os.O_DIRECTORY)
-
-    def _pause(self) -> None:
-        self._paused_until = time.monotonic() + _RETRY_SECONDS
+                await run_in_thread(self._open_folder.open, self._folder, os.O_PATH | os.O_DIRECTORY)

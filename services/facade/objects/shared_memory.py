@@ -2,15 +2,16 @@
 
 import os
 import secrets
-import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
+from services.common.concurrency.circuit_breaker import CircuitBreaker
 from services.common.concurrency.uncancellable import run_in_thread
 from services.common.errors import Reason, ServiceError
+from services.common.files import OwnedDescriptor
 from services.common.observability.logs import get_logger
 from services.common.rpc.options import CHUNK_BYTES, SHARED_BYTES
 
@@ -35,7 +36,7 @@ class MemoryFile:
         self.name = secrets.token_hex(16)
         self._path = folder / self.name
         self._piece_bytes = piece_bytes
-        self._descriptor: int | None = None
+        self._file = OwnedDescriptor()
         self._offset = 0
         self._filled = 0
 
@@ -55,10 +56,8 @@ class MemoryFile:
 
     def fill(self, data: memoryview) -> int:
         """Add to the piece what goes into it of some bytes, over those of `PIECES` pieces ago; return how many."""
-        if self._descriptor is None:
-            raise ValueError("the file is not made")
         # The memory was found when the file was made, and no disk is behind it: nothing is waited for.
-        count = os.pwrite(self._descriptor, data[: self._piece_bytes - self._filled], self._offset + self._filled)
+        count = os.pwrite(self._file.number, data[: self._piece_bytes - self._filled], self._offset + self._filled)
         self._filled += count
         return count
 
@@ -75,22 +74,20 @@ class MemoryFile:
 
     async def close(self) -> None:
         """Close the file and remove its name."""
-        if self._descriptor is not None:
+        if self._file.is_open:
             await run_in_thread(self._close)
 
     def _make(self) -> None:
-        self._descriptor = os.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        os.posix_fallocate(self._descriptor, 0, PIECES * self._piece_bytes)
+        self._file.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+        os.posix_fallocate(self._file.number, 0, PIECES * self._piece_bytes)
 
     def _unlink(self) -> None:
         with suppress(FileNotFoundError):
             self._path.unlink()
 
     def _close(self) -> None:
-        if self._descriptor is not None:
-            self._unlink()
-            os.close(self._descriptor)
-            self._descriptor = None
+        self._unlink()
+        self._file.close()
 
 
 class SharedMemory:
@@ -103,12 +100,12 @@ class SharedMemory:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._files = 0
-        self._paused_until = 0.0
+        self._breaker = CircuitBreaker(_RETRY_SECONDS)
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[MemoryFile | None]:
         """Make a file for an upload; yield None where it has to do without."""
-        if self._files == _FILES or time.monotonic() < self._paused_until:
+        if self._files == _FILES or self._breaker.is_open:
             yield None
             return
         file = MemoryFile(self._folder, SHARED_BYTES if self._files < _LARGE_FILES else CHUNK_BYTES)
@@ -135,5 +132,5 @@ class SharedMemory:
         return True
 
     def _pause(self, why: str) -> None:
-        self._paused_until = time.monotonic() + _RETRY_SECONDS
+        self._breaker.trip()
         _log.warning("uploads do without shared memory", folder=str(self._folder), why=why)

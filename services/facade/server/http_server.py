@@ -10,6 +10,7 @@ from typing import cast
 import uvicorn
 from starlette.types import ASGIApp
 
+from services.common.addresses import Address
 from services.common.observability.logs import get_logger
 from services.facade.server.certificate import Certificate
 from services.facade.server.connection_limits import ConnectionLimits
@@ -39,12 +40,13 @@ def listening_socket(listen: str) -> socket.socket:
     """
     if is_inherited(listen):
         return socket.socket(fileno=int(listen.removeprefix("fd:")))
-    host, colon, port = listen.rpartition(":")
-    if not (colon and host and port.isdecimal()):
-        raise ValueError(f"listen: expected HOST:PORT or fd:N, got {listen}")
+    try:
+        address = Address.parse(listen)
+    except ValueError as error:
+        raise ValueError(f"listen: {error}, or fd:N") from None
     return socket.create_server(
-        (host.strip("[]"), int(port)),
-        family=socket.AF_INET6 if ":" in host else socket.AF_INET,
+        (address.host, address.port),
+        family=socket.AF_INET6 if ":" in address.host else socket.AF_INET,
         backlog=_BACKLOG,
     )
 

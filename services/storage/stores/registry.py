@@ -1,10 +1,13 @@
 """The stores of a site as this process uses them."""
 
 import asyncio
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import NamedTuple
 
+from services.common.concurrency.circuit_breaker import CircuitBreaker
 from services.common.concurrency.periodic import run_periodically
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
@@ -63,7 +66,7 @@ class StoreRegistry:
         self._refreshing = asyncio.Lock()
         self._known = asyncio.Event()
         self._changed = asyncio.Event()
-        self._paused: dict[int, float] = {}
+        self._breakers: dict[int, CircuitBreaker] = defaultdict(partial(CircuitBreaker, _RETRY_SECONDS))
         self._said: dict[int, str] = {}
 
     @property
@@ -82,12 +85,11 @@ class StoreRegistry:
 
     def replicas(self) -> list[Store]:
         """Return the stores that get what is written as soon as the primary: copies that have not failed just now."""
-        now = asyncio.get_running_loop().time()
-        return [copy.store for copy in self.copies if self._paused.get(copy.store.id, 0.0) <= now]
+        return [copy.store for copy in self.copies if not self._breakers[copy.store.id].is_open]
 
     def pause(self, store: Store) -> None:
         """Write to a copy no more for a while; what it lacks then is brought there later."""
-        self._paused[store.id] = asyncio.get_running_loop().time() + _RETRY_SECONDS
+        self._breakers[store.id].trip()
 
     async def next_primary(self, now: Store) -> None:
         """Return when another store is the primary."""

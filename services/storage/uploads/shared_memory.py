@@ -2,7 +2,6 @@
 
 import os
 import re
-import stat
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
@@ -10,6 +9,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.concurrency.uncancellable import run_in_thread
 from services.common.errors import FailedPrecondition, InvalidArgument, Reason
+from services.common.files import OwnedDescriptor
 from services.common.rpc.options import SHARED_BYTES
 from services.storage.uploads.stream import WriteRequest
 
@@ -22,7 +22,7 @@ class SharedMemoryFile:
     """The file of one upload. `close` ends it in any case."""
 
     def __init__(self) -> None:
-        self._descriptor: int | None = None
+        self._file = OwnedDescriptor()
         self._size = 0
 
     async def open(self, folder: Path | None, name: str) -> None:
@@ -32,12 +32,12 @@ class SharedMemoryFile:
 
     def read(self, piece: pb.WriteSharedObjectRequest.Piece) -> memoryview:
         """Return a copy of what is there now. Raises `InvalidArgument` (MALFORMED_STREAM)."""
-        if self._descriptor is None:
+        if not self._file.is_open:
             raise InvalidArgument(Reason.MALFORMED_STREAM, "the first message: expected a header")
         data = b""
         if 0 <= piece.offset < self._size and 0 < piece.length <= SHARED_BYTES:
             # The file is in memory: no disk is waited for.
-            data = os.pread(self._descriptor, piece.length, piece.offset)
+            data = os.pread(self._file.number, piece.length, piece.offset)
         if not data or len(data) != piece.length:
             raise InvalidArgument(
                 Reason.MALFORMED_STREAM,
@@ -47,19 +47,17 @@ class SharedMemoryFile:
 
     def close(self) -> None:
         """Close the file."""
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        self._file.close()
 
     def _open(self, path: Path) -> bool:
         try:
             # What is no regular file must not hold up its opening.
-            self._descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._file.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             return False
-        status = os.fstat(self._descriptor)
-        self._size = status.st_size
-        return stat.S_ISREG(status.st_mode)
+        size = self._file.regular_size()
+        self._size = size or 0
+        return size is not None
 
 
 async def messages_of(
@@ -67,7 +65,7 @@ async def messages_of(
 ) -> AsyncGenerator[WriteRequest]:
     """Yield the messages of WriteObject that these requests of WriteSharedObject stand for, and `answer` each.
 
-    Raises what `SharedDiskObject` raises.
+    Raises what `SharedMemoryFile` raises.
     """
     file = SharedMemoryFile()
     try:

@@ -3,7 +3,8 @@
 import pytest
 
 from services.cli.errors import CommandError
-from services.cli.up.listener import Address, listen
+from services.cli.up.listener import listen
+from services.common.addresses import Address
 
 
 @pytest.mark.parametrize(

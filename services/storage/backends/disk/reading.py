@@ -2,10 +2,10 @@
 
 import errno
 import os
-import stat
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+from services.common.files import OwnedDescriptor
 from services.common.rpc.options import CHUNK_BYTES
 from services.storage.backends.base import BytesMissing
 from services.storage.backends.disk.errors import on_disk
@@ -21,7 +21,7 @@ class DiskFile:
     def __init__(self, root: Path, name: str) -> None:
         self._root = root
         self._path = path_of(root, name)
-        self._descriptor: int | None = None
+        self._file = OwnedDescriptor()
         self.size = 0
 
     async def open(self) -> None:
@@ -40,28 +40,21 @@ class DiskFile:
 
     async def close(self) -> None:
         """Close the file."""
-        await on_disk(self._close)
+        await on_disk(self._file.close)
 
     def _open(self) -> None:
         try:
             # What is no file, such as a FIFO, must not hold up its opening.
-            self._descriptor = os.open(self._path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+            self._file.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError) as error:
             if not objects_folder(self._root).exists():
                 # The disk is not mounted: that says nothing of the file.
                 raise OSError(errno.ENODEV, os.strerror(errno.ENODEV)) from error
             raise BytesMissing("the file does not exist") from error
-        status = os.fstat(self._descriptor)
-        if not stat.S_ISREG(status.st_mode):
+        size = self._file.regular_size()
+        if size is None:
             raise BytesMissing("something else is in the file's place")
-        self.size = status.st_size
+        self.size = size
 
     def _read(self, length: int, offset: int) -> bytes:
-        if self._descriptor is None:
-            raise ValueError("the file is not open")
-        return os.pread(self._descriptor, length, offset)
-
-    def _close(self) -> None:
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        return os.pread(self._file.number, length, offset)
