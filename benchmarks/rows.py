@@ -63,7 +63,7 @@ WITH made AS (
 )
 INSERT INTO contents (store_id, oid, name) SELECT 1, oid, oid || '.' || left(md5(oid), 16) FROM made
 """
-# What services/storage/objects/sizes.py asks for the metrics.
+# What services/storage/objects/usage.py asks for the metrics.
 _COUNT = "SELECT repository_id, count(*), sum(size) FROM objects WHERE removed_at IS NULL GROUP BY repository_id"
 _PATH_BYTES = "SELECT avg(octet_length(path)) FROM locks"
 

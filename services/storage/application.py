@@ -32,7 +32,7 @@ from services.storage.index.removal_feed import RemovalFeed
 from services.storage.index.schema import SCHEMA
 from services.storage.index.writer_lease import WriterLease
 from services.storage.journal import Journals
-from services.storage.objects.sizes import refresh_sizes
+from services.storage.objects.usage import refresh_sizes
 from services.storage.objects.write_small import SmallObjectWriter
 from services.storage.replication.copier import Copier
 from services.storage.settings import StorageSettings

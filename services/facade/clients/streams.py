@@ -1,9 +1,16 @@
-"""When a stream to storage was interrupted by an outage, rather than refused."""
+"""Streams to and from storage: what is sent, and when to try again."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Generic, TypeVar
 
 import grpc
+from google.protobuf.message import Message
 
 from services.common.errors import ServiceError
 from services.common.rpc.client import ServiceClient
+
+ReplyT = TypeVar("ReplyT", bound=Message)
 
 PAUSE_SECONDS = 0.2
 """How long to wait before the next attempt."""
@@ -22,3 +29,44 @@ def deadline_exceeded(peer: ServiceClient) -> ServiceError:
     return peer.error(
         grpc.aio.AioRpcError(grpc.StatusCode.DEADLINE_EXCEEDED, nothing, nothing, details="nothing came in time")
     )
+
+
+class RequestStream(Generic[ReplyT]):
+    """The serialized messages of one call on their way out; each may take `seconds`, then it is TimeoutError."""
+
+    def __init__(
+        self,
+        call: grpc.aio.StreamUnaryCall[bytes, ReplyT] | grpc.aio.StreamStreamCall[bytes, ReplyT],
+        seconds: float,
+    ) -> None:
+        self._call = call
+        self._seconds = seconds
+
+    async def send(self, message: bytes) -> bool:
+        """Send a message; return False where the service has ended the call, whose status says why."""
+        return await self._do(self._write(message))
+
+    async def end(self) -> bool:
+        """Tell the service that all was sent; return as `send` does."""
+        return await self._do(self._call.done_writing())
+
+    async def _do(self, step: Coroutine[object, object, None]) -> bool:
+        try:
+            async with asyncio.timeout(self._seconds):
+                await step
+        except TimeoutError:
+            raise
+        except Exception:
+            # gRPC raises several kinds here, some of them private; each means that the call has ended.
+            return False
+        return True
+
+    async def _write(self, message: bytes) -> None:
+        await self._call.wait_for_connection()
+        # When a write fails since the service has ended the call, `call.write` puts "internal error" in the place
+        # of the service's status, which it often has not read yet. What lies below it leaves the status alone.
+        below = getattr(getattr(self._call, "_cython_call", None), "send_serialized_message", None)
+        if below is None:
+            await self._call.write(message)
+        else:
+            await below(message)

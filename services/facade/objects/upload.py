@@ -13,10 +13,9 @@ from services.common.errors import InvalidArgument, Reason, ServiceError
 from services.common.rpc.options import CHUNK_BYTES
 from services.common.rpc.raw_bytes import BytesField
 from services.facade.auth.action_tokens import ActionGrant
-from services.facade.clients.request_stream import RequestStream
 from services.facade.clients.services import ServiceClients
 from services.facade.clients.small_uploads import COMMIT_SECONDS
-from services.facade.clients.streams import PAUSE_SECONDS, deadline_exceeded, is_retryable
+from services.facade.clients.streams import PAUSE_SECONDS, RequestStream, deadline_exceeded, is_retryable
 from services.facade.objects.shared_memory import PIECES, MemoryFile, SharedMemory
 from services.facade.web.error_reasons import invalid_reply
 from services.facade.web.request_body import chunks

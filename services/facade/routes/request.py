@@ -17,7 +17,6 @@ from services.facade.auth.action_tokens import TOKEN_HEADER, ActionGrant, Operat
 from services.facade.auth.authorizer import Caller, Permission
 from services.facade.context import context_of
 from services.facade.middleware.concurrency_limit import slot_of
-from services.facade.routes.repository import repository_name_in
 from services.facade.web import request_body
 from services.facade.web.error_reasons import HttpReason
 from services.facade.web.forwarded_headers import client_of
@@ -26,6 +25,17 @@ from services.facade.web.request_log import add_log_fields
 from services.facade.web.schemas import Body
 
 Shape = TypeVar("Shape", bound=Body)
+
+_ALIAS = "/info/lfs"
+
+
+def repository_name_in(base: str) -> str:
+    """Return the repository's name in what stands before an endpoint's own path (docs/protocol.md, "Base address").
+
+    `NAME`, `NAME.git`, both with `/info/lfs` after them, and each of the four with one slash at its end are the same.
+    What can be a name is known to the AccessService alone: any other is a repository that does not exist.
+    """
+    return base.removesuffix("/").removesuffix(_ALIAS).removesuffix(".git")
 
 
 def repository_name(request: Request) -> str:

@@ -1,4 +1,4 @@
-"""How much repositories hold and have moved."""
+"""The usage of repositories: what they hold and have moved, for callers and for the metrics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from sqlalchemy import ARRAY, BigInteger, any_, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
+from services.storage import metrics
 from services.storage.capacity.quota import Transferred
 from services.storage.context import StorageContext
 from services.storage.index.models import Object
@@ -42,3 +43,21 @@ async def usage_of(context: StorageContext, repository_ids: Sequence[int]) -> li
     holdings = await context.database.run(work)
     moved = await context.quota.transferred_today(repository_ids)
     return [(holdings.get(id_, Holdings()), moved.get(id_, Transferred())) for id_ in repository_ids]
+
+
+async def refresh_sizes(context: StorageContext) -> None:
+    """Bring the metrics of usage and free space up to date. Raises what the database and the backend raise."""
+    available = await context.space.available_bytes()
+    metrics.AVAILABLE_BYTES.replace({} if available is None else {(): available})
+    sizes = await context.database.run(_sizes)
+    metrics.REPOSITORY_OBJECTS.replace({(str(id_),): count for id_, count, _ in sizes})
+    metrics.REPOSITORY_BYTES.replace({(str(id_),): count for id_, _, count in sizes})
+
+
+async def _sizes(connection: AsyncConnection) -> Sequence[tuple[int, int, int]]:
+    statement = (
+        select(col(Object.repository_id), func.count(), func.sum(col(Object.size)))
+        .where(col(Object.removed_at).is_(None))
+        .group_by(col(Object.repository_id))
+    )
+    return [(id_, objects, int(size)) for id_, objects, size in await connection.execute(statement)]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from services.facade.routes.repository import repository_name_in
+from services.facade.routes.request import repository_name_in
 
 
 @pytest.mark.parametrize(
