@@ -9,13 +9,7 @@ from services.facade.context import context_of
 from services.facade.errors import Area
 from services.facade.objects.batch import Limits, check_lengths, resolve_batch
 from services.facade.routes.openapi import answers, json_request
-from services.facade.routes.request import (
-    accepted_dialect,
-    authenticated_caller,
-    read_json,
-    refuse_anonymous,
-    repository_name,
-)
+from services.facade.routes.request import open_call_with_body
 from services.facade.routes.route import endpoints_in
 from services.facade.web.request_log import add_log_fields
 from services.facade.web.responses import json_response
@@ -33,23 +27,23 @@ router = APIRouter(default_response_class=Response, route_class=endpoints_in(Are
 )
 async def batch(request: Request) -> Response:
     """Tell for each object what to do next, or what is wrong with it."""
-    repository = repository_name(request)
-    dialect = accepted_dialect(request)
-    caller = await authenticated_caller(request)
-    await refuse_anonymous(request, caller, repository, Permission.READ)
     context = context_of(request)
     limits = Limits(context.settings.batch_objects, context.settings.object_bytes)
-    asked = await read_json(
-        request, BatchRequest, max_bytes=limits.body_bytes, check=partial(check_lengths, limits=limits)
+    call, asked = await open_call_with_body(
+        request,
+        BatchRequest,
+        Permission.READ,
+        max_bytes=limits.body_bytes,
+        check=partial(check_lengths, limits=limits),
     )
     add_log_fields(request.scope, direction=asked.operation, objects=len(asked.objects))
     answered = await resolve_batch(
         asked,
-        repository,
-        caller,
+        call.repository,
+        call.caller,
         authorizer=context.authorizer,
         clients=context.clients,
         limits=limits,
         maker=context.action_factory(request),
     )
-    return json_response(answered, dialect)
+    return json_response(answered, call.dialect)

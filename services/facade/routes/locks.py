@@ -4,19 +4,10 @@ from fastapi import APIRouter, Request, Response
 
 from services.common.errors import PermissionDenied, ResourceExhausted
 from services.facade.auth.authorizer import Permission
-from services.facade.context import context_of
 from services.facade.errors import Area
 from services.facade.locks import requests
 from services.facade.routes.openapi import LOCK_QUERY, answers, json_request
-from services.facade.routes.request import (
-    accepted_dialect,
-    authenticated_caller,
-    idempotency_key,
-    query_values,
-    read_json,
-    refuse_anonymous,
-    repository_name,
-)
+from services.facade.routes.request import idempotency_key, open_call, open_call_with_body, query_values
 from services.facade.routes.route import endpoints_in
 from services.facade.web.error_reasons import HttpReason
 from services.facade.web.responses import json_response
@@ -45,16 +36,11 @@ _BODY_BYTES = 16 * 1024
 )
 async def create_lock(request: Request) -> Response:
     """Lock a path for the caller."""
-    repository = repository_name(request)
-    dialect = accepted_dialect(request)
-    caller = await authenticated_caller(request)
-    await refuse_anonymous(request, caller, repository, Permission.WRITE)
-    asked = await read_json(request, CreateLockRequest, max_bytes=_BODY_BYTES)
-    context = context_of(request)
-    repository_id = await context.authorizer.check(caller, repository, Permission.WRITE, asked.ref_name)
+    call, asked = await open_call_with_body(request, CreateLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES)
+    repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     key = idempotency_key(request)
-    created = await requests.create(context.clients, repository_id, caller.user_id, asked.path, key=key)
-    return json_response(created, dialect, status=201)
+    created = await requests.create(call.context.clients, repository_id, call.caller.user_id, asked.path, key=key)
+    return json_response(created, call.dialect, status=201)
 
 
 @router.get(
@@ -66,22 +52,19 @@ async def create_lock(request: Request) -> Response:
 )
 async def list_locks(request: Request) -> Response:
     """Return a page of the locks that match the query."""
-    repository = repository_name(request)
-    dialect = accepted_dialect(request)
-    caller = await authenticated_caller(request)
-    context = context_of(request)
+    call = await open_call(request)
     query = query_values(request)
     limit = requests.parse_limit(query["limit"]) if "limit" in query else None
-    repository_id = await context.authorizer.check(caller, repository, Permission.READ, query.get("refspec", ""))
+    repository_id = await call.authorize(Permission.READ, query.get("refspec", ""))
     page = await requests.list_page(
-        context.clients,
+        call.context.clients,
         repository_id,
         path=query.get("path", ""),
         lock_id=query.get("id", ""),
         cursor=query.get("cursor", ""),
         limit=limit,
     )
-    return json_response(page, dialect)
+    return json_response(page, call.dialect)
 
 
 @router.post(
@@ -93,26 +76,23 @@ async def list_locks(request: Request) -> Response:
 )
 async def verify_locks(request: Request) -> Response:
     """Return a page of the caller's locks and those of others."""
-    repository = repository_name(request)
-    dialect = accepted_dialect(request)
     try:
-        caller = await authenticated_caller(request)
+        call, asked = await open_call_with_body(
+            request, VerifyLocksRequest, Permission.WRITE, max_bytes=_BODY_BYTES, may_be_empty=True
+        )
     except ResourceExhausted as error:
         if error.reason != HttpReason.LOGINS_LIMITED:
             raise
         # After 429 the widespread client would tell its user to switch the lock check off (trap 44).
         message = f"the credentials are not valid, or were not checked: {error.message}"
         raise PermissionDenied(HttpReason.LOGINS_REFUSED, message) from error
-    await refuse_anonymous(request, caller, repository, Permission.WRITE)
-    asked = await read_json(request, VerifyLocksRequest, max_bytes=_BODY_BYTES, may_be_empty=True)
-    context = context_of(request)
     # Those who may write some refs only see all locks too, and not every client names a ref here.
     permission = Permission.WRITE if asked.ref_name else Permission.WRITE_ANY_REF
-    repository_id = await context.authorizer.check(caller, repository, permission, asked.ref_name)
+    repository_id = await call.authorize(permission, asked.ref_name)
     page = await requests.verify(
-        context.clients, repository_id, caller.user_id, cursor=asked.cursor or "", limit=asked.limit
+        call.context.clients, repository_id, call.caller.user_id, cursor=asked.cursor or "", limit=asked.limit
     )
-    return json_response(page, dialect)
+    return json_response(page, call.dialect)
 
 
 @router.post(
@@ -124,19 +104,16 @@ async def verify_locks(request: Request) -> Response:
 )
 async def delete_lock(request: Request) -> Response:
     """Remove a lock of the caller's, or with `force` anybody's."""
-    repository = repository_name(request)
-    dialect = accepted_dialect(request)
-    caller = await authenticated_caller(request)
-    await refuse_anonymous(request, caller, repository, Permission.WRITE)
-    asked = await read_json(request, DeleteLockRequest, max_bytes=_BODY_BYTES, may_be_empty=True)
-    context = context_of(request)
-    repository_id = await context.authorizer.check(caller, repository, Permission.WRITE, asked.ref_name)
+    call, asked = await open_call_with_body(
+        request, DeleteLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES, may_be_empty=True
+    )
+    repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     removed = await requests.delete(
-        context.clients,
+        call.context.clients,
         repository_id,
-        caller.user_id,
+        call.caller.user_id,
         request.path_params["lock_id"],
         force=bool(asked.force),
         key=idempotency_key(request),
     )
-    return json_response(removed, dialect)
+    return json_response(removed, call.dialect)

@@ -1,11 +1,12 @@
-"""What a request says, checked in the one order of all endpoints: Accept, credentials, Content-Type, size, JSON, shape.
+"""The checks of a request, in the one order of all endpoints: Accept, credentials, Content-Type, size, JSON, shape.
 
-What nobody in particular may do is refused between credentials and Content-Type. Each step is a function, and an
-endpoint calls them in that order. As dependencies of FastAPI they took longer to be found than to be done.
+An anonymous caller without the permission is refused between credentials and Content-Type. The steps are functions and
+no dependencies of FastAPI, because to resolve those took longer than the steps.
 """
 
 import uuid
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
 from urllib.parse import parse_qsl
@@ -15,7 +16,7 @@ from fastapi import Request
 from services.common.errors import InvalidArgument
 from services.facade.auth.action_tokens import TOKEN_HEADER, ActionGrant, Operation
 from services.facade.auth.authorizer import Caller, Permission
-from services.facade.context import context_of
+from services.facade.context import AppContext, context_of
 from services.facade.middleware.concurrency_limit import slot_of
 from services.facade.web import request_body
 from services.facade.web.error_reasons import HttpReason
@@ -65,15 +66,6 @@ async def authenticated_caller(request: Request) -> Caller:
     return caller
 
 
-async def refuse_anonymous(request: Request, caller: Caller, repository: str, permission: Permission) -> None:
-    """Raise what `Authorizer.check` says where the caller is nobody in particular, and anybody may not do this there.
-
-    Such a caller is told before the body is read, because it can make us read as many bodies as it likes.
-    """
-    if not caller.user_id:
-        await context_of(request).authorizer.check(caller, repository, permission, "")
-
-
 async def read_json(
     request: Request,
     model: type[Shape],
@@ -99,6 +91,48 @@ async def read_json(
     if may_be_empty and not data:
         return request_body.validate_body(model, {})
     return await request_body.decoded(model, data, check)
+
+
+@dataclass(frozen=True)
+class Call:
+    """A request whose caller is known."""
+
+    context: AppContext
+    repository: str
+    dialect: Dialect
+    caller: Caller
+
+    async def authorize(self, permission: Permission, ref: str) -> int:
+        """Return the repository's id. Raises what `Authorizer.check` says."""
+        return await self.context.authorizer.check(self.caller, self.repository, permission, ref)
+
+
+async def open_call(request: Request) -> Call:
+    """Do the checks that precede all others: Accept and credentials."""
+    repository = repository_name(request)
+    dialect = accepted_dialect(request)
+    return Call(context_of(request), repository, dialect, await authenticated_caller(request))
+
+
+async def open_call_with_body(
+    request: Request,
+    model: type[Shape],
+    permission: Permission,
+    *,
+    max_bytes: int,
+    may_be_empty: bool = False,
+    check: Callable[[object], None] | None = None,
+) -> tuple[Call, Shape]:
+    """Do the checks that precede the rule of an endpoint, and return the JSON body as well.
+
+    An anonymous caller who lacks `permission` is refused before the body is read, because it could make this process
+    read as many bodies as it likes. Raises what `open_call`, `Authorizer.check` and `read_json` say.
+    """
+    call = await open_call(request)
+    if not call.caller.user_id:
+        await call.authorize(permission, "")
+    body = await read_json(request, model, max_bytes=max_bytes, may_be_empty=may_be_empty, check=check)
+    return call, body
 
 
 async def authorized_action(request: Request, operation: Operation) -> ActionGrant:
