@@ -1,4 +1,4 @@
-"""The README's configuration table tells every setting, and only those that there are."""
+"""The table of docs/settings.md has every setting, and no other."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from services.facade.settings import FacadeSettings
 from services.locks.settings import BootstrapSettings, LocksSettings
 from services.storage.settings import StorageSettings
 
-README = Path(__file__).parents[3] / "README.md"
+PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
 BEGIN, END = "<!-- settings: begin", "<!-- settings: end -->"
 # Each program and what it reads; "all" are the services.
 PROGRAMS: list[tuple[str, type[Settings]]] = [
@@ -47,8 +47,8 @@ def _table() -> str:
     return "\n".join(["| variable | read by | default | what it is |", "|---|---|---|---|", *rows])
 
 
-def test_the_readme_lists_every_setting() -> None:
+def test_the_page_lists_every_setting() -> None:
     """The table between the marks is the one that the settings give; the message of a failure is that table."""
-    _, _, rest = README.read_text().partition(BEGIN)
+    _, _, rest = PAGE.read_text().partition(BEGIN)
     written = rest.partition("-->")[2].partition(END)[0].strip()
     assert written == _table(), _table()
