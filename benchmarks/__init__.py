@@ -1,1 +1,1 @@
-"""What the figures in the documentation were made with; each module is a command."""
+"""Benchmarks behind the figures in the documentation; modules that name a `python -m` line are commands."""

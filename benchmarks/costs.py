@@ -1,7 +1,7 @@
-"""How much CPU each request takes in each process, as a multiple of what GET /healthz takes in the facade.
+"""CPU cost of each request in each process, in multiples of the facade's cost of GET /healthz.
 
-`python -m benchmarks.costs` runs a `towpath up`, asks it for one thing after the other, prints a table, and writes
-benchmarks/costs.json, from which `benchmarks.scaling` works.
+`python -m benchmarks.costs` runs a `towpath up`, sends it one kind of request after the other, prints a table, and
+writes benchmarks/costs.json, an input of `benchmarks.scaling`.
 """
 
 import argparse

@@ -1,7 +1,7 @@
-"""How much longer a batch of 100 downloads takes with addresses of the store than with relayed ones.
+"""Duration of a batch of 100 downloads with signed URLs of the store, relative to relayed actions.
 
-`python -m benchmarks.direct` runs a SeaweedFS and two `towpath up` on it, one of each kind, asks both in turn, and
-prints the medians and their ratio.
+`python -m benchmarks.direct` runs a SeaweedFS and two `towpath up` on it, one with direct transfer and one that relays,
+sends batches to both in turn, and prints the medians and their ratio.
 """
 
 import asyncio

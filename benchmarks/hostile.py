@@ -1,9 +1,9 @@
-"""What an honest client sees of `towpath up` while others attack it: silence, slow and large bodies, wrong tokens.
+"""Service for an honest client of `towpath up` under attack: silence, slow and large bodies, wrong tokens.
 
 `python -m benchmarks.hostile` runs each attack alone, and then all at once, against one `towpath up --demo`. Attackers
-are processes of their own. The honest client asks for batches of objects that nobody has asked for before. It exits
-with 1 where a batch fails, the 95th percentile of their times is 1 s or more, or all processes of Towpath together
-have 600 MiB or more (proportional set size).
+are separate processes. The honest client sends batches of objects that no client has requested before. The command
+exits with 1 if a batch fails, if the 95th percentile of the batch times is 1 s or more, or if all processes of Towpath
+together have 600 MiB or more (proportional set size).
 """
 
 import argparse
@@ -35,7 +35,7 @@ _BATCH_BYTES = 10 * 1024**2
 
 @dataclass(frozen=True)
 class Target:
-    """What attackers know: where Towpath listens, the token of a user, and the addresses that they come from."""
+    """Knowledge of the attackers: Towpath's host and port, the token of a user, and the addresses they connect from."""
 
     host: str
     port: int
@@ -156,7 +156,7 @@ def _attacked(names: Sequence[str], target: Target) -> Iterator[None]:
 
 @dataclass
 class Seen:
-    """What the honest client and the operator saw."""
+    """Measurements of the honest client and of the operator."""
 
     seconds: list[float] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
@@ -169,7 +169,7 @@ class Seen:
 
     @property
     def is_good(self) -> bool:
-        """Whether all is within its bound."""
+        """True if every measurement is within its bound."""
         return not self.failures and self.slowest < SLOWEST_SECONDS and self.mib < MAX_MIB
 
 

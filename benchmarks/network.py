@@ -37,7 +37,7 @@ class Simulation:
 
 
 class Place:
-    """What so many activities can have at once; the others wait in the order in which they came."""
+    """A resource of several units; activities that find none free wait in the order in which they came."""
 
     def __init__(self, simulation: Simulation, many: int = 1) -> None:
         self._simulation = simulation
@@ -70,7 +70,7 @@ class Place:
 
 
 class Disk:
-    """What makes changes durable: one flush does it for all that wait when it begins, as Postgres commits in groups."""
+    """A disk on which one flush serves all activities that wait when it begins, like a group commit of Postgres."""
 
     def __init__(self, simulation: Simulation, seconds: float) -> None:
         self._simulation = simulation

@@ -1,7 +1,7 @@
-"""How many bytes of Postgres a lock, an object and their histories take, and how many bytes of WAL a change of them.
+"""Bytes of Postgres that locks, objects and their histories take, and bytes of WAL for each change of them.
 
-`python -m benchmarks.rows` fills a Postgres of its own with 100,000 locks and 1,000,000 objects, prints tables, and
-writes benchmarks/rows.json, from which `benchmarks.scaling` works.
+`python -m benchmarks.rows` fills its own Postgres with 100,000 locks and 1,000,000 objects, prints tables, and writes
+benchmarks/rows.json, an input of `benchmarks.scaling`.
 """
 
 import argparse

@@ -1,6 +1,6 @@
-"""What a site answers, and how long its clients wait, by the number of its copies: a simulation.
+"""Throughput and latency of a site by the number of its replicas: a simulation.
 
-`python -m benchmarks.scaling` takes what `benchmarks.costs` and `benchmarks.rows` have measured from the files that
+`python -m benchmarks.scaling` reads the measurements of `benchmarks.costs` and `benchmarks.rows` from the files that
 they write, and prints the tables of docs/scaling.md. It measures nothing itself, and prints the same everywhere.
 """
 

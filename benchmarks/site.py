@@ -38,7 +38,7 @@ HOUR: Mapping[str, int] = {
 
 @dataclass(frozen=True)
 class Site:
-    """How many there are of each process, and what surrounds them; times are in units of the costs."""
+    """Numbers of processes, and properties of their surroundings; times are in units of the costs."""
 
     facades: int = 1
     locks: int = 1
@@ -49,7 +49,7 @@ class Site:
     hop: float = 0.2
     """From one process to the next."""
     host_cores: int | None = None
-    """How many cores all processes share with their clients; None where each has its own."""
+    """The number of cores that all processes share with their clients; None if each has its own."""
     mix: Mapping[str, int] = field(default_factory=lambda: HOUR)
 
 

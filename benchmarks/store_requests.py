@@ -1,4 +1,4 @@
-"""Which requests each thing that Towpath does makes to an object store: what stores are paid by.
+"""Requests to an object store for each operation of Towpath, because stores charge by request.
 
 `python -m benchmarks.store_requests` runs a SeaweedFS behind a proxy that counts, and prints a table.
 """

@@ -1,4 +1,4 @@
-"""What clients ask for, request by request, as the benchmarks ask for it."""
+"""Requests of clients, one method each, as the benchmarks send them."""
 
 import os
 from dataclasses import dataclass

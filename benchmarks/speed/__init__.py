@@ -1,1 +1,1 @@
-"""How fast Towpath is beside others of its kind: `python -m benchmarks.speed`, or `make bench`."""
+"""Speed of Towpath beside other servers of its kind: `python -m benchmarks.speed`, or `make bench`."""

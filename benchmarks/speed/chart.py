@@ -12,7 +12,7 @@ _FONT = "font-family: system-ui, sans-serif; font-size: 13px; fill: #222"
 
 @dataclass(frozen=True)
 class Bars:
-    """What stands beside one label: a value of each series that has one."""
+    """The bars beside one label: a value for each series that has one."""
 
     label: str
     values: dict[str, float]

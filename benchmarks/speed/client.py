@@ -1,4 +1,4 @@
-"""What the loads ask for, in the dialect that all servers of this kind speak."""
+"""Requests of the loads, in the dialect that all servers of this kind speak."""
 
 import json
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from benchmarks.speed.blobs import Blob
 
 MEDIA_TYPE = "application/vnd.git-lfs+json"
 _PORTION = 100
-"""How many objects git-lfs asks for at once."""
+"""The number of objects that git-lfs asks for at once."""
 _CONNECTIONS = 8
 _SECONDS = 120.0
 
@@ -30,7 +30,7 @@ class Site:
 
 @dataclass(frozen=True)
 class Request:
-    """What one HTTP request says."""
+    """One HTTP request."""
 
     method: str
     url: str

@@ -1,6 +1,6 @@
-"""How many small requests the frameworks answer by themselves, beside Towpath: `python -m benchmarks.speed.floor`.
+"""Rate of small requests that the frameworks alone answer, beside Towpath: `python -m benchmarks.speed.floor`.
 
-No server that is made of them can answer more, and none that does anything for its answers as many.
+No server built on these frameworks can answer more, and a server that works for its answers answers fewer.
 """
 
 import statistics

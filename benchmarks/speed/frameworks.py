@@ -29,7 +29,7 @@ _RPC_SECONDS = 30.0
 
 
 class Step(IntEnum):
-    """How much of the way of a small request there is."""
+    """The part of a small request's path that a server has."""
 
     UVICORN = 1
     FASTAPI = 2

@@ -1,4 +1,4 @@
-"""What the loads transfer: made once, and the same for all servers."""
+"""Files that the loads transfer: made once, and the same for all servers."""
 
 import hashlib
 import os

@@ -1,4 +1,4 @@
-"""What the command is told."""
+"""Options of the benchmark command."""
 
 import argparse
 from collections.abc import Sequence
@@ -14,7 +14,7 @@ RESULTS = Path(__file__).parents[1] / "speed.json"
 
 @dataclass(frozen=True)
 class Options:
-    """What is measured, and where it is written."""
+    """The scope of a measurement, and the place of its results."""
 
     scale: Scale
     rounds: int
@@ -23,10 +23,10 @@ class Options:
     memory_of: tuple[str, ...]
     """Of which of them memory is read, in a round of its own."""
     keep: Path | None
-    """Where the peers are installed, to be found there the next time."""
+    """The folder in which the peers are installed, so that the next run finds them there."""
     out: Path | None
     is_whole: bool
-    """Whether nothing was left out, so that the page can be made from it."""
+    """True if nothing was left out, so that the page can be made from the results."""
 
 
 def parse(arguments: Sequence[str] | None = None) -> Options:

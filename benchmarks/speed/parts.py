@@ -1,7 +1,8 @@
-"""What a request takes of each process, and where in it: `python -m benchmarks.speed.parts`.
+"""Cost of a request in each process, by package and function: `python -m benchmarks.speed.parts`.
 
-The first is CPU time, as the system counts it. The second is what py-spy finds to have Python's interpreter, in a run
-of its own: what C code does with it is its caller's, and what is done without it, such as hashing, is left out.
+The cost is CPU time, as the system counts it. The shares of packages and functions come from py-spy, in a separate run.
+They cover the time for which code holds Python's interpreter lock: C code that holds it counts for its Python caller,
+and work without it, such as hashing, is left out.
 """
 
 import subprocess
@@ -41,7 +42,7 @@ Seen = tuple[str, int]
 
 @dataclass(frozen=True)
 class Part:
-    """What a request takes of a process: CPU milliseconds, and which packages and functions run, as parts of 1."""
+    """The cost of a request in a process: CPU milliseconds, and the shares of packages and functions, as parts of 1."""
 
     user: float
     system: float

@@ -1,4 +1,4 @@
-"""What the processes of a server take: memory and CPU, by what they are."""
+"""Memory and CPU of a server's processes, by role."""
 
 import threading
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What was found out: as it is kept in a file, and what follows from it."""
+"""Results of a run: the file that stores them, and the figures that follow from them."""
 
 import json
 import statistics
@@ -19,13 +19,13 @@ class Results:
     about: dict[str, Any]
     """The machine, the versions, the settings."""
     missing: dict[str, str] = field(default_factory=dict)
-    """Why servers could not be compared."""
+    """The reason for each server that could not be compared."""
     figures: dict[str, dict[str, list[float | None]]] = field(default_factory=dict)
     """A figure for each round, None where a turn failed."""
     refused: dict[str, dict[str, float]] = field(default_factory=dict)
     """The largest part of the requests of a round that a server refused."""
     failures: dict[str, dict[str, str]] = field(default_factory=dict)
-    """How turns failed; a server has no more turns at that load."""
+    """The errors of failed turns; after a failure a server has no more turns at that load."""
     memory: dict[str, dict[str, dict[str, Cell]]] = field(default_factory=dict)
     """`rest` and `peak`, of each the MiB of `own` and `postgres`."""
 

@@ -10,7 +10,7 @@ REQUESTS, OBJECTS, MEGABYTES, SECONDS = "req/s", "objects/s", "MB/s", "s"
 
 @dataclass(frozen=True)
 class Goal:
-    """How many times as fast one is to be, at least, as another server, or as itself in another row."""
+    """The least speed of a server, as a multiple of another server's speed or of its own in another row."""
 
     at_least: float
     than: str
@@ -28,11 +28,11 @@ class Row:
     unit: str
     goals: tuple[Goal, ...] = ()
     at_most: float | None = None
-    """What the figure itself is to stay under."""
+    """The bound below which the figure itself has to stay."""
 
     @property
     def is_time(self) -> bool:
-        """Whether less is better."""
+        """True if less is better."""
         return self.unit == SECONDS
 
 

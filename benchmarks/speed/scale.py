@@ -1,4 +1,4 @@
-"""How much is measured."""
+"""Scale of a run: durations, sizes and numbers."""
 
 from dataclasses import dataclass
 
@@ -10,18 +10,18 @@ class Scale:
     """Sizes are in bytes."""
 
     seconds: int
-    """How long each load of small requests goes on."""
+    """The duration of each load of small requests."""
     small: int
     medium: int
     large: int
     held: int
-    """How many small objects a server holds that is asked for them."""
+    """The number of small objects in a server that is asked for them."""
     puts: int
-    """How many small objects are uploaded at most."""
+    """The largest number of small objects that are uploaded."""
     files: int
-    """How many of them are in a git repository."""
+    """The number of small objects in a git repository."""
     divisor: int
-    """By what the numbers of locks and objects are divided that are there already."""
+    """The divisor for the numbers of locks and objects that are there beforehand."""
 
     def level(self, named: int) -> int:
         """Return how many there are where a row speaks of so many."""
@@ -38,7 +38,7 @@ FULL = Scale(
     files=2000,
     divisor=1,
 )
-"""What the rows speak of."""
+"""The scale that the rows name."""
 
 QUICK = Scale(
     seconds=3,

@@ -1,7 +1,8 @@
-"""Whether memory stays as it is under load: `python -m benchmarks.speed.soak`, for an hour.
+"""Test of steady memory under load: `python -m benchmarks.speed.soak`, for an hour.
 
-Loads of each kind are put on Towpath in turn, again and again, with new objects and new locks each time. Memory is read
-all the time. What counts is the end of the hour beside the time after the first sixth, in which caches and pools fill.
+The command puts loads of each kind on Towpath in turn, again and again, with new objects and new locks each time, and
+reads the memory all the time. The result compares the end of the hour with the time after the first sixth, because
+caches and pools fill in the first sixth.
 """
 
 import argparse

@@ -27,14 +27,14 @@ class Turn:
     scale: Scale
     material: Material
     rows: Collection[str]
-    """What is wanted; a load may be able to tell more."""
+    """The rows that are wanted; a load may be able to report more."""
     figures: dict[str, float] = field(default_factory=dict)
     refused: dict[str, float] = field(default_factory=dict)
-    """Which part of its requests a server refused, of the rows where it refused any."""
+    """The part of its requests that a server refused, for the rows where it refused any."""
 
     @property
     def asks_again(self) -> bool:
-        """Whether the server is asked for the same again and again, and for nothing that is never remembered."""
+        """True if the server gets the same requests repeatedly, and no request whose answer is never cached."""
         return self.server.name == REPEATED
 
     @cached_property
@@ -45,7 +45,7 @@ class Turn:
 
     @property
     def asks_anew(self) -> bool:
-        """Whether nothing may be asked twice; what peers do the second time is what they did the first time."""
+        """True if no request may be repeated; peers answer a repeated request like the first."""
         return self.server.name == TOWPATH
 
     def sites(self, count: int) -> list[Site]:

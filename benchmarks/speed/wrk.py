@@ -12,7 +12,7 @@ from benchmarks.speed.client import Request, Site
 
 CONNECTIONS = 16
 NUMBER = "@@@@@@@@"
-"""What `load.lua` replaces by a number that no other request has, eight hexadecimal digits."""
+"""The placeholder that `load.lua` replaces by a number unique to each request, eight hexadecimal digits."""
 
 _SCRIPT = Path(__file__).with_name("load.lua")
 _FIELD, _HEADER, _LINE = "\t", "\x1f", "\n"
@@ -21,17 +21,17 @@ _END_SECONDS = 60.0
 
 @dataclass(frozen=True)
 class Rate:
-    """What a load of requests came to."""
+    """The outcome of a load of requests."""
 
     requests: int
     refused: int
-    """How many of them were answered by an error, or not at all."""
+    """The number of requests answered by an error, or not at all."""
     seconds: float
     bytes: int
 
     @property
     def per_second(self) -> float:
-        """How many requests were answered as they should be, in a second."""
+        """The number of requests in a second that were answered as they should be."""
         return (self.requests - self.refused) / self.seconds
 
 

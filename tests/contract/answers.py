@@ -1,4 +1,4 @@
-"""What holds for every answer of the service, whatever was asked."""
+"""Checks that hold for every answer of the service, whatever the request."""
 
 import json
 import re

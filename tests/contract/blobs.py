@@ -19,7 +19,7 @@ class Blob:
 
     @property
     def size(self) -> int:
-        """How many bytes."""
+        """The number of bytes."""
         return len(self.content)
 
     @property

@@ -68,7 +68,7 @@ def carol(operator: Administration, anonymous: Client) -> Client:
 
 @pytest.fixture(scope="session")
 def new_repository(stack: Stack, operator: Administration, alice: Client) -> NewRepository:
-    """What makes an empty repository that alice may write, and returns alice there."""
+    """Return a function that makes an empty repository, lets alice write it, and returns her client there."""
     numbers = itertools.count(1)
 
     def make(name: str = "", *, public: bool = False, admins_force: bool = False) -> Client:

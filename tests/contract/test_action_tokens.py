@@ -1,4 +1,4 @@
-"""What the token of an action opens (protocol: Authentication 2; design: action URLs; client cases 42 to 50)."""
+"""Scope of action tokens (docs/protocol.md, "Authentication" 2 and "Actions"; client cases 42 to 50)."""
 
 import itertools
 import time
@@ -81,7 +81,7 @@ def test_an_expired_token_is_403_and_a_new_batch_gives_another(alice: Client, st
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_token_opens_no_other_object(alice: Client, operation: str) -> None:
-    """design: good for one object; client case 44; issue: not another oid."""
+    """A token is good for one object, so a client cannot use it to reach another object (client case 44)."""
     blob, action = prepared(alice, operation)
     _, other = prepared(alice, operation)
     assert_refused(perform(alice, operation, tokens.with_token(action, tokens.token_of(other)), blob))
@@ -89,7 +89,7 @@ def test_a_token_opens_no_other_object(alice: Client, operation: str) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_token_opens_no_other_size(alice: Client, operation: str) -> None:
-    """issue: not another size."""
+    """A client that announces a wrong size must not store the object, because the token is good for one size."""
     blob = new_blob()
     for size in (blob.size - 1, blob.size + 1):
         entry = alice.batch("upload", {"oid": blob.oid, "size": size}).json()["objects"][0]
@@ -103,7 +103,7 @@ def test_a_token_opens_no_other_size(alice: Client, operation: str) -> None:
 def test_a_token_opens_no_other_repository(
     alice: Client, public: Client, operation: str, new_repository: NewRepository
 ) -> None:
-    """design: good for one repository; client case 45; issue: not another repository."""
+    """A token must open no other repository, not even one that holds the same object (client case 45)."""
     blob, action = prepared(alice, operation)
     for other in (public, new_repository()):
         other.upload(blob)
@@ -113,7 +113,7 @@ def test_a_token_opens_no_other_repository(
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_token_opens_no_other_operation(alice: Client, operation: str) -> None:
-    """design: good for one operation; client case 46; issue: not another operation."""
+    """A token that only downloads must not upload, because it is good for one operation (client case 46)."""
     blob, action = prepared(alice, operation)
     alice.upload(blob)
     for other in OPERATIONS:
@@ -149,7 +149,7 @@ def test_a_token_may_be_shown_again_within_its_life(alice: Client, operation: st
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_credential_of_a_user_is_no_token_of_an_action(alice: Client, stack: Stack, operation: str) -> None:
-    """design: a missing or bad token there is 403; client row 5: never 401."""
+    """git-lfs repeats a 401 on an action for ever, so a missing or bad token there is 403 (client row 5)."""
     blob, action = prepared(alice, operation)
     secret = stack.tokens["alice"]
     for authorization in (f"Bearer {secret}", basic("alice", secret), "Basic !!!", "", "Digest x"):
@@ -158,7 +158,7 @@ def test_the_credential_of_a_user_is_no_token_of_an_action(alice: Client, stack:
 
 
 def test_the_token_of_an_action_is_no_credential(alice: Client) -> None:
-    """issue: a token for an action opens nothing else."""
+    """A leaked action token must open nothing else, because it is no credential of the user."""
     action = alice.action("upload", new_blob())
     thief = alice.showing(f"Bearer {tokens.token_of(action)}")
     assert thief.batch("download", new_blob().entry).status_code == 401
@@ -315,7 +315,7 @@ def test_an_action_ends_when_the_token_of_its_user_expires(
 
 @pytest.mark.parametrize("method", ["DELETE", "PATCH", "OPTIONS"])
 def test_other_methods_on_an_action_url_are_405_and_change_nothing(alice: Client, method: str) -> None:
-    """Client case 50; design: HEAD is answered."""
+    """An unsupported method must change nothing, and Allow names the supported ones, HEAD too (client case 50)."""
     blob, action = prepared(alice, "download")
     answer = alice.send(method, action["href"], headers=action["header"].items())
     assert answer.status_code == 405

@@ -1,4 +1,4 @@
-"""Who is calling (protocol: Authentication, 1 and 3 to 5; design: the credential is the token)."""
+"""Authentication by token (docs/protocol.md, "Authentication" 1 and 3 to 5, and "Credentials")."""
 
 import base64
 import time
@@ -79,7 +79,7 @@ def test_who_does_not_know_the_interface_gets_the_standard_challenge(
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_an_unknown_repository_is_401_too_for_nobody(anonymous: Client, stack: Stack, endpoint: str) -> None:
-    """design: no credentials are 401 on every repository that is not publicly readable, existing or not."""
+    """Without credentials a caller must not learn whether a repository that is not publicly readable exists."""
     known, unknown = ask(anonymous, endpoint), ask(anonymous.at(f"{stack.origin}/no/such"), endpoint)
     assert_challenged(unknown)
     assert {**known.json(), "request_id": ""} == {**unknown.json(), "request_id": ""}
@@ -96,7 +96,7 @@ def test_wrong_credentials_are_401_on_each_endpoint(anonymous: Client, stack: St
 
 @pytest.mark.parametrize("user", ["alice", "bob", "x", "", "jürgen", "名前", "a b"])
 def test_the_token_is_the_password_under_any_user_name(anonymous: Client, stack: Stack, user: str) -> None:
-    """protocol: Authentication 1; design: the credential is the token; client case 41."""
+    """The token alone is the credential, so any user name goes with it (protocol: Authentication 1; client case 41)."""
     client = anonymous.showing(basic(user, stack.tokens["alice"]))
     assert client.batch("upload", new_blob().entry).status_code == 200
     lock = client.lock("any-name.bin").json()["lock"]
@@ -115,7 +115,7 @@ def test_the_token_may_be_the_user_name(anonymous: Client, stack: Stack, passwor
 
 @pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
 def test_the_token_is_a_bearer_token(anonymous: Client, stack: Stack, scheme: str) -> None:
-    """design: as Bearer; a scheme is compared without case."""
+    """Clients spell Bearer in any case, so the scheme is compared without case."""
     client = anonymous.showing(f"{scheme} {stack.tokens['alice']}")
     assert client.batch("upload", new_blob().entry).status_code == 200
 
@@ -160,7 +160,7 @@ def test_a_malformed_authorization_is_401(anonymous: Client, authorization: str)
 
 
 def test_a_revoked_token_opens_nothing_any_more(anonymous: Client, operator: Administration) -> None:
-    """design: tokens are revocable; protocol: Authentication 3."""
+    """A user must be able to revoke a token that has leaked (protocol: Authentication 3)."""
     secret = operator.add_token("alice", "short-lived")
     client = anonymous.showing(f"Bearer {secret}")
     assert client.locks().status_code == 200
@@ -204,13 +204,13 @@ def test_an_expired_token_is_401_and_is_told_so(anonymous: Client, operator: Adm
 
 
 def test_wrong_credentials_open_no_public_repository_either(public: Client) -> None:
-    """design: bad credentials are 401, so that a mistyped token is noticed and not taken for nobody."""
+    """A mistyped token must be noticed, so the service does not treat its user as anonymous."""
     assert public.showing(None).locks().status_code == 200
     assert_challenged(public.showing("Bearer wrong").locks())
 
 
 def test_anybody_reads_a_public_repository_and_logs_in_to_write(public: Client, dialect: Dialect) -> None:
-    """design: publicly readable repositories; protocol: Authentication 3 and 5."""
+    """A public repository is open to readers, but each write needs credentials (protocol: Authentication 3 and 5)."""
     nobody = public.showing(None).speaking(dialect)
     blob = public.upload(new_blob())
     assert nobody.get(nobody.action("download", blob)).content == blob.content

@@ -1,4 +1,4 @@
-"""Base addresses (protocol: What the service does, 5; design: Base address)."""
+"""Base addresses (docs/protocol.md, "What the service does" 5 and "Base address")."""
 
 import json
 
@@ -37,7 +37,7 @@ def test_the_alias_names_the_same_repository(alice: Client, end: str) -> None:
 
 
 def test_action_urls_are_those_of_the_plain_base_address(alice: Client) -> None:
-    """design: action URLs are `{origin}/{repository}/objects/{oid}`; client row 21: no `=` before the oid."""
+    """An `=` before the oid confuses git-lfs, so the URLs are `{origin}/{repository}/objects/{oid}` (client row 21)."""
     blob = new_blob()
     for client in (alice, *(alice.at(f"{alice.base_url}{end}") for end in ALIASES)):
         actions = client.entry("upload", blob)["actions"]
@@ -56,7 +56,7 @@ def test_action_urls_name_the_host_that_the_client_knows(alice: Client, host: st
 
 
 def test_a_repository_may_lie_at_any_depth(new_repository: NewRepository) -> None:
-    """design: a repository name has one or more segments; client case 11."""
+    """A repository name has one or more segments, and every base address has to work at any depth (client case 11)."""
     for name in ("single", "one/two/three/four/five", "Dots.and-dashes_/v1.0"):
         client = new_repository(name)
         blob = client.upload(new_blob())
@@ -65,7 +65,7 @@ def test_a_repository_may_lie_at_any_depth(new_repository: NewRepository) -> Non
 
 
 def test_a_repository_may_be_named_like_an_endpoint(new_repository: NewRepository) -> None:
-    """design: a segment is any of [A-Za-z0-9._-], `locks` and `objects` too; nothing is taken for another."""
+    """A segment is any of [A-Za-z0-9._-], so the repository `studio/locks` must not be taken for an endpoint."""
     outer, inner = new_repository("studio"), new_repository("studio/locks")
     objects = new_repository("studio/objects")
     outer_lock = outer.lock("a").json()["lock"]
@@ -114,7 +114,7 @@ def test_spellings_of_an_address_name_the_same_repository(alice: Client, stack: 
     ],
 )
 def test_no_other_address_leads_into_a_repository(alice: Client, stack: Stack, prefix: str) -> None:
-    """design: no segment is `.` or `..`, and no `=`; client case 11: no bypass by `..` or `%2e%2e`."""
+    """A segment is never `.` or `..` and has no `=`, so `..` or `%2e%2e` bypasses no check (client case 11)."""
     assert batch_at(alice, stack.origin, prefix) == 404
 
 
@@ -131,7 +131,7 @@ def test_no_spelling_of_an_address_gives_access(carol: Client, anonymous: Client
 def test_a_repository_made_again_never_sees_the_objects_of_its_forerunner(
     operator: Administration, new_repository: NewRepository
 ) -> None:
-    """design: storage is told a repository's id; a token of the forerunner opens nothing of the new one."""
+    """Storage knows a repository by its id, so a token of the old repository opens nothing of its successor."""
     old = new_repository("contract/again")
     blob, lost = old.upload(new_blob()), new_blob()
     download, upload = old.action("download", blob), old.action("upload", lost)
@@ -150,7 +150,7 @@ def test_a_repository_made_again_never_sees_the_objects_of_its_forerunner(
 def test_a_renamed_repository_keeps_what_it_holds(
     stack: Stack, operator: Administration, new_repository: NewRepository
 ) -> None:
-    """design: a repository is its id; under its old name there is nothing any more."""
+    """A repository is its id, so a rename loses no object or lock, and leaves nothing under the old name."""
     old = new_repository("contract/before")
     blob, lock = old.upload(new_blob()), old.lock("kept.bin").json()["lock"]
     operator.rename_repository("contract/before", "contract/after")

@@ -58,7 +58,7 @@ def test_an_unknown_object_is_404_and_has_no_action(alice: Client, dialect: Dial
 
 @pytest.mark.parametrize("difference", [-1, 1, 2**32])
 def test_a_size_other_than_the_held_one_is_422(alice: Client, dialect: Dialect, difference: int) -> None:
-    """protocol: Per-object error codes, 422; design: a size other than the held one; client case 17."""
+    """An entry with another size is not the held object (protocol: Per-object error codes, 422; client case 17)."""
     blob = alice.upload(new_blob())
     asked = {"oid": blob.oid, "size": blob.size + difference}
     (entry,) = alice.speaking(dialect).batch("download", asked).json()["objects"]
@@ -103,7 +103,7 @@ def test_a_removed_object_that_is_restored_may_be_uploaded_again(alice: Client, 
 
 
 def test_an_object_of_another_repository_is_not_there(alice: Client, new_repository: NewRepository) -> None:
-    """design: no existence oracle across repositories: one gets an object only by sending its bytes."""
+    """A client must not learn what other repositories hold: it gets an object only after sending its bytes."""
     other = new_repository()
     blob = alice.upload(new_blob())
     assert other.entry("download", blob)["error"]["code"] == 404

@@ -57,7 +57,7 @@ def test_there_is_one_entry_for_each_asked_in_order(
 
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_an_object_asked_twice_is_answered_twice(alice: Client, operation: str) -> None:
-    """design: repeats included; client row 2 and case 16: n in, n out."""
+    """git-lfs hangs on a missing entry, so repeats are answered too: n in, n out (client row 2 and case 16)."""
     held, missing = alice.upload(new_blob()), new_blob()
     asked = [held.entry, missing.entry, held.entry, missing.entry]
     entries = alice.batch(operation, *asked).json()["objects"]
@@ -68,7 +68,10 @@ def test_an_object_asked_twice_is_answered_twice(alice: Client, operation: str) 
 @pytest.mark.parametrize("oid", BAD_OIDS, ids=range(len(BAD_OIDS)))
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_a_bad_oid_is_422_for_that_object(alice: Client, dialect: Dialect, operation: str, oid: str) -> None:
-    """protocol: Per-object error codes, 422; design: 64 lower-case hex digits; client cases 21, 25 and 26; trap 28."""
+    """An entry whose oid is not 64 lower-case hex digits must not fail the other entries.
+
+    protocol: Per-object error codes, 422; client cases 21, 25 and 26; trap 28.
+    """
     good = new_blob()
     answer = alice.speaking(dialect).batch(operation, {"oid": oid, "size": 1}, good.entry)
     assert answer.status_code == 200
@@ -129,7 +132,10 @@ def test_a_size_out_of_range_is_422_for_that_object(alice: Client, operation: st
 @pytest.mark.parametrize("size", ["1.5", "5.0", '"5"', "true", "null", "1e30", "{}", "[]", "1" + "0" * 400])
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_a_size_that_is_no_integer_is_422_for_that_object(alice: Client, operation: str, size: str) -> None:
-    """protocol: Batch request object entry, size is an integer; client case 24; design: bad or missing size."""
+    """An entry with a bad size must not fail the other entries.
+
+    protocol: Batch request object entry, size is an integer; client case 24.
+    """
     good = new_blob()
     objects = f'[{{"oid": "{OID}", "size": {size}}}, {json.dumps(good.entry)}]'
     answer = alice.post("/objects/batch", f'{{"operation": "{operation}", "objects": {objects}}}'.encode())

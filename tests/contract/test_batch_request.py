@@ -72,13 +72,16 @@ def test_without_a_common_transfer_it_is_422(alice: Client, transfers: list[str]
 
 @pytest.mark.parametrize("transfers", ["basic", 5, {"basic": True}, ["basic", 5], [None]])
 def test_transfers_that_are_no_list_of_strings_are_422(alice: Client, transfers: object) -> None:
-    """protocol: Batch request body, transfers is an array of strings; design: JSON of the wrong shape is 422."""
+    """JSON of the wrong shape is the client's mistake, so it is 422.
+
+    protocol: Batch request body, transfers is an array of strings.
+    """
     assert alice.batch("download", ENTRY, transfers=transfers).status_code == 422
 
 
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_no_objects_are_answered_with_no_objects(alice: Client, dialect: Dialect, operation: str) -> None:
-    """protocol: Batch request body, objects; design: an empty `objects`; client row 2 and case 15."""
+    """A client may send an empty `objects` (protocol: Batch request body, objects; client row 2 and case 15)."""
     answer = alice.speaking(dialect).batch(operation)
     assert answer.status_code == 200
     assert answer.json()["objects"] == []
@@ -89,7 +92,7 @@ def test_no_objects_are_answered_with_no_objects(alice: Client, dialect: Dialect
 )
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_objects_that_are_no_list_of_objects_are_422(alice: Client, operation: str, objects: object) -> None:
-    """protocol: Batch request body, objects; design: JSON of the wrong shape is 422."""
+    """A client must learn which field has the wrong shape (protocol: Batch request body, objects)."""
     answer = alice.post("/objects/batch", {"operation": operation, "objects": objects})
     assert answer.status_code == 422
     assert "objects" in answer.json()["message"]
@@ -161,11 +164,11 @@ def test_unknown_fields_are_ignored(alice: Client, dialect: Dialect) -> None:
     ids=range(13),
 )
 def test_a_body_that_is_not_json_is_400(alice: Client, dialect: Dialect, body: bytes) -> None:
-    """design: 400, body is not JSON; client case 6."""
+    """A client must be able to tell unparsable JSON (400) from JSON of the wrong shape (422; client case 6)."""
     assert alice.speaking(dialect).post("/objects/batch", body).status_code == 400
 
 
 @pytest.mark.parametrize("body", [b"[]", b'"x"', b"5", b"null", b"true", b"{}"])
 def test_json_of_another_shape_is_422(alice: Client, dialect: Dialect, body: bytes) -> None:
-    """design: 422, JSON of the wrong shape; client case 6."""
+    """A client must be able to tell JSON of the wrong shape (422) from unparsable JSON (400; client case 6)."""
     assert alice.speaking(dialect).post("/objects/batch", body).status_code == 422

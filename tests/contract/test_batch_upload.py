@@ -83,7 +83,7 @@ def test_an_object_that_is_held_is_valid(alice: Client) -> None:
 
 @pytest.mark.parametrize("difference", [-1, 1, 2**32])
 def test_a_size_other_than_the_held_one_is_422(alice: Client, difference: int) -> None:
-    """protocol: Per-object error codes, 422; design: a size other than the held one; never a new upload."""
+    """A size other than the held one must never begin a new upload (protocol: Per-object error codes, 422)."""
     held, new = alice.upload(new_blob()), new_blob()
     wrong = {"oid": held.oid, "size": held.size + difference}
     answer = alice.batch("upload", wrong, new.entry)

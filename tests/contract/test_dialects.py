@@ -1,4 +1,4 @@
-"""Media types (protocol: Common request and response conventions; design: two dialects of one interface)."""
+"""Media types of the two dialects (docs/protocol.md, "Common request and response conventions" and "Dialects")."""
 
 import gzip
 import json
@@ -35,19 +35,19 @@ def test_the_answer_is_json_in_the_media_type_that_accept_names(alice: Client, d
     ("accepted", "sent"), [(NEUTRAL, WIDESPREAD), (WIDESPREAD, NEUTRAL)], ids=["neutral", "widespread"]
 )
 def test_accept_decides_before_content_type(alice: Client, accepted: Dialect, sent: Dialect) -> None:
-    """design: the answer is in the dialect that the request's Accept names."""
+    """A client must be able to read the answer, so it is in the dialect that the request's Accept names."""
     assert ask(alice, accepted.media_type, sent.media_type, accepted).status_code == 200
 
 
 @pytest.mark.parametrize("accept", ["*/*", "application/*", None, "text/html, */*;q=0.1"])
 def test_content_type_decides_where_accept_names_neither(alice: Client, dialect: Dialect, accept: str | None) -> None:
-    """design: with `*/*` or no Accept, the dialect that the Content-Type names; client case 3."""
+    """With `*/*` or no Accept, only the Content-Type shows the dialect of the client (client case 3)."""
     assert ask(alice, accept, dialect.media_type, dialect).status_code == 200
 
 
 @pytest.mark.parametrize("headers", [[], [("Accept", "*/*")]], ids=["none", "wildcard"])
 def test_the_neutral_dialect_answers_where_nothing_names_one(alice: Client, headers: list[tuple[str, str]]) -> None:
-    """design: else the neutral one; client case 4: `GET /locks` needs no Content-Type."""
+    """A request that names no dialect is valid, because `GET /locks` needs no Content-Type (client case 4)."""
     headers = [("Authorization", alice.authorization or ""), *headers]
     answer = alice.send("GET", f"{alice.base_url}/locks", headers=headers)
     assert answer.status_code == 200
@@ -70,7 +70,10 @@ def test_accept_may_carry_parameters_and_capitals(alice: Client, dialect: Dialec
 
 @pytest.mark.parametrize("accept", ["text/html", "application/json", "image/png, text/*", "application/vnd.blob"])
 def test_an_accept_that_excludes_both_is_406(alice: Client, dialect: Dialect, accept: str) -> None:
-    """protocol: Status codes of batch responses, 406; design: 406 only when Accept excludes both; client case 3."""
+    """A client that accepts neither dialect cannot read any answer.
+
+    protocol: Status codes of batch responses, 406; client case 3.
+    """
     assert ask(alice, accept, dialect.media_type, dialect).status_code == 406
 
 
@@ -95,13 +98,13 @@ def test_content_type_may_name_the_charset(alice: Client, dialect: Dialect, char
     "content_type", ["text/plain", "application/json", "application/x-www-form-urlencoded", "nonsense", "", None]
 )
 def test_any_other_content_type_is_415(alice: Client, dialect: Dialect, content_type: str | None) -> None:
-    """design: 415, a Content-Type that is neither; client case 7."""
+    """The service must not guess at a body whose Content-Type is neither dialect's (client case 7)."""
     assert ask(alice, dialect.media_type, content_type, dialect).status_code == 415
 
 
 @pytest.mark.parametrize("path", ["/locks", "/locks/verify", "/locks/1/unlock"])
 def test_the_locking_endpoints_answer_415_alike(alice: Client, path: str) -> None:
-    """design: 415, a Content-Type that is neither, on every endpoint that takes a body."""
+    """The service must not guess at a body on any endpoint if the Content-Type is neither dialect's."""
     headers = [
         ("Authorization", alice.authorization or ""),
         ("Accept", NEUTRAL.media_type),
@@ -144,7 +147,7 @@ def test_action_urls_ask_for_no_accept(alice: Client, accept: str | None) -> Non
 
 @pytest.mark.parametrize("asked", DIALECTS, ids=lambda asked: asked.name)
 def test_errors_of_action_urls_are_in_the_callers_dialect(alice: Client, asked: Dialect) -> None:
-    """design: one renderer, in the media type that the client speaks."""
+    """A client reads errors only in the media type that it speaks, so one renderer makes them for all URLs."""
     blob = new_blob()
     href = alice.action("upload", blob)["href"]
     answer = alice.http.request("GET", href, headers={"Accept": asked.media_type})

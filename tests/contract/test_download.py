@@ -1,4 +1,4 @@
-"""The download action (protocol: Basic transfer: download action; design: ranges, HEAD, ETag)."""
+"""The download action: ranges, HEAD and ETag (docs/protocol.md, "Basic transfer: download action")."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_every_size_comes_back_whole(alice: Client, size: int) -> None:
 
 
 def test_head_tells_the_same_without_the_bytes(alice: Client, action: Action, blob: Blob) -> None:
-    """design: GET answers HEAD, ETag and Content-Length."""
+    """A client relies on HEAD to tell the Content-Length and the ETag of the GET that follows."""
     whole, head = alice.get(action), alice.get(action, method="HEAD")
     assert head.status_code == 200
     for name in ("content-type", "content-length", "etag", "accept-ranges"):
@@ -82,7 +82,7 @@ def test_head_tells_the_same_without_the_bytes(alice: Client, action: Action, bl
 def test_a_range_is_exactly_those_bytes(
     alice: Client, action: Action, blob: Blob, value: str, first: int, last: int
 ) -> None:
-    """design: ranges (206); client case 63; trap 8: the rest of the file, or the wrong total."""
+    """Some servers send the rest of the file or a wrong total for a range (206; client case 63; trap 8)."""
     answer = alice.get(action, ("Range", value))
     assert answer.status_code == 206
     assert answer.headers["content-range"] == f"bytes {first}-{last}/{SIZE}"
@@ -95,7 +95,7 @@ def test_a_range_is_exactly_those_bytes(
     "value", [f"bytes={SIZE}-", f"bytes={SIZE}-{SIZE}", f"bytes={2**32}-", "bytes=99999999999999999999999-", "bytes=-0"]
 )
 def test_a_range_past_the_end_is_416(alice: Client, action: Action, value: str) -> None:
-    """design: ranges (416); client case 63; trap 7: 32-bit Range parsing."""
+    """Some servers parse Range in 32 bits and miss that an offset is past the end (416; client case 63; trap 7)."""
     answer = alice.get(action, ("Range", value))
     assert answer.status_code == 416
     assert answer.headers["content-range"] == f"bytes */{SIZE}"
@@ -132,7 +132,7 @@ def test_a_range_that_is_not_understood_is_answered_with_the_whole(
 
 @pytest.mark.parametrize(("value", "status"), [("bytes=0-", 416), ("bytes=0-0", 416), ("bytes=-1", 200)])
 def test_nothing_has_no_first_byte(alice: Client, value: str, status: int) -> None:
-    """design: ranges (416); client case 63: n >= size; the last bytes of nothing are the whole of it."""
+    """An offset at or past the size is 416 (client case 63), but the last bytes of nothing are the whole of it."""
     answer = alice.get(alice.action("download", alice.upload(Blob(b""))), ("Range", value))
     assert answer.status_code == status
     assert answer.headers.get("content-range") == ("bytes */0" if status == 416 else None)

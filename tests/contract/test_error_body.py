@@ -1,4 +1,4 @@
-"""The Error body and the request id (protocol: Error body; issue: each status has its one place)."""
+"""The Error body and the request id of every error status (docs/protocol.md, "Error body")."""
 
 import json
 
@@ -13,7 +13,10 @@ from tests.support.waiting import until
 
 
 def test_an_error_has_a_message_and_the_request_id(alice: Client, stack: Stack, dialect: Dialect) -> None:
-    """protocol: Error body: message, request_id; design: documentation_url only where one is configured."""
+    """A user reports an error by its request id; documentation_url is there only if an address is configured.
+
+    protocol: Error body: message, request_id.
+    """
     answer = alice.speaking(dialect).at(f"{stack.origin}/no/such").batch("download", new_blob().entry)
     assert answer.status_code == 404
     assert answer.json().keys() == {"message", "request_id"}
@@ -41,7 +44,7 @@ def test_an_error_has_a_message_and_the_request_id(alice: Client, stack: Stack, 
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
 def test_unknown_addresses_are_404_with_an_error_body(alice: Client, dialect: Dialect, method: str, path: str) -> None:
-    """issue: unknown routes and methods too; client case 9."""
+    """A client parses every error, so unknown routes have an Error body too (client case 9)."""
     origin = alice.base_url.removesuffix("/demo/assets")
     headers = [("Accept", dialect.media_type)]
     assert alice.speaking(dialect).send(method, origin + path, headers=headers).status_code == 404
@@ -64,7 +67,7 @@ def test_unknown_addresses_are_404_with_an_error_body(alice: Client, dialect: Di
 def test_unknown_methods_are_405_with_an_error_body(
     alice: Client, dialect: Dialect, method: str, path: str, allowed: set[str]
 ) -> None:
-    """issue: unknown routes and methods too; HTTP asks for the header Allow."""
+    """A client parses every error, so unknown methods have an Error body too, and HTTP asks for the header Allow."""
     answer = alice.speaking(dialect).send(method, alice.base_url + path, headers=[("Accept", dialect.media_type)])
     assert answer.status_code == 405
     assert allowed <= {name.strip() for name in answer.headers["allow"].split(",")} <= allowed | {"HEAD"}
@@ -106,7 +109,7 @@ async def logged_by(stack: Stack, request_id: str, services: set[str]) -> None:
 
 
 async def test_the_request_id_is_in_the_log_of_every_service_passed(alice: Client, stack: Stack) -> None:
-    """Trap 34: no request id that ties a client's error to a log line; issue: of every service it passed."""
+    """An operator finds a client's error only if every service that the request passed logs its id (trap 34)."""
     # What may be done for a ref that nobody has named is not remembered, and locks is asked.
     batch = alice.batch("download", new_blob().entry, ref={"name": f"refs/heads/{new_blob().oid}"})
     await logged_by(stack, batch.headers["x-request-id"], {"facade", "locks", "storage"})
@@ -118,7 +121,7 @@ async def test_the_request_id_is_in_the_log_of_every_service_passed(alice: Clien
 
 
 def test_answers_to_actions_carry_the_request_id_too(alice: Client) -> None:
-    """issue: the request id is in a response header."""
+    """A transfer that succeeds has no Error body, so the request id is in a response header."""
     blob = new_blob()
     actions = alice.entry("upload", blob)["actions"]
     put, verified = alice.put(actions["upload"], blob.content), alice.verify(actions["verify"], blob.entry)
@@ -140,7 +143,7 @@ def test_answers_to_actions_carry_the_request_id_too(alice: Client) -> None:
     ids=range(7),
 )
 def test_what_is_no_http_is_400_with_a_message(stack: Stack, alice: Client, request_head: bytes) -> None:
-    """issue: 400 has an Error body too; client case 7: never 500, and the process lives on (trap 27)."""
+    """Even a request that is no HTTP gets an Error body, never 500, and ends no process (client case 7; trap 27)."""
     with raw.Connection(stack.origin) as connection:
         connection.send(request_head)
         answer = connection.answer()

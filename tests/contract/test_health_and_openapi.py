@@ -1,4 +1,4 @@
-"""Health, and a description that is true (issue: OpenAPI that is true; health; trap 34)."""
+"""Health, and a true description of the service (docs/protocol.md, "Outages, health and description"; trap 34)."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -25,7 +25,7 @@ ANYWHERE = {500, 502, 503, 504}
 
 @pytest.fixture(scope="module")
 def description(stack: Stack, http: httpx.Client) -> dict[str, Any]:
-    """What the facade says of itself."""
+    """Return the description that the facade serves of itself."""
     answer = http.get(f"{stack.origin}/openapi.json")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
@@ -34,7 +34,7 @@ def description(stack: Stack, http: httpx.Client) -> dict[str, Any]:
 
 
 def test_healthz_answers_as_long_as_the_facade_lives(stack: Stack, http: httpx.Client) -> None:
-    """issue: health."""
+    """A facade that serves requests must not look dead because of an inner service."""
     answer = http.get(f"{stack.origin}/healthz")
     assert answer.status_code == 200
     assert answer.headers["content-type"] == "application/json"
@@ -73,20 +73,20 @@ def test_health_answers_head_as_it_answers_get(http: httpx.Client, stack: Stack,
 
 @pytest.mark.parametrize(("method", "path"), ENDPOINTS, ids=lambda value: value)
 def test_every_endpoint_is_described_with_its_statuses(description: dict[str, Any], method: str, path: str) -> None:
-    """issue: OpenAPI that is true; protocol: Endpoints."""
+    """Clients rely on the description, so it names every status that can be answered (protocol: Endpoints)."""
     statuses = {int(status) for status in description["paths"][path][method]["responses"]}
     assert statuses >= ENDPOINTS[method, path] | ANYWHERE
 
 
 def test_nothing_else_is_described(description: dict[str, Any]) -> None:
-    """issue: OpenAPI that is true: every operation is one of the protocol's, or health."""
+    """The description must be true, so every operation in it is one of the protocol's, or health."""
     operations = {(method, path) for path, methods in description["paths"].items() for method in methods}
     health = {(method, path) for method in ("get", "head") for path in ("/healthz", "/readyz")}
     assert operations == ENDPOINTS.keys() | health
 
 
 def test_every_body_is_described_in_both_media_types(description: dict[str, Any]) -> None:
-    """design: two dialects of one interface."""
+    """Both dialects are one interface, so the description names both media types for every body."""
     both = {"application/vnd.blob+json", "application/vnd.git-lfs+json"}
     for method, path in ENDPOINTS:
         operation = description["paths"][path][method]
@@ -98,7 +98,7 @@ def test_every_body_is_described_in_both_media_types(description: dict[str, Any]
 
 
 def test_the_schemas_allow_no_null_in_an_answer(description: dict[str, Any]) -> None:
-    """design: JSON sent out has no nulls; absent is absent."""
+    """git-lfs dies of a null action, so JSON sent out has no nulls and leaves out an absent field."""
     schemas = description["components"]["schemas"]
     for name in ("BatchAnswer", "ObjectAnswer", "Action", "Actions", "Lock", "LockPage", "LockVerification", "Error"):
         assert "null" not in str(schemas[name]), name

@@ -1,4 +1,4 @@
-"""Uploads that are cut, stalled, refused early, or several at once (design: PUT; client cases 54, 57 and 60)."""
+"""Cut, stalled, early refused and concurrent uploads (docs/protocol.md, "Actions"; client cases 54, 57 and 60)."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -52,7 +52,7 @@ def test_a_cut_upload_leaves_nothing(alice: Client, stack: Stack, framing: str, 
 
 
 def test_nothing_is_visible_before_it_is_verified(alice: Client, stack: Stack) -> None:
-    """design: bytes are never visible before they are verified; client case 57: no GET sees partial data."""
+    """A GET must never see partial data, so bytes are invisible before they are verified (client case 57)."""
     blob = new_blob(SIZE)
     actions = alice.entry("upload", blob)["actions"]
     with Connection(stack.origin) as connection:
@@ -133,7 +133,7 @@ def test_an_upload_refused_by_its_head_is_answered_readably(alice: Client, stack
 
 @pytest.mark.parametrize("which", range(3), ids=["no token", "bad token", "wrong length"])
 def test_an_upload_refused_by_its_head_is_answered_before_its_body(alice: Client, stack: Stack, which: int) -> None:
-    """Client row 17: rejection is cheap: the answer does not wait for the body; design: enforced before the work."""
+    """git-lfs repeats a refused upload, so a refusal must be cheap and not wait for the body (client row 17)."""
     action = alice.action("upload", new_blob(SIZE))
     status, refused, headers = list(early_refusals(action))[which]
     with Connection(stack.origin) as connection:

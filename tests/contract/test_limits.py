@@ -1,4 +1,4 @@
-"""Limits that are settings (protocol: Limits; issue: enforced before the work is done), on a stack with small ones."""
+"""Configured limits, enforced before the work is done, on a stack with small ones (docs/protocol.md, "Limits")."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -79,7 +79,7 @@ def test_a_body_over_the_limit_is_413(alice: Client, dialect: Dialect, path: str
 
 
 def test_a_body_over_the_limit_is_refused_by_its_length_alone(alice: Client, small: Stack) -> None:
-    """issue: enforced before the work is done; client case 29: answered while draining."""
+    """A body over the limit must cost no work, so the refusal is sent while the body is drained (client case 29)."""
     with raw.Connection(small.origin) as connection:
         headers = [*alice.headers(body=True), ("Content-Length", str(2**40))]
         connection.begin("POST", "/demo/assets/objects/batch", headers)
@@ -97,7 +97,7 @@ def relative(action: dict[str, object], small: Stack) -> dict[str, object]:
 
 
 def test_an_object_over_the_limit_is_422_for_that_object(alice: Client) -> None:
-    """issue: object size: 422; protocol: Per-object error codes, 422."""
+    """An object over the limit must not fail the other entries (protocol: Per-object error codes, 422)."""
     fits, large = new_blob(), {"oid": "0" * 64, "size": 100_001}
     answer = alice.batch("upload", fits.entry, large, {**large, "size": 100_000})
     assert answer.status_code == 200
@@ -111,7 +111,7 @@ def test_an_object_over_the_limit_is_422_for_that_object(alice: Client) -> None:
 
 
 def test_the_page_of_locks_has_bounds(alice: Client) -> None:
-    """protocol: Limits, locks list limit: the server applies its own bounds; design: more is coerced."""
+    """A client may ask for any number, so the server coerces it to its bounds (protocol: Limits, locks list limit)."""
     locks = [alice.lock(f"page/{number}").json()["lock"] for number in range(5)]
     for limit, count in ((None, 2), (0, 2), (-1, 2), (1, 1), (3, 3), (4, 3), (10**9, 3)):
         values: dict[str, Any] = {} if limit is None else {"limit": limit}
@@ -124,7 +124,7 @@ def test_the_page_of_locks_has_bounds(alice: Client) -> None:
 
 
 def test_more_locks_than_a_user_may_hold_are_403(alice: Client, dialect: Dialect) -> None:
-    """issue: one writer makes locks without end, which others read on every push; the refusal says what to do."""
+    """Every push reads all locks, so one writer must not make them without end, and the refusal says what to do."""
     alice = alice.speaking(dialect)
     locks = [alice.lock(f"many/{number}").json()["lock"] for number in range(7)]
     answer = check(alice.lock("many/more"), dialect)
@@ -139,7 +139,7 @@ def test_more_locks_than_a_user_may_hold_are_403(alice: Client, dialect: Dialect
 
 
 def test_a_path_has_a_longest_length_in_bytes(alice: Client) -> None:
-    """issue: path length is limited."""
+    """A path is stored and listed with its lock, so its length is limited."""
     for path in ("x" * 100, "é" * 50):
         assert alice.unlock(alice.lock(path).json()["lock"]["id"]).status_code == 200
     for path in ("x" * 101, "é" * 50 + "x"):
@@ -154,7 +154,7 @@ def test_actions_live_as_long_as_is_set(alice: Client) -> None:
 
 
 def test_errors_name_the_documentation_that_is_set(alice: Client, dialect: Dialect) -> None:
-    """protocol: Error body, documentation_url; issue: where configured."""
+    """Users find help at the address that the operator configured (protocol: Error body, documentation_url)."""
     for answer in (alice.speaking(dialect).unlock("0"), alice.speaking(dialect).lock("")):
         assert answer.json()["documentation_url"] == "https://goods.example.org/help"
 
@@ -177,7 +177,7 @@ def test_hrefs_begin_with_the_public_address(alice: Client, small: Stack) -> Non
 
 
 def test_a_verify_body_over_the_limit_is_413(alice: Client, small: Stack) -> None:
-    """issue: body bytes (413)."""
+    """A verify body is read as a whole, so its bytes are limited (413)."""
     action = relative(alice.action("verify", new_blob()), small)
     assert alice.verify(action, b" " * 4097).status_code == 413
 

@@ -85,7 +85,7 @@ def test_a_path_may_be_locked_again_after_its_lock_is_deleted(alice: Client, bob
 
 @pytest.mark.parametrize("ref", [None, {}, {"name": "refs/heads/other"}, {"name": "HEAD"}])
 def test_a_lock_is_of_a_path_whatever_the_ref(alice: Client, ref: object) -> None:
-    """protocol: Ref object: in the locking API the ref decides permission and nothing else; design: per path."""
+    """A lock belongs to a path, because the ref decides permission and nothing else (protocol: Ref object)."""
     path = new_path()
     lock = alice.lock(path, ref={"name": "refs/heads/main"}).json()["lock"]
     answer = alice.lock(path, ref=ref)
@@ -111,7 +111,10 @@ def test_a_folder_and_a_file_in_it_are_two_paths(alice: Client) -> None:
 
 @pytest.mark.parametrize("endpoint", ["known", "unknown"])
 def test_without_push_access_it_is_403(bob: Client, carol: Client, endpoint: str) -> None:
-    """protocol: Create lock, 403; Locking errors, create lock 403; client case 72; design: never 404 on locks."""
+    """A client takes 404 for a server without locking and stops checking locks, so the answer is 403.
+
+    protocol: Create lock, 403; Locking errors, create lock 403; client case 72.
+    """
     path = new_path()
     if endpoint == "unknown":
         assert bob.at(f"{bob.base_url}-unknown").lock(path).status_code == 403
@@ -123,7 +126,7 @@ def test_without_push_access_it_is_403(bob: Client, carol: Client, endpoint: str
 
 @pytest.mark.parametrize("body", [b"", b"{", b"nul", b"\xff", b"[" * 16_000])
 def test_a_body_that_is_not_json_is_400(alice: Client, dialect: Dialect, body: bytes) -> None:
-    """design: 400, body is not JSON."""
+    """A client must be able to tell unparsable JSON (400) from JSON of the wrong shape (422)."""
     assert alice.speaking(dialect).post("/locks", body).status_code == 400
 
 

@@ -34,7 +34,7 @@ def test_the_owner_removes_a_lock_and_gets_it_back(alice: Client, dialect: Diale
 
 
 def test_a_lock_that_is_gone_is_404(alice: Client, dialect: Dialect) -> None:
-    """design: unknown id: 404; client case 76: unlock twice."""
+    """A client that unlocks twice must learn that the lock is gone (client case 76)."""
     lock = new_lock(alice)
     assert alice.unlock(lock["id"]).status_code == 200
     assert alice.speaking(dialect).unlock(lock["id"]).status_code == 404
@@ -55,14 +55,17 @@ def test_the_lock_of_another_stands_without_force(alice: Client, bob: Client, fi
 
 
 def test_force_removes_the_lock_of_another(alice: Client, bob: Client, dialect: Dialect) -> None:
-    """protocol: Delete lock, force; States, delete lock; client case 76; design: who may write every ref."""
+    """A user who may write every ref can remove the lock of an owner who is away.
+
+    protocol: Delete lock, force; States, delete lock; client case 76.
+    """
     his = new_lock(bob)
     assert alice.speaking(dialect).unlock(his["id"], force=True).json() == {"lock": his}
     assert alice.locks(id=his["id"]).json() == {"locks": []}
 
 
 def test_a_grant_for_some_refs_gives_no_force(alice: Client, bob: Client, dialect: Dialect) -> None:
-    """design: a ref is what the client says, so that bob, who may write one, could else remove any lock."""
+    """The client chooses the ref, so bob, who may write only one, could otherwise remove any lock."""
     lock = new_lock(alice)
     answer = bob.speaking(dialect).unlock(lock["id"], force=True, ref=REF)
     assert answer.status_code == 403
@@ -91,7 +94,7 @@ def test_force_needs_push_access(alice: Client, bob: Client, carol: Client) -> N
 def test_a_repository_may_keep_force_for_its_admins(
     carol: Client, operator: Administration, new_repository: NewRepository
 ) -> None:
-    """design: a repository may be set to keep force for its admins; everybody removes their own."""
+    """A repository may reserve force for its admins, but its other users can still remove their own locks."""
     alice = new_repository("contract/admins-force", admins_force=True)
     operator.grant("carol", "contract/admins-force", "write")
     carol = carol.at(alice.base_url)
@@ -131,7 +134,7 @@ def test_unknown_fields_are_ignored(alice: Client) -> None:
 
 @pytest.mark.parametrize("body", [b"{", b"nul", b"\xff"])
 def test_a_body_that_is_not_json_is_400(alice: Client, body: bytes) -> None:
-    """design: 400, body is not JSON."""
+    """A client must be able to tell unparsable JSON (400) from JSON of the wrong shape (422)."""
     lock = new_lock(alice)
     assert alice.post(f"/locks/{lock['id']}/unlock", body).status_code == 400
     assert alice.locks(id=lock["id"]).json() == {"locks": [lock]}
@@ -139,7 +142,7 @@ def test_a_body_that_is_not_json_is_400(alice: Client, body: bytes) -> None:
 
 @pytest.mark.parametrize("body", [b"[]", b'"x"', b"5", b"null"])
 def test_json_of_another_shape_is_422(alice: Client, body: bytes) -> None:
-    """design: 422, JSON of the wrong shape."""
+    """A client must be able to tell JSON of the wrong shape (422) from unparsable JSON (400)."""
     assert alice.post("/locks/1/unlock", body).status_code == 422
 
 
@@ -147,7 +150,7 @@ def test_json_of_another_shape_is_422(alice: Client, body: bytes) -> None:
     "lock_id", ["0", "-1", "x", "verify", "1.0", "99999999999999999999", "a" * 5000, "%31%20", "%00", "%FF", "a=b", "~"]
 )
 def test_an_id_that_is_none_is_404(alice: Client, lock_id: str) -> None:
-    """design: unknown id: 404; client case 77."""
+    """An id that no lock can have is an unknown id and not an error of the server (client case 77)."""
     assert alice.unlock(lock_id, force=True).status_code == 404
 
 
@@ -177,7 +180,10 @@ def test_of_many_who_remove_a_lock_exactly_one_does(alice: Client) -> None:
 
 
 def test_without_access_or_repository_it_is_403(bob: Client, carol: Client, stack: Stack, dialect: Dialect) -> None:
-    """protocol: Delete lock, 403; Locking errors, delete lock 403; design: an unknown repository is 403 on locks."""
+    """A client takes 404 for a server without locking, so an unknown repository is 403 on locks.
+
+    protocol: Delete lock, 403; Locking errors, delete lock 403.
+    """
     assert bob.speaking(dialect).unlock("1").status_code == 403
     assert carol.speaking(dialect).unlock("1").status_code == 403
     assert bob.speaking(dialect).at(f"{stack.origin}/no/such").unlock("1").status_code == 403

@@ -92,7 +92,7 @@ def test_the_id_of_another_repository_matches_nothing(alice: Client, locks: list
 
 
 def test_empty_values_are_absent(there: Client, locks: list[dict[str, Any]]) -> None:
-    """design: empty query values are absent; client case 73."""
+    """A client may send parameters that it does not use, so an empty value counts as absent (client case 73)."""
     assert there.locks("path=&id=&cursor=&limit=&refspec=").json() == {"locks": locks}
     assert there.locks("path&id&cursor&limit&refspec").json() == {"locks": locks}
 
@@ -104,7 +104,7 @@ def test_unknown_parameters_are_ignored(there: Client, locks: list[dict[str, Any
 
 @pytest.mark.parametrize("refspec", ["refs/heads/main", "refs/heads/other", "HEAD", "", "x" * 3000, "\x00", "%"])
 def test_refspec_does_not_filter(there: Client, locks: list[dict[str, Any]], refspec: str) -> None:
-    """protocol: List locks, refspec; design: it only decides permission; client case 78."""
+    """A refspec only decides permission, so all locks are listed (protocol: List locks, refspec; client case 78)."""
     assert there.locks(refspec=refspec).json() == {"locks": locks}
 
 
@@ -139,7 +139,10 @@ def test_a_limit_that_is_no_number_is_422(there: Client, limit: str) -> None:
 
 @pytest.mark.parametrize("cursor", ["abc", "-1", "1.5", "99999999999999999999999", "\u0661", "'", "\x00", "x" * 5000])
 def test_a_cursor_that_no_page_gave_is_422(there: Client, cursor: str) -> None:
-    """protocol: List locks, cursor; design: a bad cursor is 422; client case 74."""
+    """A bad cursor must not look like the end of the list, so it is 422.
+
+    protocol: List locks, cursor; client case 74.
+    """
     answer = there.locks(cursor=cursor)
     assert answer.status_code == 422
     assert "cursor" in answer.json()["message"]
@@ -179,6 +182,9 @@ def test_who_may_read_lists(bob: Client, alice: Client, dialect: Dialect) -> Non
 
 
 def test_without_pull_access_it_is_403(carol: Client, bob: Client, stack: Stack, dialect: Dialect) -> None:
-    """protocol: List locks, 403; Locking errors, list locks 403; client case 72; design: unknown is 403 too."""
+    """A client takes 404 for a server without locking, so an unknown repository is 403 too.
+
+    protocol: List locks, 403; Locking errors, list locks 403; client case 72.
+    """
     assert carol.speaking(dialect).locks().status_code == 403
     assert bob.speaking(dialect).at(f"{stack.origin}/no/such").locks().status_code == 403

@@ -1,4 +1,4 @@
-"""Which paths can be locked, and that each comes back as it was sent (protocol: Lock object, path)."""
+"""Lockable paths, each returned as it was sent (docs/protocol.md, "Lock object", path)."""
 
 import json
 from urllib.parse import quote, quote_plus
@@ -83,7 +83,10 @@ def test_any_relative_path_is_locked_listed_and_unlocked_as_it_is(there: Client,
 
 @pytest.mark.parametrize("path", REFUSED, ids=range(len(REFUSED)))
 def test_a_path_that_no_working_tree_has_is_422(there: Client, path: str) -> None:
-    """protocol: Create lock, path is relative to the root; client case 70; issue: path length is limited."""
+    """A lock protects a file of a working tree, so its path is relative to the root and of limited length.
+
+    protocol: Create lock, path is relative to the root; client case 70.
+    """
     answer = there.lock(path)
     assert answer.status_code == 422
     assert "path" in answer.json()["message"]
@@ -101,7 +104,7 @@ def test_paths_are_compared_byte_for_byte(there: Client) -> None:
 
 
 def test_invalid_utf8_in_a_query_is_read_as_it_arrives_in_json(there: Client, stack: Stack) -> None:
-    """Client case 69: the body has U+FFFD where the query has a raw byte; design: both match."""
+    """git-lfs sends a raw byte in the query but U+FFFD in the body, so both have to match (client case 69)."""
     lock = there.lock("caf\ufffd.bin").json()["lock"]
     for query in ("path=caf%FF.bin", "path=caf%ff.bin", "path=caf%E9.bin"):
         assert there.locks(query).json() == {"locks": [lock]}
@@ -116,7 +119,7 @@ def httpx_path(client: Client) -> bytes:
 
 
 def test_invalid_utf8_in_a_body_is_400(there: Client) -> None:
-    """design: 400, body is not JSON; JSON is UTF-8."""
+    """JSON is UTF-8, so a body with another encoding is not JSON and must not be guessed at."""
     assert there.post("/locks", b'{"path": "caf\xff.bin"}').status_code == 400
 
 

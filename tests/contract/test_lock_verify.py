@@ -102,7 +102,7 @@ def test_pages_are_split_and_follow_each_other(there: Client, locks: list[dict[s
 
 @pytest.mark.parametrize("cursor", ["abc", "-1", "99999999999999999999999", "\x00"])
 def test_a_cursor_that_no_page_gave_is_422(there: Client, cursor: str) -> None:
-    """protocol: verification, cursor; design: a bad cursor is 422."""
+    """A bad cursor must not look like the end of the list, so it is 422 (protocol: verification, cursor)."""
     answer = there.verify_locks(cursor=cursor)
     assert answer.status_code == 422
     assert "cursor" in answer.json()["message"]
@@ -118,13 +118,13 @@ def test_a_field_of_the_wrong_type_is_422(there: Client, fields: dict[str, objec
 
 @pytest.mark.parametrize("body", [b"{", b"nul", b"\xff"])
 def test_a_body_that_is_not_json_is_400(there: Client, body: bytes) -> None:
-    """design: 400, body is not JSON."""
+    """A client must be able to tell unparsable JSON (400) from JSON of the wrong shape (422)."""
     assert there.post("/locks/verify", body).status_code == 400
 
 
 @pytest.mark.parametrize("body", [b"[]", b'"x"', b"5", b"null"])
 def test_json_of_another_shape_is_422(there: Client, body: bytes) -> None:
-    """design: 422, JSON of the wrong shape."""
+    """A client must be able to tell JSON of the wrong shape (422) from unparsable JSON (400)."""
     assert there.post("/locks/verify", body).status_code == 422
 
 
@@ -132,7 +132,7 @@ def test_json_of_another_shape_is_422(there: Client, body: bytes) -> None:
 def test_without_a_ref_push_access_to_any_is_enough(
     there: Client, bob_there: Client, locks: list[dict[str, Any]], dialect: Dialect, fields: dict[str, object]
 ) -> None:
-    """design: an editor that sends `{}` shows its user all locks, though he may write some refs only."""
+    """An editor that sends `{}` must show all locks to its user, even if that user may write only some refs."""
     answer = bob_there.speaking(dialect).verify_locks(**fields)
     assert answer.status_code == 200
     assert answer.json() == {"ours": of(locks, "bob"), "theirs": of(locks, "alice")}

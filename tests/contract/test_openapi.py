@@ -1,4 +1,4 @@
-"""schemathesis against the served description (issue: no 5xx and no answer off the schema)."""
+"""schemathesis against the served description: no 5xx, and no answer off the schema."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from tests.support.stack import Stack, running_stack
 from tests.support.waiting import LONG_SECONDS
 
 SECONDS = int(os.environ.get("TOWPATH_FUZZ_SECONDS", "60"))
-"""How long each test runs; `make fuzz` sets 10 minutes."""
+"""The duration of each test; `make fuzz` sets 10 minutes."""
 
 CHECKS = [
     "not_a_server_error",
@@ -93,7 +93,7 @@ def run(folder: Path, stack: Stack, config: str, *options: str) -> None:
 
 @pytest.mark.timeout(SECONDS + 2 * LONG_SECONDS)
 def test_no_request_is_answered_off_the_schema(tmp_path: Path, fuzzed: Stack, http: httpx.Client) -> None:
-    """issue: schemathesis finds no 5xx and no answer off the schema; client case 24: no 500 whatever is sent."""
+    """A client must get no 5xx and no answer off the schema, whatever it sends (client case 24)."""
     alice = Client(http, fuzzed.base_url, f"Bearer {fuzzed.tokens['alice']}")
     held, missing = alice.upload(new_blob()), new_blob()
     offered = alice.entry("upload", missing)["actions"]
@@ -106,7 +106,7 @@ def test_no_request_is_answered_off_the_schema(tmp_path: Path, fuzzed: Stack, ht
 
 
 def test_the_description_is_a_valid_one(fuzzed: Stack, http: httpx.Client) -> None:
-    """issue: OpenAPI that is true; every operation says what it is."""
+    """Clients are generated from the description, so it must be valid and every operation must say what it is."""
     described = http.get(f"{fuzzed.origin}/openapi.json").json()
     assert described["openapi"].startswith("3.")
     for methods in described["paths"].values():

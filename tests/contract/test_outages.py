@@ -1,4 +1,4 @@
-"""A short outage behind the facade is waited out (design: not passed on, since a client repeats no batch)."""
+"""Short outages behind the facade, waited out and not passed on, because a client repeats no batch."""
 
 from collections.abc import Iterator
 
@@ -34,7 +34,7 @@ def kill(stack: Stack, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["storage", "postgres"])
 def test_a_killed_service_is_not_noticed_by_transfers(fragile: Stack, alice: Client, name: str) -> None:
-    """issue: a restart of storage, locks or Postgres is waited out and not seen by a client; client row 18."""
+    """git-lfs repeats no batch that got a 5xx, so a restart behind the facade must be waited out (client row 18)."""
     blob, held = new_blob(), alice.upload(new_blob())
     action, download = alice.action("upload", blob), alice.action("download", held)
     kill(fragile, name)
@@ -48,7 +48,7 @@ def test_a_killed_service_is_not_noticed_by_transfers(fragile: Stack, alice: Cli
 
 @pytest.mark.parametrize("name", ["locks", "postgres"])
 def test_a_killed_service_is_not_noticed_by_locks(fragile: Stack, alice: Client, name: str) -> None:
-    """issue: a restart of storage, locks or Postgres is waited out and not seen by a client."""
+    """A restart of locks or Postgres must be waited out, so that no client sees it."""
     kill(fragile, name)
     created = alice.lock(f"outage/{name}")
     assert created.status_code == 201

@@ -1,4 +1,4 @@
-"""What a ref allows (protocol: Ref object; Batch, rule 4; Authentication 5).
+"""Permissions by ref (docs/protocol.md, "Ref object", "Batch" rule 4 and "Authentication" 5).
 
 User A of the access examples is alice, user B is bob, and the ref that B may write is refs/heads/bob.
 """
@@ -99,7 +99,7 @@ def test_a_missing_ref_null_or_without_a_name_is_no_ref(
 @pytest.mark.parametrize("name", OTHER_REFS, ids=range(len(OTHER_REFS)))
 @pytest.mark.parametrize("verb", VERBS)
 def test_any_other_string_is_a_ref_that_gives_nothing(alice: Client, bob: Client, verb: str, name: str) -> None:
-    """design: `HEAD` or any other string is no error, and grants nothing where nothing matches; client case 34."""
+    """A client may send `HEAD` or any other string, so a ref that matches nothing is no error (client case 34)."""
     assert write(alice, verb, ref={"name": name}).status_code == ALLOWED[verb]
     assert write(bob, verb, ref={"name": name}).status_code == 403
     assert bob.batch("download", new_blob().entry, ref={"name": name}).status_code == 200
@@ -107,7 +107,10 @@ def test_any_other_string_is_a_ref_that_gives_nothing(alice: Client, bob: Client
 
 @pytest.mark.parametrize("verb", VERBS)
 def test_the_ref_decides_every_write(bob: Client, dialect: Dialect, verb: str) -> None:
-    """protocol: Authentication 5; issue: per ref for upload, lock, unlock and verify; trap 26: ref is ignored."""
+    """Some servers ignore the ref, but upload, lock, unlock and verify must all check it.
+
+    protocol: Authentication 5; trap 26.
+    """
     bob = bob.speaking(dialect)
     assert write(bob, verb, ref=BOBS_REF).status_code == ALLOWED[verb]
     assert write(bob, verb, ref={"name": "refs/heads/main"}).status_code == 403
@@ -117,14 +120,14 @@ def test_the_ref_decides_every_write(bob: Client, dialect: Dialect, verb: str) -
 @pytest.mark.parametrize("ref", ["refs/heads/bob", 5, [], [BOBS_REF], True, {"name": 5}, {"name": ["refs/heads/bob"]}])
 @pytest.mark.parametrize("verb", VERBS)
 def test_a_ref_of_the_wrong_shape_is_422(alice: Client, verb: str, ref: object) -> None:
-    """protocol: Ref object, name is a string; design: JSON of the wrong shape is 422."""
+    """JSON of the wrong shape is the client's mistake, so it is 422 (protocol: Ref object, name is a string)."""
     assert write(alice, verb, ref=ref).status_code == 422
 
 
 def test_a_pattern_covers_the_refs_that_it_matches(
     carol: Client, operator: Administration, new_repository: NewRepository
 ) -> None:
-    """design: grants with ref patterns such as `refs/heads/rel/*`; the case of letters counts."""
+    """A grant for `refs/heads/rel/*` must give no other ref, and the case of letters counts."""
     repository = new_repository("contract/patterns")
     operator.grant("carol", "contract/patterns", "write", ["refs/heads/rel/*", "refs/tags/v?"])
     carol = carol.at(repository.base_url)
@@ -146,6 +149,6 @@ def test_a_pattern_covers_the_refs_that_it_matches(
 
 
 def test_refspec_never_limits_reading(bob: Client) -> None:
-    """protocol: List locks, refspec; design: ref and refspec only decide permission; reading is never limited."""
+    """A ref or refspec only decides permission, so reading is never limited (protocol: List locks, refspec)."""
     for refspec in ("refs/heads/bob", "refs/heads/main", "HEAD", ""):
         assert bob.locks(refspec=refspec).status_code == 200

@@ -1,6 +1,6 @@
-"""Failures behind the facade, each with its one status (protocol: Errors; design: Errors).
+"""Failures behind the facade, each with its one status (docs/protocol.md, "Errors").
 
-The facade is the real process; what stands behind it fails as the test says.
+The facade is the real process; the inner services fail as each test says.
 """
 
 from collections.abc import Iterator
@@ -149,7 +149,10 @@ def test_a_failure_to_decide_about_access_lets_nobody_in(
 def test_a_reply_that_lacks_something_is_502_on_a_batch(
     zoe: Client, inner: Inner, call: str, reply: access.AuthenticateResponse
 ) -> None:
-    """protocol: Status codes of batch responses, 502; design: a reply that lacks a required field."""
+    """A reply without a required field is a fault behind the facade, not the client's.
+
+    protocol: Status codes of batch responses, 502.
+    """
     inner.replies[call] = reply
     assert_tells(zoe.batch("download", BLOB.entry), 502)
 
@@ -157,7 +160,7 @@ def test_a_reply_that_lacks_something_is_502_on_a_batch(
 @pytest.mark.parametrize("missing", ["id", "path", "locked_at", "owner_name"])
 @pytest.mark.parametrize("call", LOCK_CALLS)
 def test_a_lock_that_lacks_something_is_502(zoe: Client, inner: Inner, call: str, missing: str) -> None:
-    """Client row 4: a lock without owner kills clients; design: a reply that lacks a required field is 502."""
+    """A lock without owner kills git-lfs, so a reply that lacks a required field is 502 (client row 4)."""
     lock = locks.Lock()
     lock.CopyFrom(LOCK)
     lock.ClearField(missing)  # type: ignore[arg-type] # one of the names that the stub lists
@@ -171,7 +174,7 @@ def test_a_lock_that_lacks_something_is_502(zoe: Client, inner: Inner, call: str
 
 
 def test_a_conflict_without_its_lock_is_502(zoe: Client, inner: Inner) -> None:
-    """protocol: Create lock, 409 has the clashing lock; design: a reply that lacks a required field is 502."""
+    """A 409 shows the clashing lock, so a reply without that lock is 502 (protocol: Create lock, 409)."""
     inner.failures["CreateLock"] = errors.AlreadyExists(Reason.PATH_LOCKED, SECRET)
     assert_tells(zoe.lock("a"), 502)
     inner.failures["CreateLock"] = errors.AlreadyExists(Reason.PATH_LOCKED, SECRET, detail=LOCK)
@@ -196,7 +199,7 @@ def test_a_conflict_without_its_lock_is_502(zoe: Client, inner: Inner) -> None:
     ids=lambda value: value.reason if isinstance(value, ServiceError) else str(value),
 )
 def test_a_failure_behind_an_action_has_its_status(zoe: Client, inner: Inner, error: ServiceError, status: int) -> None:
-    """Client rows 1 and 5: never 422 and never 401 where bytes are sent; design: Errors."""
+    """git-lfs takes 422 for success and repeats 401 for ever, so neither answers a transfer (client rows 1 and 5)."""
     actions = zoe.entry("upload", BLOB)["actions"]
     inner.failures = dict.fromkeys(["WriteWholeObject", "BatchStatObjects", "ConfirmObject"], error)
     assert_tells(zoe.put(actions["upload"], BLOB.content), status)

@@ -1,4 +1,4 @@
-"""The upload action (protocol: Basic transfer: upload action; design: PUT)."""
+"""The upload action and its PUT (docs/protocol.md, "Basic transfer: upload action" and "Actions")."""
 
 from collections.abc import Iterator
 
@@ -46,7 +46,7 @@ def test_every_size_is_stored(alice: Client, size: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 5 * 1024 * 1024])
 def test_put_takes_chunks_without_a_length(alice: Client, size: int) -> None:
-    """design: PUT takes a known length or chunks; client case 55."""
+    """A client that does not know the length beforehand sends chunks, so PUT takes both (client case 55)."""
     blob = new_blob(size) if size else Blob(b"")
     action = alice.entry("upload", blob).get("actions", {}).get("upload")
     if action is not None:  # the empty object may be held already
@@ -69,14 +69,14 @@ def test_put_takes_chunks_without_a_length(alice: Client, size: int) -> None:
     ],
 )
 def test_put_takes_any_content_type(alice: Client, content_type: str) -> None:
-    """design: PUT takes any Content-Type; client row 10 and case 56: the bytes are stored verbatim."""
+    """git-lfs guesses the Content-Type, so PUT takes any and stores the bytes verbatim (client row 10 and case 56)."""
     blob = Blob(b'{"a": 1}\r\n--x\r\n%41=+' + new_blob().content)
     assert alice.put(alice.action("upload", blob), blob.content, ("Content-Type", content_type)).status_code == 200
     assert alice.get(alice.action("download", blob)).content == blob.content
 
 
 def test_put_takes_no_content_type(alice: Client) -> None:
-    """design: PUT takes any Content-Type; client case 56: none."""
+    """A client may send no Content-Type at all, and PUT needs none (client case 56)."""
     blob = new_blob()
     action = alice.action("upload", blob)
     assert alice.send("PUT", action["href"], headers=action["header"].items(), content=blob.content).status_code == 200
@@ -87,7 +87,7 @@ def test_put_takes_no_content_type(alice: Client) -> None:
 def test_bytes_of_another_hash_are_400_and_store_nothing(
     alice: Client, stack: Stack, dialect: Dialect, chunked: bool
 ) -> None:
-    """design: a mismatch is 400; client row 1 and case 52; trap 1: wrong bytes are accepted."""
+    """Wrong bytes must never be stored under a right oid, so a mismatch is 400 (client row 1 and case 52; trap 1)."""
     alice, blob = alice.speaking(dialect), new_blob(SIZE)
     wrong = corrupted(blob.content)
     answer = alice.put(

@@ -17,7 +17,10 @@ def test_a_stored_object_is_verified(alice: Client, dialect: Dialect) -> None:
 
 
 def test_an_object_that_is_not_stored_is_404(alice: Client, dialect: Dialect) -> None:
-    """design: verify of what is not held is 404, never 422; client row 1 and case 62; trap 27: the process lives on."""
+    """git-lfs takes 422 for success, so an object that is not held is 404, and the process lives on.
+
+    client row 1 and case 62; trap 27.
+    """
     alice, blob = alice.speaking(dialect), new_blob()
     action = alice.action("verify", blob)
     assert alice.verify(action, blob.entry).status_code == 404
@@ -26,7 +29,10 @@ def test_an_object_that_is_not_stored_is_404(alice: Client, dialect: Dialect) ->
 
 @pytest.mark.parametrize("difference", [-1, 1, 2**32])
 def test_an_object_of_another_size_is_404(alice: Client, difference: int) -> None:
-    """protocol: verify action, request body, size; design: not held in that size is 404; client case 62."""
+    """An object that is not held in the given size counts as not held.
+
+    protocol: verify action, request body, size; client case 62.
+    """
     blob = new_blob()
     actions = alice.entry("upload", blob)["actions"]
     assert alice.put(actions["upload"], blob.content).status_code == 200
@@ -42,14 +48,14 @@ def test_an_object_other_than_that_of_the_address_is_404(alice: Client) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"nul", b"\xff", b'{"oid": "x", "size": NaN}', b"[" * 4_000])
 def test_a_body_that_is_not_json_is_400(alice: Client, dialect: Dialect, body: bytes) -> None:
-    """design: 400, unparsable JSON; client case 62."""
+    """A client must be able to tell unparsable JSON (400) from an object that is not held (404; client case 62)."""
     alice = alice.speaking(dialect)
     assert alice.verify(alice.action("verify", new_blob()), body).status_code == 400
 
 
 @pytest.mark.parametrize("body", [[], "x", 5, None, {}, {"oid": 5}, {"size": 5}])
 def test_json_of_another_shape_is_400(alice: Client, body: object) -> None:
-    """design: INVALID_ARGUMENT on verify is 400, never 422; client row 1."""
+    """git-lfs takes 422 on verify for success, so INVALID_ARGUMENT is 400 here (client row 1)."""
     assert alice.verify(alice.action("verify", new_blob()), body).status_code == 400
 
 
@@ -57,7 +63,10 @@ def test_json_of_another_shape_is_400(alice: Client, body: object) -> None:
     ("size", "status"), [(None, 400), ("64", 400), (1.5, 400), (True, 400), ([], 400), (-1, 404), (2**63, 404)]
 )
 def test_a_size_of_another_type_is_400_and_no_size_at_all_404(alice: Client, size: object, status: int) -> None:
-    """protocol: verify action, request body, size is an integer; design: never 422 here."""
+    """git-lfs takes 422 for success, so it is never the answer here.
+
+    protocol: verify action, request body, size is an integer.
+    """
     blob = new_blob()
     actions = alice.entry("upload", blob)["actions"]
     assert alice.put(actions["upload"], blob.content).status_code == 200
@@ -68,7 +77,10 @@ def test_a_size_of_another_type_is_400_and_no_size_at_all_404(alice: Client, siz
     ("oid", "status"), [(None, 400), (5, 400), ("", 404), ("x", 404), ("A" * 64, 404), ("../x", 404)]
 )
 def test_an_oid_of_another_type_is_400_and_no_oid_at_all_404(alice: Client, oid: object, status: int) -> None:
-    """protocol: verify action, request body, oid is a string; design: never 422 here; trap 28."""
+    """git-lfs takes 422 for success, so it is never the answer here.
+
+    protocol: verify action, request body, oid is a string; trap 28.
+    """
     assert alice.verify(alice.action("verify", new_blob()), {"oid": oid, "size": 64}).status_code == status
 
 

@@ -15,7 +15,7 @@ _PAUSE = 0.02
 
 
 class Moment(StrEnum):
-    """When something can happen to the service, as its clients know it."""
+    """A moment at which something can happen to the service, as its clients know it."""
 
     EARLY = "an eighth of an upload is sent"
     MIDDLE = "half of an upload is sent"
@@ -30,7 +30,7 @@ _MOMENTS = {1: Moment.EARLY, _PARTS // 2: Moment.MIDDLE, _PARTS: Moment.LATE}
 
 @dataclass
 class Ledger:
-    """What the service has acknowledged; what it was asked for without an answer is in none of these."""
+    """Everything that the service has acknowledged; a request without an answer is in none of the fields."""
 
     objects: dict[str, int] = field(default_factory=dict)
     """The sizes of the objects that must be held, by oid."""

@@ -1,4 +1,4 @@
-"""What the storage service has on its disk or in its bucket, seen from outside."""
+"""Bytes of the storage service on its disk or in its bucket, seen from outside."""
 
 from contextlib import suppress
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""What the end-to-end tests share: one `towpath up --demo`, users at their computers, a git repository."""
+"""Fixtures of the end-to-end tests: one `towpath up --demo`, users at their computers, a git repository."""
 
 import secrets
 from collections.abc import Callable, Iterator
@@ -16,7 +16,7 @@ from tests.support.two_hosts import running_two_hosts
 
 @pytest.fixture(scope="session", autouse=True)
 def storage(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Where every stack of these tests keeps its objects, as the option --storage says."""
+    """Give every stack of these tests the place for its objects that the option --storage names."""
     option = request.config.getoption("--storage")
     if option == "disk":
         yield
@@ -41,7 +41,7 @@ def relayed(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture(scope="session")
 def running_site(request: pytest.FixtureRequest) -> Callable[[], AbstractContextManager[Stack]]:
-    """What runs a site on as many hosts as the option --hosts says."""
+    """Return a function that runs a site on as many hosts as the option --hosts says."""
     if request.config.getoption("--hosts") == 1:
         return running_stack
     if request.config.getoption("--storage") == "disk":
@@ -80,7 +80,7 @@ def bob(computer: Callable[[str], Workspace]) -> Workspace:
 
 @pytest.fixture
 def remote(tmp_path: Path) -> Path:
-    """Where the git repository lies that the users share."""
+    """Return the path of the git repository that the users share."""
     return tmp_path / "remote.git"
 
 

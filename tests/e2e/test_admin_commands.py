@@ -124,7 +124,7 @@ def test_repositories(stack: Stack) -> None:
 
 
 def test_a_terminal_is_asked(stack: Stack) -> None:
-    """What cannot be taken back is asked about first, where somebody sits there; a script is not asked."""
+    """A removal cannot be taken back, so a user at a terminal is asked first; a script is not asked."""
     stack.towpath("user", "add", "rita")
     command = [*TOWPATH, "user", "remove", "rita", "--data", str(stack.data)]
 

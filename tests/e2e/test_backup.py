@@ -38,7 +38,7 @@ async def alice(own: Stack) -> AsyncIterator[Client]:
 
 @pytest.fixture
 def target(own: Stack) -> Path:
-    """Where the backup goes."""
+    """Return the folder of the backup."""
     return own.data.parent / "backup"
 
 

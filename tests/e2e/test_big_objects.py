@@ -23,7 +23,7 @@ SIZE = BLOCKS * BLOCK
 GROWTH = 64 * 1024 * 1024
 EIGHT = 8
 EACH_BLOCKS = int(os.environ.get("TOWPATH_TEST_OBJECT_MIB", "256"))
-"""How large those are that go eight at a time: what they take of memory does not depend on it, and time does."""
+"""The size in MiB of the objects that go eight at a time: memory does not depend on it, but time does."""
 GROWTH_FOR_EIGHT = 128 * 1024 * 1024
 READERS = 8
 GROWTH_FOR_EACH_READER = 16 * 1024 * 1024

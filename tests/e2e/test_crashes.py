@@ -36,7 +36,7 @@ def crashing(running_site: Callable[[], AbstractContextManager[Stack]]) -> Itera
 
 @pytest.fixture(scope="module")
 def total() -> Ledger:
-    """What was acknowledged at all the points so far."""
+    """Return the ledger of everything acknowledged at all the points so far."""
     return Ledger()
 
 

@@ -80,7 +80,7 @@ def test_push_and_clone(computers: list[Workspace], direct_stack: Stack, seaweed
 
 
 def test_what_a_batch_tells_of_an_address(direct_stack: Stack) -> None:
-    """Where, with which headers, until when; verify stays with Towpath, and says what is held."""
+    """A client needs the URL, the headers and the expiry; verify stays with Towpath, and says what is held."""
     data = os.urandom(1000)
     actions = _batch(direct_stack, "upload", data)["actions"]
     upload, verify = actions["upload"], actions["verify"]

@@ -35,13 +35,13 @@ async def running(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFacto
 
 @pytest.fixture(scope="module")
 async def alice(running: InnerServices) -> dict[str, str]:
-    """What alice's programs are told: the addresses, the secret, her token."""
+    """Return the environment of alice's programs: the addresses, the secret, her token."""
     return {**running.caller_environment, "TOWPATH_TOKEN": await running.add_writer("alice", REPOSITORY)}
 
 
 @pytest.fixture(scope="module")
 async def bob(running: InnerServices, alice: dict[str, str]) -> dict[str, str]:
-    """What bob's programs are told."""
+    """Return the environment of bob's programs."""
     return {**alice, "TOWPATH_TOKEN": await running.add_writer("bob", REPOSITORY)}
 
 
@@ -98,7 +98,7 @@ def test_take_and_list_locks(
 
 
 def test_write_and_read_an_object(bare: Outside, alice: dict[str, str], tmp_path: Path) -> None:
-    """What is written is read again, whole and by ranges; an empty object too."""
+    """The examples must return all the bytes that they wrote, whole and by ranges, and for an empty object too."""
     data = secrets.token_bytes(SIZE)
     oid = hashlib.sha256(data).hexdigest()
     (tmp_path / "scene.blend").write_bytes(data)

@@ -25,7 +25,7 @@ from tests.support.stack import Stack, processes_of
 from tests.support.starters import Starter, can_mount, ordinary_user, ourselves
 
 START_SECONDS = 300
-"""What a start may take on a host with much else to do, copies of the installation included."""
+"""The time that a start may take on a host with much else to do, copies of the installation included."""
 STOP_SECONDS = 60
 VERSIONS = [(3, minor) for minor in range(11, 16)]
 FILE = "cover.dat"
@@ -40,7 +40,7 @@ class Place:
     folder: Path
     starter: Starter
     computer: Path
-    """Where the users' computers are."""
+    """The folder of the users' computers."""
     installation: Installation
     started: list[Stack] = field(default_factory=list)
 
@@ -213,14 +213,14 @@ def standing(starter: Starter, common: Installation, computer: Path) -> Iterator
 
 @pytest.fixture
 def place(starter: Starter, common: Installation, tmp_path: Path) -> Iterator[Place]:
-    """Where the starter stands."""
+    """Yield the place of the starter."""
     with standing(starter, common, tmp_path) as place:
         yield place
 
 
 @pytest.fixture
 def roots(common: Installation, tmp_path: Path) -> Iterator[Place]:
-    """Where root stands."""
+    """Yield the place of root."""
     if os.geteuid() != 0:
         pytest.skip("only root can start it as root")
     with standing(ourselves(), common, tmp_path) as place:
@@ -250,7 +250,7 @@ def test_below_a_path_with_spaces_and_other_letters(place: Place) -> None:
 
 
 def test_in_a_checkout_that_is_read_only(place: Place) -> None:
-    """Where an administrator has installed it, it writes to the data folder alone."""
+    """An administrator may have installed Towpath read-only, so it writes to the data folder alone."""
     installation = Installation.make(place.folder / "towpath", interpreter(RUNNING), with_python=True)
     installation.own(place.starter.uid, place.starter.gid)
     installation.make_read_only(installation.checkout, installation.python.parents[1])
@@ -364,7 +364,7 @@ def test_a_second_one(place: Place) -> None:
 
 
 def test_an_account_that_there_is_not(place: Place) -> None:
-    """Where it cannot run as another, it says so in one line, and leaves no data folder behind."""
+    """A start that cannot run as another account must say so in one line, and leave no data folder behind."""
     line = place.refused(place.folder / "var", "--listen=127.0.0.1:0", "--user=nosuchuser")
     assert "nosuchuser" in line
     assert not (place.folder / "var").exists()

@@ -1,4 +1,4 @@
-"""10,000 locks, listed page by page while others come and go (issue: "Rules that are easy to miss", trap 16)."""
+"""Listing of 10,000 locks page by page, while other locks come and go (trap 16)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator

@@ -35,7 +35,7 @@ SHARING: dict[str, Running] = {
 
 @dataclass(frozen=True)
 class Way:
-    """Where requests go: an origin, and what its clients trust."""
+    """A destination of requests: an origin, and the authority that its clients trust."""
 
     origin: str
     trust: ssl.SSLContext | bool

@@ -1,4 +1,4 @@
-"""A short outage of an inner service is waited out and not seen by a client (issue: "Rules that are easy to miss")."""
+"""Short outages of an inner service, waited out and not seen by a client."""
 
 import asyncio
 import time

@@ -60,7 +60,7 @@ def test_two_hundred_files_of_up_to_200_mb_arrive_elsewhere(
 def test_every_base_address_leads_to_the_same_repository(
     alias: str, alices: Clone, bob: Workspace, remote: Path, stack: Stack
 ) -> None:
-    """What is pushed to one address is cloned from the other (client case 11)."""
+    """Users may set any base address, so objects pushed to one address are cloned from the other (client case 11)."""
     address = alias.format(origin=stack.origin)
     data = content(f"address {alias}", 100 * KIB)
     alices.git("config", "lfs.url", address)

@@ -73,7 +73,7 @@ def _refused(workspace: Workspace, remote: Path, stack: Stack) -> None:
 
 
 def test_no_credentials_end_with_an_error(alices: Clone, stranger: Workspace, remote: Path, stack: Stack) -> None:
-    """Who has no credentials gets an error from every command, and no prompt without end."""
+    """A user without credentials must get an error from every command, and no prompt without end."""
     alices.commit({"private.dat": content("private", 20_000)})
     alices.git("push", "origin", "main")
     _refused(stranger, remote, stack)

@@ -185,7 +185,7 @@ async def test_tables_of_an_earlier_version(stack: Stack) -> None:
 
 
 async def test_killed_supervisor(stack: Stack) -> None:
-    """When only `towpath up` itself is killed, its services end, and the next start waits for that."""
+    """Services must not outlive a `towpath up` that is killed alone, and the next start waits for their end."""
     assert stack.process is not None
     data = content("before the supervisor dies", 10_000)
     async with alice(stack) as client:

@@ -18,10 +18,10 @@ _REST_SECONDS = 1.0
 
 @dataclass
 class Ledger:
-    """What the service has acknowledged to one client."""
+    """Everything that the service has acknowledged to one client."""
 
     files: dict[str, bytes] = field(default_factory=dict)
-    """What was pushed, by path."""
+    """The pushed files, by path."""
     locks: dict[str, str] = field(default_factory=dict)
     """The paths of the locks that must stand, by id."""
     unlocked: set[str] = field(default_factory=set)

@@ -16,7 +16,7 @@ _PORTS = 4
 
 @pytest.fixture(scope="session")
 def certificates(tmp_path_factory: pytest.TempPathFactory) -> CertificateFiles:
-    """What the proxy shows, and the authority that the clients trust."""
+    """Return the certificate of the proxy, and the authority that the clients trust."""
     files = write_certificate(tmp_path_factory.mktemp("tls"))
     # The proxy's user reads it.
     files.key.chmod(0o644)
@@ -102,7 +102,7 @@ def _scaled(stack: ComposeStack, **scale: int) -> ComposeStack:
 
 @pytest.fixture(scope="session")
 def origin(stack: ComposeStack) -> str:
-    """Where clients reach the proxy."""
+    """Return the origin at which clients reach the proxy."""
     return f"https://{stack.address('proxy', 8443)}"
 
 

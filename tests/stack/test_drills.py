@@ -1,6 +1,6 @@
-"""What an operator does, and what happens to machines, while four real clients push, pull and lock.
+"""Drills of an operator, and failures of machines, while four real clients push, pull and lock.
 
-Every client ends with success, nothing that was acknowledged is lost, and no lock is granted twice.
+Every client ends with success, no acknowledged data are lost, and no lock is granted twice.
 """
 
 import json

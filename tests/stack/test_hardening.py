@@ -1,4 +1,4 @@
-"""What a container may do, what it writes, and where no secret may be seen."""
+"""Hardening of the containers: their rights, the files that they write, and the absence of visible secrets."""
 
 import re
 import tarfile

@@ -1,4 +1,4 @@
-"""What lasts longer than a client waits is told at once, and mends itself."""
+"""Outages longer than a client waits: they are reported at once, and end without an operator."""
 
 import ssl
 import time

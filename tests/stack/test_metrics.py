@@ -1,4 +1,4 @@
-"""What a scraper reads of the services, inside of the stack."""
+"""Metrics of the services, as a scraper inside the stack reads them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""What an operator does beside the walk of the README: the first mistake, a second stack, ports that others know."""
+"""Operation beyond the README: the first mistake, a second stack on the host, ports that a restart does not change."""
 
 import os
 import subprocess

@@ -1,1 +1,1 @@
-"""What the tests stand on: a real Postgres, real services, a real `towpath up`, the real git-lfs."""
+"""Foundations of the tests: a real Postgres, real services, a real `towpath up`, the real git-lfs."""

@@ -21,7 +21,7 @@ from tests.support.waiting import STEP_SECONDS
 
 @dataclass(frozen=True)
 class Answer:
-    """How a command ended: its exit status, the document that it printed, and its errors."""
+    """The outcome of a command: its exit status, the document that it printed, and its errors."""
 
     status: int
     document: Any
@@ -30,7 +30,7 @@ class Answer:
 
 @dataclass(frozen=True)
 class Place:
-    """Where an installation keeps everything: its database, and the folder of its bytes."""
+    """The place of an installation: its database, and the folder of its bytes."""
 
     database_url: SecretStr
     folder: Path

@@ -33,7 +33,7 @@ class RunningFacade:
 
     @property
     def address(self) -> tuple[str, int]:
-        """Where it listens, as host and port."""
+        """The host and the port at which it listens."""
         host, _, port = self.origin.partition("://")[2].rpartition(":")
         return host, int(port)
 

@@ -33,7 +33,7 @@ def basic(user: str, token: str) -> str:
 
 @dataclass(frozen=True)
 class Action:
-    """What a batch lets one do with an object: where, and with which headers."""
+    """An action of a batch: a URL and headers for one operation on an object."""
 
     href: str
     header: dict[str, str]

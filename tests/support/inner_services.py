@@ -58,7 +58,7 @@ class InnerServices:
 
     @property
     def caller_environment(self) -> dict[str, str]:
-        """What the operator tells another service."""
+        """The environment that the operator gives to another service."""
         return {
             **self.certificates,
             "TOWPATH_SERVICE_SECRET": self.secret,

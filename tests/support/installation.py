@@ -17,11 +17,11 @@ _LEFT_OUT = ("site-packages", "dist-packages", "test", "idlelib", "turtledemo", 
 
 @dataclass(frozen=True)
 class Installation:
-    """What `make run` leaves in a folder, with a Python that may be in it too."""
+    """An installation as `make run` leaves it in a folder, with a Python that may be in it too."""
 
     folder: Path
     environment: Mapping[str, str] = field(default_factory=dict)
-    """What its Python needs to be found by the system's linker."""
+    """The variables by which the system's linker finds its Python."""
 
     @property
     def checkout(self) -> Path:
@@ -35,7 +35,7 @@ class Installation:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What runs `towpath`."""
+        """The command that runs `towpath`."""
         return (str(self.python), "-m", "services.cli")
 
     @classmethod

@@ -37,7 +37,7 @@ class MemoryBytes:
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The number of bytes."""
         return len(self.content)
 
     async def chunks(self, offset: int, length: int) -> AsyncIterator[bytes]:

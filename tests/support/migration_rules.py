@@ -1,4 +1,4 @@
-"""Which statements of a migration the version before it would stumble over, while both run or after a step back."""
+"""Statements of a migration that the version before it would stumble over, while both run or after a step back."""
 
 import io
 import re

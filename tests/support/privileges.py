@@ -1,4 +1,4 @@
-"""What a process may do, as the kernel tells it."""
+"""Privileges of a process, as the kernel reports them."""
 
 from collections.abc import Iterable
 from contextlib import suppress

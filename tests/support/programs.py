@@ -15,7 +15,7 @@ import pytest
 
 _BESIDE = (f"{sys.prefix}/bin", "/usr/sbin", "/usr/local/sbin")
 PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), *_BESIDE))
-"""Where programs are looked for; `tests/support/install.sh` puts some beside Python."""
+"""The path on which programs are found; `tests/support/install.sh` puts some beside Python."""
 
 AZURITE = Path(sys.prefix) / "azurite/node_modules/azurite/dist/src/blob/main.js"
 

@@ -174,7 +174,7 @@ class Prefix:
     server: SeaweedFS
     prefix: str
     transfer: str = "auto"
-    """Which way the objects of this installation go (`storage_transfer`)."""
+    """The transfer mode of this installation's objects (`storage_transfer`)."""
 
     @property
     def url(self) -> str:

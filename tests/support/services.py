@@ -68,7 +68,7 @@ class Services:
 
     @property
     def origin(self) -> str:
-        """Where the facade answers."""
+        """The origin of the facade."""
         host, port = self.address("facade", "listening").strip("()").replace("'", "").split(", ")
         return f"http://{host}:{port}"
 

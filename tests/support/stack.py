@@ -20,7 +20,7 @@ from tests.support.seaweedfs import Prefix
 from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 new_bucket: Callable[[], Prefix | None] = lambda: None  # noqa: E731 - a default that tests replace
-"""What gives a new stack its place for objects; where it gives none, that is the data folder."""
+"""The function that gives a new stack its place for objects; None means the data folder."""
 
 READY = "Towpath is ready: "
 PATIENT = {"TOWPATH_RPC_SECONDS": str(STEP_SECONDS)}
@@ -39,9 +39,9 @@ class Stack:
     listen: str = "127.0.0.1:0"
     command: tuple[str, ...] = tuple(TOWPATH)
     bucket: Prefix | None = None
-    """Where its objects lie, if not in the data folder."""
+    """The place of its objects, if not the data folder."""
     trust: ssl.SSLContext | bool = True
-    """What its clients trust, for where it is reached over TLS."""
+    """The authority that its clients trust, for a stack that is reached over TLS."""
     process: subprocess.Popen[str] | None = None
     origin: str = ""
     lines: list[str] = field(default_factory=list)
@@ -90,7 +90,7 @@ class Stack:
 
     @property
     def demo(self) -> dict[str, Any]:
-        """What `--demo` wrote: `base_url` and the tokens of `users`."""
+        """The document that `--demo` wrote: `base_url` and the tokens of `users`."""
         written: dict[str, Any] = json.loads((self.data / "demo.json").read_text())
         return written
 

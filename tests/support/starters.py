@@ -1,4 +1,4 @@
-"""Who starts Towpath, and in which surroundings: root or an ordinary user, with a umask and variables of their own."""
+"""Starters of Towpath and their surroundings: root or an ordinary user, with their own umask and variables."""
 
 import os
 import pwd

@@ -24,10 +24,10 @@ def _nothing(_turn: Turn) -> None:
 
 @dataclass(frozen=True)
 class Load:
-    """What servers are asked for, in one turn of each.
+    """The requests for one turn of each server.
 
-    `prepare` fills a new data folder, once for all loads that name the same `dataset`. Where a load `writes`, each turn
-    has a copy of that folder, so that all begin with the same data.
+    `prepare` fills a new data folder, once for all loads that name the same `dataset`. If a load `writes`, each turn
+    has a copy of that folder, so that all turns begin with the same data.
     """
 
     name: str

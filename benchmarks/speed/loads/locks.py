@@ -12,7 +12,7 @@ _WARM_SECONDS = 1
 _PAGES = 100
 
 Page = Callable[[Site, str], Request]
-"""What makes the request for the page of locks after a cursor."""
+"""A function that makes the request for the page of locks after a cursor."""
 
 
 def _path(number: int | str) -> str:

@@ -6,7 +6,7 @@ from benchmarks.speed.turn import Turn
 
 _STREAMS = 4
 _TIMES = 3
-"""How often in a row a huge object is got: once takes too little time to tell servers apart."""
+"""The number of downloads in a row of a huge object: a single download is too short to tell servers apart."""
 
 
 def prepare_large(turn: Turn) -> None:

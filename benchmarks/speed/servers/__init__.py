@@ -23,7 +23,7 @@ PEERS = ("lfs-test-server", "lfsx", "rudolfs", "giftless", "nginx", "disk")
 # One user locks more here than one may by default.
 _MANY_LOCKS: Mapping[str, str] = {"TOWPATH_LOCKS_PER_REPOSITORY": "1000000", "TOWPATH_LOCKS_PER_USER": "1000000"}
 _RELAYED_ENVIRONMENT: Mapping[str, str] = {"TOWPATH_SHARED_STORAGE_PATH": ""}
-"""What makes the facade ask storage for bytes even where both are on one file system."""
+"""Settings that make the facade ask storage for bytes even if both are on one file system."""
 
 
 def servers(programs: Path, names: tuple[str, ...]) -> list[Server]:

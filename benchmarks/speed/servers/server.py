@@ -1,4 +1,4 @@
-"""What the benchmark wants of each server that it compares."""
+"""Interface that the benchmark needs of each server that it compares."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence

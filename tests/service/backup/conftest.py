@@ -36,5 +36,5 @@ async def empty_place(postgres: TestPostgres, tmp_path: Path) -> AsyncIterator[P
 
 @pytest.fixture
 def target(tmp_path: Path) -> Path:
-    """Where the backup goes."""
+    """Return the folder of the backup."""
     return tmp_path / "backup"

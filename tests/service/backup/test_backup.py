@@ -157,7 +157,7 @@ async def test_consistent_beside_uploads_removals_and_locks(
 
 
 async def test_one_at_a_time_in_a_folder(installation: Installation, target: Path) -> None:
-    """Where another backup writes, a second one is refused."""
+    """Two backups in one folder would damage each other, so the second one is refused."""
     with occupied(target, "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         answer = await installation.place.run("backup", target, status=1)
@@ -225,6 +225,6 @@ async def test_no_database(tmp_path: Path, target: Path, database_url: SecretStr
 
 
 async def test_the_digest_is_the_manifests(installation: Installation, target: Path) -> None:
-    """What is printed is what the manifest ends with."""
+    """An operator compares the printed digest with the manifest, so it must be the digest at the manifest's end."""
     made = (await installation.place.run("backup", target)).document
     assert json.loads((target / "manifest.json").read_text())["digest"] == made["digest"]

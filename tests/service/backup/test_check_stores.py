@@ -18,7 +18,7 @@ def told(oid: str, name: str, kind: str, store: int, problem: str) -> dict[str, 
 
 @pytest.mark.parametrize("hashed", [False, True])
 async def test_sound_stores(stores: TwoStores, hashed: bool) -> None:
-    """What one store has and the other not is no finding, and each object is counted once."""
+    """Stores may hold different objects, so an object in only one of them is no finding, and counts once."""
     for data, places in ((b"both", (FIRST, SECOND)), (b"first", (FIRST,)), (b"second", (SECOND,))):
         oid = await stores.hold(data)
         for place in places:
@@ -49,7 +49,7 @@ async def test_healable(stores: TwoStores, store: int, damage: bytes | None, opt
 
 
 async def test_lost_in_all_stores(stores: TwoStores) -> None:
-    """What no store has is told for each that should have it, and what none should have for the primary."""
+    """An object that no store has is reported for each store that should have it, or else for the primary."""
     oid, nowhere = await stores.hold(b"data"), await stores.hold(b"gone")
     first = await stores.put(FIRST, oid, None)
     second = await stores.put(SECOND, oid, b"DATA")

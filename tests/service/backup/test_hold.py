@@ -1,4 +1,4 @@
-"""What a backup holds in Postgres."""
+"""Locks that a backup holds in Postgres."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -1,4 +1,4 @@
-"""What earlier versions have made works with this one: restored, upgraded, and all of it there."""
+"""Data of earlier versions, restored and upgraded by this version without a loss."""
 
 import json
 from pathlib import Path

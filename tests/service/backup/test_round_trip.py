@@ -1,4 +1,4 @@
-"""What is backed up comes back, all of it, in one piece."""
+"""Backup and restore of a whole installation: everything comes back, in one piece."""
 
 from pathlib import Path
 

@@ -36,7 +36,7 @@ async def test_the_best_bytes_of_each_object(stores: TwoStores, target: Path) ->
 
 
 async def test_another_primary(stores: TwoStores, target: Path, empty_place: Place) -> None:
-    """When another store becomes the primary, what the folder has is not copied again, and all of it is restored."""
+    """After a change of the primary, blobs in the folder are not copied again, and all of them are restored."""
     oids = {await stores.hold(data): data for data in (b"one", b"two", b"")}
     for oid, data in oids.items():
         await stores.put(FIRST, oid, data)
@@ -55,7 +55,7 @@ async def test_another_primary(stores: TwoStores, target: Path, empty_place: Pla
 
 
 async def test_another_stores_bytes_are_taken(stores: TwoStores, target: Path) -> None:
-    """Where the best bytes are gone or wrong those of the other store are copied, under the best ones' name."""
+    """If the best blob is lost or wrong, the bytes of the other store are copied under the best blob's name."""
     gone, wrong, lost = [await stores.hold(data) for data in (b"gone", b"wrong", b"lost")]
     expected = {await stores.put(FIRST, gone, None): b"gone", await stores.put(FIRST, wrong, b"WRONG"): b"wrong"}
     await stores.put(SECOND, gone, b"gone")
@@ -116,7 +116,7 @@ async def test_a_store_that_cannot_be_opened(stores: TwoStores, target: Path) ->
 
 
 async def test_into_a_database_that_is_migrated(stores: TwoStores, target: Path, empty_place: Place) -> None:
-    """What a migration puts into the tables of an empty installation does not keep a restore from it."""
+    """A migration puts rows into an empty installation, and they must not keep a restore from it."""
     oid = await stores.hold(b"data")
     await stores.put(SECOND, oid, b"data")
     await stores.place.run("backup", target)

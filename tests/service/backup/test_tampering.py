@@ -148,7 +148,7 @@ async def _versions(postgres: TestPostgres, place: Place) -> str:
 
 
 async def test_a_forged_manifest_is_known_by_its_digest(copy: Path, empty_place: Place) -> None:
-    """Who can write the backup can make it consistent; the digest that the operator kept tells."""
+    """An attacker who can write the backup can make it consistent, so only the operator's own digest tells."""
     kept = json.loads((copy / "manifest.json").read_text())["digest"]
     _rewrite(copy, towpath="0.0.1")
     answer = await empty_place.run("restore", copy, "--digest", kept, status=1)

@@ -1,1 +1,1 @@
-"""What all services share: gRPC servers and channels, errors, request ids."""
+"""Tests of the parts that all services share: gRPC servers and channels, errors, request ids."""

@@ -40,7 +40,7 @@ async def test_serving_or_not(tmp_path: Path) -> None:
 
 
 async def test_nobody_there() -> None:
-    """Where nothing listens it fails, and says so in a line."""
+    """A probe must fail if nothing listens, and give the reason in one line."""
     status, line = await probe("127.0.0.1:1", SERVICE)
     assert (status, "UNAVAILABLE" in line) == (1, True)
     status, line = await probe("http://127.0.0.1:1/readyz")

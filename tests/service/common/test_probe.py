@@ -56,7 +56,7 @@ async def test_only_200_is_healthy(answer: bytes, expected: tuple[int, str]) -> 
 
 
 async def test_nobody_there_and_misuse() -> None:
-    """Where nothing listens it fails; without its arguments it is told how it is used."""
+    """A probe must fail if nothing listens, and show its usage if it is called without arguments."""
     [port] = free_ports(1)
     assert (await probe(str(port), "/readyz"))[0] == 1
     assert (await probe())[0] == 2

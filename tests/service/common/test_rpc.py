@@ -166,7 +166,7 @@ async def test_a_second_secret_is_accepted_while_the_secret_is_changed(tmp_path:
 
 
 async def test_an_empty_second_secret_opens_nothing(tmp_path: Path) -> None:
-    """Who shows nothing would be known by it."""
+    """An empty secret must not be accepted, because a caller that shows no secret would match it."""
     async with running(tmp_path, secret=SECRET, accepted=SecretStr("")) as (_, _, peer, stub):
         with pytest.raises(Unauthenticated):
             await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())
@@ -191,7 +191,7 @@ async def test_administration_needs_a_secret_of_its_own(tmp_path: Path, secret: 
 
 
 async def test_nobody_administrates_where_the_secret_for_it_is_not_set(tmp_path: Path) -> None:
-    """Where services show each other one; on a socket without any, whoever can open it may."""
+    """If services show each other a secret, administration needs its own; without any, opening the socket is enough."""
     async with running(tmp_path, secret=SECRET, shown=SECRET, admin_shown=SECRET) as (_, _, peer, stub):
         with pytest.raises(Unauthenticated, match="administration"):
             await peer.call(stub.VerifyLocks, pb.VerifyLocksRequest())

@@ -227,7 +227,7 @@ async def test_what_postgres_refuses_ends_no_session(database_url: SecretStr, sc
 async def test_a_single_statement_that_fails_leaves_its_place_to_the_next(
     database_url: SecretStr, schema: Schema, pool_size: int
 ) -> None:
-    """Whether Postgres refuses it or nobody waits for it any more: there is one connection, and it is good again."""
+    """A statement that Postgres refuses or its caller abandons must leave its connection in order for the next one."""
     await migrate(database_url, schema)
     database = Database(create_engine(database_url, schema="barge", pool_size=pool_size))
     with pytest.raises(asyncpg.DivisionByZeroError):

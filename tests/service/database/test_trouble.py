@@ -1,4 +1,4 @@
-"""What a service says while Postgres cannot be written to, and that it goes on as soon as it can."""
+"""State of a service while Postgres cannot be written to, and its recovery as soon as it can."""
 
 import asyncio
 from collections.abc import AsyncIterator

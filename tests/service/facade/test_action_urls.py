@@ -1,4 +1,4 @@
-"""What an action's URL opens, and what verify tells (protocol: "Basic transfer: verify action")."""
+"""Scope of an action's URL, and answers of verify (docs/protocol.md, "Basic transfer: verify action")."""
 
 import time
 

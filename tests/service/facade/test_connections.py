@@ -57,7 +57,7 @@ async def test_a_refused_upload_can_be_read_by_a_client_that_sends_on(place: Pla
 @pytest.mark.parametrize("path", ["objects/batch", "locks", "locks/verify", "locks/1/unlock"])
 @pytest.mark.parametrize("is_known", [True, False])
 async def test_nobody_in_particular_is_refused_before_the_body(place: Place, path: str, *, is_known: bool) -> None:
-    """Who needs no account could make us read as much as it likes; a repository that is not there answers alike."""
+    """A caller without an account must not make the service read a body; an unknown repository answers alike."""
     action = Action(f"{place.base_url if is_known else place.facade.origin + '/no/such'}/{path}", {})
     async with raw.connected(place.facade) as (reader, writer):
         writer.write(
@@ -162,7 +162,7 @@ def _batch(facade: RunningFacade, place: Place) -> Action:
 
 
 async def test_a_json_body_that_is_waited_for_takes_no_place(place: Place) -> None:
-    """Who sends slowly keeps nobody out; its request is served, or told to come again, when it is there."""
+    """A slow sender must keep nobody out: its request is served, or told to retry, once the body is there."""
     inner = place.inner
     body = json.dumps({"operation": "download", "objects": []}).encode()
     data = content("takes the place", 1_000)
@@ -377,7 +377,7 @@ async def test_a_request_whose_client_has_left_runs_to_its_end() -> None:
 
 
 async def test_silent_connections_end(inner: Inner) -> None:
-    """Who says nothing, half of a head, or empty lines holds no place for long; an answered one is kept as before."""
+    """Silence, half of a head or empty lines must hold no place for long; an answered connection is kept as before."""
     async with running_facade(inner.storage.address, inner.locks.address, head_seconds=0.5) as facade:
         for sent, status in ((b"", None), (b"G", 408), (b"GET /healthz HTTP/1.1\r\nHost:", 408), (b"\r\n", None)):
             async with raw.connected(facade) as (reader, writer):

@@ -51,7 +51,7 @@ async def test_a_caller_who_is_no_proxy_changes_no_href(place: Place) -> None:
 
 @pytest.mark.parametrize("host", ["evil example", "a/b", "a@b", "h:123456", '"'])
 async def test_a_malformed_host_is_refused(proxied: Place, host: str) -> None:
-    """Where a host is needed; elsewhere nobody looks at it."""
+    """A malformed host must not get into the URL of an action; requests that need no host ignore it."""
     async with proxied.client() as alice:
         alice.http.headers["X-Forwarded-Host"] = host
         refused = await alice.batch("upload", (oid_of(DATA), len(DATA)))

@@ -87,7 +87,7 @@ async def test_connect_is_refused(place: Place) -> None:
 
 
 async def test_trailers_are_no_headers(place: Place) -> None:
-    """What comes after a body cannot say who sent it, nor through which proxy (RFC 9110, section 6.5.1)."""
+    """Trailers after a body must not name the sender or the proxy of the request (RFC 9110, section 6.5.1)."""
     basic = base64.b64encode(f"alice:{place.inner.tokens['alice']}".encode()).decode()
     head = f"POST /{place.name}/objects/batch HTTP/1.1\r\nHost: x\r\nAccept: {TYPE}\r\nContent-Type: {TYPE}\r\n"
     chunked = b"%x\r\n%b\r\n0\r\n" % (len(BATCH), BATCH)

@@ -1,4 +1,4 @@
-"""What a client is told when an inner service fails: each row of the error table, over HTTP (design: "Errors")."""
+"""Answers to a client when an inner service fails: each row of the error table, over HTTP."""
 
 import asyncio
 

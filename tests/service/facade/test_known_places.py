@@ -154,7 +154,7 @@ async def test_a_removed_object_stops_within_a_second(site: Site) -> None:
 
 
 async def test_a_removal_stops_within_a_second_while_the_feed_is_cut(site: Site) -> None:
-    """What is not known is asked for."""
+    """Without the feed a facade does not know of removals, so it must ask storage."""
     action = await site.action(content("cut", SMALL))
     await site.sql("ALTER TABLE storage.objects DISABLE TRIGGER object_removed")
     await site.storage.delete(site.repository_id, action.href.rpartition("/")[2])
@@ -162,7 +162,7 @@ async def test_a_removal_stops_within_a_second_while_the_feed_is_cut(site: Site)
 
 
 async def test_a_removal_is_not_missed_while_the_feed_begins_anew(site: Site) -> None:
-    """What was removed between two listeners is not known to the second one, so all of before is asked for."""
+    """The second listener does not know of removals before it, so the facade must ask about all earlier places."""
     action = await site.action(content("anew", SMALL))
     await site.sql(
         "BEGIN; SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_trigger%' "

@@ -1,4 +1,4 @@
-"""Who comes too often, or with too many (429 with Retry-After: client rows 6, 7 and 18)."""
+"""Clients that send too many requests, or too many objects (429 with Retry-After: client rows 6, 7 and 18)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -66,7 +66,7 @@ async def test_the_lock_check_with_bad_credentials_is_refused_and_says_why(place
 
 
 async def test_facades_add_up_bad_credentials(place: Place, postgres: TestPostgres) -> None:
-    """Who goes from one facade to the next gets no more tries; one that starts later knows of it, too."""
+    """A guesser who goes from one facade to the next must get no more tries, not even at one that starts later."""
     inner, address = place.inner, "198.51.100.2"
 
     async def owed(seconds: int) -> bool:

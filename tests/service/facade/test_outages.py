@@ -1,4 +1,4 @@
-"""A restart of storage, as clients see it: not at all (design: "A short outage of an inner service is waited out")."""
+"""Restarts of storage that no client sees, because the facade waits out a short outage of an inner service."""
 
 import asyncio
 from collections.abc import AsyncIterator

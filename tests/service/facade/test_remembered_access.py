@@ -1,4 +1,4 @@
-"""What the facade asks AccessService, and what it does not ask again (docs/decisions/0018)."""
+"""Questions of the facade to AccessService, and answers that it caches (docs/decisions/0018)."""
 
 import asyncio
 from collections import Counter

@@ -1,4 +1,4 @@
-"""What a facade answers without asking, by what storage tells of removals: downloads at known places, and verify."""
+"""Answers of a facade without a call, by the removal feed of storage: downloads at known places, and verify."""
 
 import asyncio
 import time

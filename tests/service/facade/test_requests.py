@@ -1,4 +1,4 @@
-"""What every request has in common: dialects, the order of the checks, unknown addresses, request ids."""
+"""Rules that all requests share: dialects, the order of the checks, unknown addresses, request ids."""
 
 import json
 

@@ -1,7 +1,7 @@
-"""What is taken away is gone within a second, whatever fails, at two facades and two lock services, as processes.
+"""Revocations, effective within a second whatever fails, at two facades and two lock services, as processes.
 
-No answer has to come in some time: no request is let in that was sent later than a second after the change was
-acknowledged.
+No answer has a deadline: the guarantee is that no request is let in that was sent later than a second after the change
+was acknowledged.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ def _http() -> httpx.AsyncClient:
 
 @dataclass(frozen=True)
 class Answer:
-    """What a request got, when it was sent, by both clocks, and when its answer came."""
+    """The status of a request, the time when it was sent, by both clocks, and the time when its answer came."""
 
     sent: float
     sent_at: float
@@ -70,7 +70,7 @@ class Site:
 
     @property
     def facades(self) -> list[str]:
-        """Where the facades answer."""
+        """The origins of the facades."""
         return [f"http://127.0.0.1:{port}" for port in self.ports[2:4]]
 
     async def sql(self, statement: str) -> str:

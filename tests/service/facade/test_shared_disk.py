@@ -218,7 +218,7 @@ async def test_a_client_that_goes_away_ends_its_download(shared: Shared) -> None
 async def test_slow_clients_are_served_and_silent_ones_are_not(
     inner: Inner, facade: RunningFacade, tmp_path: Path
 ) -> None:
-    """Who reads on, however long it takes, gets all; who does not is cut off, and its file is closed."""
+    """A slow reader must get everything, but a client that stops reading is cut off and its file is closed."""
     data = content("slow", BIG)
     async with _shared(inner, facade, tmp_path, body_idle_seconds=3) as shared:
         action = await shared.action(data)
@@ -344,7 +344,7 @@ async def test_a_link_is_not_followed(inner: Inner, tmp_path: Path, planted: str
 
 
 async def test_a_copy_of_the_folder_does(inner: Inner, tmp_path: Path) -> None:
-    """What counts is the file, not where the folder is mounted; a link may lead to the folder itself."""
+    """Only the file counts, not the mount point of the folder, so a link may lead to the folder itself."""
     data = content("mounted", 1_000_000)
     (tmp_path / "mounted").symlink_to(tmp_path / "copy")
     async with _beside(inner, tmp_path / "mounted") as place:
@@ -372,7 +372,7 @@ async def test_a_file_that_is_cut_while_it_is_sent(inner: Inner) -> None:
 
 @pytest.mark.parametrize("size", [100, 5_000_000])
 async def test_https_reads_the_disk_as_well(inner: Inner, tmp_path: Path, size: int) -> None:
-    """What has to be encrypted is read by the facade: storage sends nothing."""
+    """The facade reads the bytes itself, because it has to encrypt them, so storage sends nothing."""
     data = content(f"encrypted {size}", size)
     files = write_certificate(tmp_path / "tls")
     async with _beside(inner, inner.storage.root, **files.settings) as place:

@@ -60,7 +60,7 @@ async def test_a_small_object_goes_in_a_message(place: Place) -> None:
 
 
 async def test_a_slow_client(place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What came a while ago is told to storage, also where a piece is not full."""
+    """Storage takes a slow client for a dead one, so the facade passes bytes on even before a piece is full."""
     monkeypatch.setattr(upload, "_MAX_HOLD_SECONDS", 0.0)
     data, since = content("slow", 2 * MIB + 7), ended()
 

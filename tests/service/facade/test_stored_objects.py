@@ -1,4 +1,4 @@
-"""What is asked of storage for single objects at once, and shares a call; storage does what a test says."""
+"""Micro-batching of concurrent questions to storage about single objects; storage answers as each test says."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -94,7 +94,7 @@ _SIGNED = pb.SignObjectUrlsResponse.SignedUrl(url="https://store.example/object"
     ids=["missing", "removed", "signed"],
 )
 async def test_what_may_change_is_asked_for_each_time(tmp_path: Path, said: ObjectStat) -> None:
-    """What is not held may be brought the next moment, and storage counts what goes to an address that it signs."""
+    """A missing object may be uploaded at any moment, and storage counts the bytes of each URL that it signs."""
     async with _asking(tmp_path) as inner:
         held = ObjectStat(status=pb.OBJECT_STATUS_PRESENT, size=1)
         for answer in (said, held):

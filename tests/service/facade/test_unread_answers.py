@@ -46,7 +46,7 @@ async def unread(inner: Inner) -> AsyncIterator[Unread]:
 
 
 async def test_a_client_that_reads_no_answers_is_cut_off(unread: Unread) -> None:
-    """Whether it has asked for more or not; what it holds up is given back."""
+    """A client that reads nothing must not hold memory or places, whether it has asked for more or not."""
     async with raw.connected(unread.facade) as (reader, writer):
         # Before it reads anything, asyncio takes in a few MiB.
         for _ in range(MANY):

@@ -86,7 +86,7 @@ def _expected(oids: Sequence[str]) -> list[str]:
 
 
 async def test_what_comes_at_once_shares_a_call(tmp_path: Path) -> None:
-    """Who comes alone goes alone."""
+    """Objects that arrive at once share a call, but an object that arrives alone has its own call."""
     async with _writing(tmp_path) as inner:
         oids = _OIDS[:5]
         assert await inner.write(*oids) == [""] * 5
@@ -132,7 +132,7 @@ async def test_a_reply_without_the_object_is_not_believed(tmp_path: Path) -> Non
 
 
 async def test_what_fails_for_all_is_tried_once(tmp_path: Path) -> None:
-    """Whether to try again is for each of them to know."""
+    """Each caller decides for itself whether to retry, so the facade does not retry for the whole group."""
     async with _writing(tmp_path) as inner:
         inner.scripted.fail("WriteWholeObjects", Unavailable(Reason.UNAVAILABLE, "the database does not answer"))
         assert await inner.write(*_OIDS) == [Reason.UNAVAILABLE] * len(_OIDS)

@@ -1,4 +1,4 @@
-"""Who may call AdminService."""
+"""Access control of AdminService."""
 
 from pathlib import Path
 

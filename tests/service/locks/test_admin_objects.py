@@ -102,7 +102,7 @@ async def test_removal_and_restoration(both: Both) -> None:
 
 
 async def test_errors_of_the_storage_service(both: Both) -> None:
-    """What the storage service refuses is told as it says it."""
+    """An administrator must see the refusal of the storage service unchanged."""
     name, repository_id = await _repository(both.locks)
     oid = await both.storage.write(repository_id, b"held")
     with refused(NotFound, Reason.OBJECT_NOT_FOUND):

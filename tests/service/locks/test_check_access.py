@@ -122,7 +122,7 @@ async def test_roles(service: RunningLocks, team: Team) -> None:
 
 
 async def test_the_access_ends_with_the_token_that_was_shown(service: RunningLocks, team: Team) -> None:
-    """Where the request names it: whoever asks later than the token was shown needs to know that it is still good."""
+    """A caller that asks some time after the token was shown must learn whether the token is still good."""
     user = f"shower-{team.alice}"
     user_id = await service.add_user(user)
     await service.grant(user, team.repository, admin.ROLE_WRITE)

@@ -61,7 +61,7 @@ async def test_migrate_bootstrap_serve(database_url: SecretStr, tmp_path: Path) 
 
 
 async def test_a_missing_setting_is_named(database_url: SecretStr) -> None:
-    """What is wrong with the settings is said in words, without the password of the database."""
+    """An operator must see a wrong setting in words, without the password of the database."""
     url = database_url.get_secret_value().replace("@", ":hush@")
     status, output, errors = await _run({"TOWPATH_LOCKS_DATABASE_URL": url}, "serve")
     assert (status, output) == (1, "")

@@ -30,7 +30,7 @@ async def test_anothers_lock_needs_force(service: RunningLocks, team: Team) -> N
 
 
 async def test_force_may_be_kept_to_admins(service: RunningLocks, team: Team) -> None:
-    """Where the repository says so, force is for those with the role admin; one's own lock needs none."""
+    """If the repository reserves force for admins, other users can still remove their own locks."""
     request = admin.UpdateRepositoryRequest(name=team.repository, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
     await service.admin_peer.call(service.admin.UpdateRepository, request)
     own = await service.create(team.repository_id, team.bob, "own.dat")
@@ -67,7 +67,7 @@ async def test_a_grant_for_some_refs_never_gives_force(
 
 
 async def test_an_administrator_may_force(service: RunningLocks, team: Team) -> None:
-    """Who could give themselves the grant needs none for every ref."""
+    """An administrator could give themselves the grant, so force does not ask for a grant for every ref."""
     name = f"administered/{team.repository}"
     repository_id = await service.add_repository(name)
     request = admin.CreateUserRequest(name=f"root-{team.bob_name}", administrator=True)

@@ -1,4 +1,4 @@
-"""How many locks may stand, and how much a page of them has: one writer must not make locking slow for all others."""
+"""Limits on standing locks and on the bytes of a page, so that one writer does not make locking slow for all others."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -33,7 +33,7 @@ async def test_lost_connections_are_not_seen(service: RunningLocks, team: Team, 
 
 
 async def test_connections_lost_in_the_midst(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
-    """What was acknowledged stands once, whatever was cut: a repeated transaction knows its own lock."""
+    """An acknowledged lock stands exactly once, because a repeated transaction recognizes its own lock."""
     stop = asyncio.Event()
 
     async def terminate() -> None:

@@ -165,7 +165,7 @@ async def test_each_copy_hears_what_was_done_at_another(
 async def test_a_cut_connection_is_another_source(
     service: RunningLocks, watcher: Watcher, postgres: TestPostgres
 ) -> None:
-    """What came between is not known: it may not look as if nothing had been."""
+    """Changes during the cut are unknown, so it must not look as if there had been none."""
     waiting = asyncio.create_task(watcher.ask(wait=LONG))
     await asyncio.sleep(0.1)
     assert await postgres.execute(f"{_TERMINATE} AND datname = '{service.database}'") == "1"
@@ -206,7 +206,7 @@ async def test_nothing_is_told_where_the_tables_do_not_tell(
 
 
 async def test_nothing_is_told_while_postgres_stands_still(tmp_path: Path) -> None:
-    """What cannot be found out is not claimed; when it goes on, all is told."""
+    """The service must not claim a state that it cannot find out; once Postgres goes on, it reports everything."""
     async with running_postgres() as own, own.database() as url, running_locks(url, tmp_path) as service:
         watcher = Watcher(service.peer)
         await watcher.begin()

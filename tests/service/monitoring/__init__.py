@@ -1,1 +1,1 @@
-"""What an operator sees of the services: log lines, metrics, traces, alerts."""
+"""Tests of the operator's view of the services: log lines, metrics, traces, alerts."""

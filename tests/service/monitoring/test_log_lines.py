@@ -80,7 +80,7 @@ async def test_an_upload_is_told_once_in_each_service_it_passed(services: Servic
 
 
 async def test_a_batch_and_a_lock_are_told_in_all_services(services: Services) -> None:
-    """How many objects were asked for; who the user turned out to be; why it was refused."""
+    """An operator must see the number of objects, the user whom the token identified, and the reason of a refusal."""
     entries = [(oid_of(content(f"batch {number}", 10)), 10) for number in range(3)]
     async with services.client("alice") as alice:
         alice.http.headers["X-Request-Id"] = "told-batch"

@@ -16,7 +16,7 @@ LOCKS = "/towpath.locks.v1.LockService"
 
 
 class Moved:
-    """How much each sample has moved between two scrapes."""
+    """The change of each sample between two scrapes."""
 
     def __init__(self, before: Samples, after: Samples) -> None:
         self._before, self._after = before, after

@@ -19,7 +19,7 @@ from tests.support.storage import stored_path
 
 @pytest.fixture(scope="module")
 async def collector() -> AsyncIterator[Collector]:
-    """What receives the spans."""
+    """Yield the collector that receives the spans."""
     async with running_collector() as collector:
         yield collector
 

@@ -25,7 +25,7 @@ async def storage(database_url: SecretStr, tmp_path: Path) -> AsyncIterator[Runn
 
 @pytest.fixture
 def sql(postgres: TestPostgres, database_url: SecretStr) -> Sql:
-    """What runs a statement in the test's database, and returns what psql prints."""
+    """Return a function that runs a statement in the test's database, and returns the output of psql."""
     database = make_url(database_url.get_secret_value()).database
     assert database is not None
     return partial(postgres.execute, database=database)

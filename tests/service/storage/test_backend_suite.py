@@ -1,4 +1,4 @@
-"""What every backend must do. A new backend joins by a line in `_LOCAL` or `_REMOTE`."""
+"""Contract of every backend. A new backend joins by a line in `_LOCAL` or `_REMOTE`."""
 
 import asyncio
 import os
@@ -34,7 +34,7 @@ _REMOTE = ("seaweedfs_backend", "azurite_backend")
 
 @pytest.fixture(params=[*_LOCAL, *_REMOTE])
 def opening(request: pytest.FixtureRequest, tmp_path: Path) -> Awaitable[Backend]:
-    """What opens each backend."""
+    """Return an awaitable that opens a backend, for each backend in turn."""
     if request.param in _LOCAL:
         return _LOCAL[request.param](tmp_path / "bytes")
     factory: Callable[[str], Awaitable[Backend]] = request.getfixturevalue(request.param)
@@ -66,7 +66,7 @@ async def get(backend: Backend, name: str, offset: int = 0, length: int | None =
 
 @pytest.mark.parametrize("size", [0, 1, CHUNK_BYTES - 1, CHUNK_BYTES, CHUNK_BYTES + 1, 12 * CHUNK_BYTES + 1])
 async def test_bytes_come_back(backend: Backend, size: int) -> None:
-    """What is written is read, in pieces of bounded size."""
+    """A reader must get all written bytes, in pieces of bounded size."""
     data = os.urandom(size)
     name = await put(backend, data)
     async with backend.open(name) as stored:
@@ -113,7 +113,7 @@ async def test_bytes_that_end_too_early(backend: Backend) -> None:
 
 
 async def test_missing_bytes(backend: Backend) -> None:
-    """What was never written is missing; discarding it changes nothing."""
+    """A blob that was never written is missing, and its deletion must change nothing."""
     name = new_name("0" * 64)
     with pytest.raises(BytesMissing):
         await get(backend, name)
@@ -160,7 +160,7 @@ async def test_trap_4_uploads_of_one_object_do_not_meet(backend: Backend) -> Non
 
 
 async def test_discard(backend: Backend) -> None:
-    """What is discarded is gone, and no other name of the same object; discarding again changes nothing."""
+    """A deletion must remove no other blob of the same object, and a repeated deletion must change nothing."""
     first, second = [await put(backend, b"data") for _ in range(2)]
     await backend.delete(first)
     await backend.delete(first)
@@ -171,7 +171,7 @@ async def test_discard(backend: Backend) -> None:
 
 
 async def test_discarded_on_its_way(backend: Backend) -> None:
-    """What others discard while it is on its way either fails, or can be discarded once more."""
+    """An upload whose blob is deleted on the way must fail, or leave a blob that can be deleted once more."""
     data = os.urandom(12 * CHUNK_BYTES)
     name = new_name(oid_of(data))
     with suppress(OSError, Unavailable):

@@ -54,7 +54,7 @@ async def direct(
 
 @pytest.fixture
 def tables(postgres: TestPostgres, direct: DirectStorage) -> Tables:
-    """What finds the rows of an object in that service's database."""
+    """Return a function that finds the rows of an object in that service's database."""
     database = make_url(direct.database_url.get_secret_value()).database
     assert database is not None
     execute = partial(postgres.execute, database=database)
@@ -177,7 +177,7 @@ async def test_confirming_again_changes_nothing(direct: DirectStorage) -> None:
 
 
 async def test_confirming_in_a_wrong_size_spoils_nothing(direct: DirectStorage) -> None:
-    """Whose size is wrong is told so; the bytes are still there for who knows it."""
+    """A client with a wrong size must get an error, but the bytes stay for a client that knows the right size."""
     repository, data = new_repository(), some_bytes()
     assert await direct.put(await direct.upload_url(repository, data), data) == 200
     wrong = pb.ConfirmObjectRequest(repository_id=repository, oid=oid_of(data), size=len(data) - 1)
@@ -301,7 +301,7 @@ async def test_malformed_requests_are_refused(direct: DirectStorage) -> None:
 
 
 async def test_addresses_end_when_they_are_asked_to(direct: DirectStorage) -> None:
-    """What is told is what the store was told, and no more than it allows."""
+    """A client must be told the expiry that the store was told, and no later one than the store allows."""
     repository, held, data = new_repository(), some_bytes(), some_bytes()
     await direct.bring(repository, held)
     [download] = await direct.sign(repository, (oid_of(held), len(held)), intent=READ, seconds=10**9)

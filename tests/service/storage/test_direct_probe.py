@@ -183,7 +183,7 @@ async def test_a_batch_makes_no_request_to_the_store(
 
 @pytest.mark.parametrize("transfer", ["direct", "download=direct,upload=relay", "upload=direct"])
 async def test_a_disk_signs_nothing(transfer: str, database_url: SecretStr, tmp_path: Path) -> None:
-    """Who asks for it is told at the start."""
+    """An operator who asks for direct transfer from a disk must learn at the start that a disk cannot sign."""
     with pytest.raises(ValueError, match="storage_transfer: direct needs an object store"):
         async with running_storage(database_url, tmp_path, storage_transfer=transfer):
             raise AssertionError("it serves")

@@ -71,7 +71,7 @@ def _told_by_a_program(
 async def test_no_address_outlives_its_credentials(
     seaweedfs: SeaweedFS, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a program of the operator's gives for half an hour is told to end then, both ways."""
+    """A URL must expire with credentials that an operator's program gives for half an hour, in both directions."""
     end = datetime.datetime.now(datetime.UTC).replace(microsecond=0) + datetime.timedelta(minutes=30)
     _told_by_a_program(seaweedfs, tmp_path, monkeypatch, end)
     signing = (await open_object_store(seaweedfs.url("ending"))).signing
@@ -91,7 +91,7 @@ async def test_no_address_outlives_its_credentials(
 async def test_without_credentials_bytes_are_relayed(
     seaweedfs: SeaweedFS, database_url: SecretStr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where the program that tells them fails: what is held is told all the same, and the log says so."""
+    """If the credential program fails, storage must still report held objects, and the log must say so."""
     end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=5)
     program = _told_by_a_program(seaweedfs, tmp_path, monkeypatch, end)
     async with direct_storage(seaweedfs, database_url, tmp_path) as direct:
@@ -140,7 +140,7 @@ async def test_an_address_says_nothing_of_itself(seaweedfs: SeaweedFS) -> None:
 
 
 async def test_limits_of_bandwidth_hold(seaweedfs: SeaweedFS, database_url: SecretStr, tmp_path: Path) -> None:
-    """What was signed counts, so a repository that has used up its day gets no more addresses."""
+    """Signed bytes count, so a repository that has used up its day gets no more URLs."""
     async with direct_storage(seaweedfs, database_url, tmp_path, storage_bandwidth_limit=2000) as direct:
         await direct.wait_signing(READ)
         await direct.wait_signing(WRITE)

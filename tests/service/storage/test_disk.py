@@ -102,7 +102,7 @@ async def test_bytes_and_their_name_are_durable_at_the_end(
 
 
 async def test_trap_3_left_over_files(backend: DiskBackend) -> None:
-    """What an upload left that was killed is in nobody's way, and is discarded by its name (trap 3)."""
+    """The file of a killed upload must be in no other upload's way, and is deleted by its name (trap 3)."""
     name = new_name(OID)
     left = incoming_path(backend.root, name)
     left.write_bytes(b"da")
@@ -146,7 +146,7 @@ async def test_cancellation_at_any_moment_leaks_nothing(backend: DiskBackend) ->
 
 
 async def test_file_too_large_for_the_system(backend: DiskBackend) -> None:
-    """Where the system takes no more bytes the upload is STORAGE_FULL, and leaves nothing."""
+    """An upload beyond the file size limit of the system must be STORAGE_FULL, and leave nothing."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (1000, limits[1]))
     try:
@@ -216,7 +216,7 @@ async def test_large_bytes_go_past_the_cache(
 async def test_file_systems_that_let_nothing_past_their_cache(
     backend: DiskBackend, monkeypatch: pytest.MonkeyPatch, size: int
 ) -> None:
-    """Where the flag is refused, all is written in the common way."""
+    """Some file systems refuse the flag, so everything must be written in the common way there."""
     change = fcntl.fcntl
 
     def refuse(descriptor: int, command: int, flags: int = 0) -> int:
@@ -233,7 +233,7 @@ async def test_file_systems_that_let_nothing_past_their_cache(
 async def test_file_systems_that_want_other_blocks(
     backend: DiskBackend, monkeypatch: pytest.MonkeyPatch, failing: int
 ) -> None:
-    """Where a write past the cache is refused, or cut short within a page, the rest is written in the common way."""
+    """If a write past the cache is refused, or cut short within a page, the rest must be written in the common way."""
     write = os.write
     writes = 0
 

@@ -86,7 +86,7 @@ async def test_what_lies_on_no_disk_has_no_path(database_url: SecretStr, tmp_pat
 
 
 async def test_it_fails_as_reading_does(storage: RunningStorage) -> None:
-    """What is not held, or held by another, or was removed, or is malformed; nothing counts."""
+    """An object that is not held, held by another repository, removed or malformed must count no traffic."""
     await storage.write(2, DATA)
     asked = _request(), _request(oid="0" * 64), _request(OID.upper()), _request(offset=-1), _request(repository_id=-1)
     reasons = [(await failure(_locate(storage, one))).reason for one in asked]
@@ -101,7 +101,7 @@ async def test_it_fails_as_reading_does(storage: RunningStorage) -> None:
 
 
 async def test_the_limit_of_bandwidth_holds(database_url: SecretStr, tmp_path: Path) -> None:
-    """What has counted before goes on to its end."""
+    """A read that was counted before the limit must go on to its end."""
     async with running_storage(database_url, tmp_path, storage_bandwidth_limit=300) as storage:
         await storage.write(1, DATA)
         await _locate(storage, _request())

@@ -27,7 +27,7 @@ def _differences(connection: Connection) -> list[object]:
 
 
 async def test_migrated_tables_equal_the_models(database_url: SecretStr) -> None:
-    """What the migrations make is what the models say; migrating again changes nothing."""
+    """Migrations must make the tables of the models, and a second run must change nothing."""
     await migrate(database_url, SCHEMA)
     await migrate(database_url, SCHEMA)
     engine = create_async_engine(parse_url(database_url))

@@ -1,4 +1,4 @@
-"""What is special about objects in a store of others: parts, what uploads leave, credentials, checksums."""
+"""Peculiarities of blobs in an object store: parts, remains of uploads, credentials, checksums."""
 
 import asyncio
 import os
@@ -44,7 +44,7 @@ async def get(backend: ObjectStoreBackend, name: str, offset: int, length: int) 
 
 @pytest.fixture(params=["seaweedfs_backend", "azurite_backend"])
 def factory(request: pytest.FixtureRequest) -> BackendFactory:
-    """What opens backends, on each real server."""
+    """Return a factory of backends, for each real server."""
     made: BackendFactory = request.getfixturevalue(request.param)
     return made
 
@@ -208,7 +208,7 @@ async def test_discard_drops_blocks_of_azure(azurite: Azurite) -> None:
 
 
 async def test_keys_of_others_are_not_listed(seaweedfs: SeaweedFS, s3: tuple[ObjectStoreBackend, str]) -> None:
-    """What is below the prefix and is no name of ours, or not at its place, is passed over."""
+    """A listing must pass over keys below the prefix that are no blob names, or are at the wrong place."""
     backend, prefix = s3
     names = sorted([await put(backend, str(number).encode()) for number in range(30)])
     client = seaweedfs.client()
@@ -267,7 +267,7 @@ async def test_the_url_alone_says_where_the_bucket_is(seaweedfs: SeaweedFS, monk
 
 
 async def test_no_credentials(seaweedfs: SeaweedFS, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where no credentials are found, the service does not start, and says where they are looked for."""
+    """A service without credentials must not start, and must say where it looks for them."""
     monkeypatch.delenv("AWS_ACCESS_KEY_ID")
     with pytest.raises(ValueError, match=r"s3: expected credentials in the environment, ~/.aws, or a role"):
         await open_object_store(seaweedfs.url())

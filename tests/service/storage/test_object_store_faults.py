@@ -215,7 +215,7 @@ async def test_a_slow_store(store: Faulty) -> None:
 
 @pytest.mark.usefixtures("impatient")
 async def test_a_store_too_slow_for_parts(store: Faulty) -> None:
-    """Where a part takes longer than anybody waits, the upload is refused and can be removed."""
+    """If a part takes longer than any client waits, the upload must be refused and removable."""
     store.proxy.bytes_per_second = 50_000
     name = new_name(oid_of(b""))
     with pytest.raises(Unavailable):

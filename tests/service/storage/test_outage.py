@@ -64,7 +64,7 @@ async def test_connection_cut_amid_the_commit(storage: RunningStorage, sql: Sql)
 
 
 async def test_commit_that_cannot_be_made(storage: RunningStorage, sql: Sql) -> None:
-    """Where the record cannot be written the bytes in place go again, without a restart."""
+    """If the record cannot be written, the bytes in place must be swept without a restart."""
     await sql(SLOW_COMMIT.format(seconds="0 / 0"))
     with pytest.raises(Exception, match="internal error"):
         await storage.write(1, b"data")

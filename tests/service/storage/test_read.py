@@ -55,7 +55,7 @@ async def test_trap_8_ranges(storage: RunningStorage, offset: int, length: int |
     ("offset", "length"), [(len(DATA), None), (len(DATA), 5), (0, 0)], ids=["at the end", "5 at the end", "nothing"]
 )
 async def test_empty_ranges(storage: RunningStorage, offset: int, length: int | None) -> None:
-    """Where no byte is asked for, only the header comes."""
+    """A range without bytes is valid, and only its header is sent."""
     await storage.write(1, DATA)
     (only,) = await responses(storage, request(offset=offset, length=length))
     assert only.header.size == len(DATA)
@@ -87,7 +87,7 @@ async def test_malformed_requests(storage: RunningStorage, asked: pb.ReadObjectR
 
 
 async def test_unknown_object(storage: RunningStorage) -> None:
-    """What the repository does not hold is not found, whoever else holds it; the service lives on (trap 27)."""
+    """An object of another repository must look like an unknown one, and the service lives on (trap 27)."""
     await storage.write(2, DATA)
     for _ in range(3):
         error = await failure(responses(storage, request()))
@@ -96,7 +96,7 @@ async def test_unknown_object(storage: RunningStorage) -> None:
 
 
 async def test_removed_object(storage: RunningStorage) -> None:
-    """What was removed says so, and why; the longest reason fits."""
+    """A client must learn that an object was removed, and the reason, even if it is the longest possible."""
     await storage.write(1, DATA)
     await storage.delete(1, OID, reason="Ж" * 1000)
     error = await failure(responses(storage, request()))

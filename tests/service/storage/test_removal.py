@@ -119,7 +119,7 @@ async def test_repository_is_forgotten(storage: RunningStorage) -> None:
 
 
 async def test_bytes_that_cannot_go_hold_up_no_others(storage: RunningStorage, sql: Sql) -> None:
-    """What the disk does not let go of is tried again, and all else goes meanwhile."""
+    """A blob that the disk does not release must be retried, and must delay no other deletion."""
     stuck, *_ = [await storage.write(1, os.urandom(100)) for _ in range(40)]
     path = storage.path(stuck)
     path.unlink()

@@ -34,7 +34,7 @@ def disk() -> MemoryBackend:
 
 @pytest.fixture
 async def make_room(database_url: SecretStr, disk: MemoryBackend) -> AsyncIterator[MakeRoom]:
-    """What makes the room of one more process on the disk, of which 100 MiB are kept free."""
+    """Yield a function that makes the room of one more process on the disk, of which 100 MiB are kept free."""
     await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
     yield lambda: SpaceManager(lambda: disk, RESERVE, PeerReservations(database))
@@ -123,7 +123,7 @@ async def test_what_is_written_during_a_look_is_not_missed(database_url: SecretS
 
 
 async def test_small_uploads_keep_what_they_bring(make_room: MakeRoom) -> None:
-    """What is smaller than that little more is kept whole, and given back as it arrives."""
+    """An upload smaller than the look-ahead reserves all its bytes, and releases them as they arrive."""
     room = make_room()
     async with room.reserve(10 * MIB) as upload:
         assert await room.available_bytes() == 890 * MIB
@@ -180,7 +180,7 @@ class LookedAt(MemoryBackend):
 
 
 async def test_those_who_fit_share_a_look(database_url: SecretStr) -> None:
-    """What is written meanwhile is counted, and who does not fit by it is refused by a new look alone."""
+    """Bytes written since a shared look must be counted, and only a new look may refuse an upload."""
     await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=10))
     disk = LookedAt()
@@ -204,7 +204,7 @@ async def test_those_who_fit_share_a_look(database_url: SecretStr) -> None:
 
 
 async def test_uploads_are_known_to_others_soon(make_room: MakeRoom, disk: MemoryBackend) -> None:
-    """What is kept for them is not given away by other processes, and what arrives, or ends, is told too."""
+    """Other processes must not give away reserved bytes, and must learn when bytes arrive or an upload ends."""
     here, there = make_room(), make_room()
     async with _telling(here):
         async with here.reserve(600 * MIB) as large, here.reserve(10 * MIB) as small:
@@ -219,7 +219,7 @@ async def test_uploads_are_known_to_others_soon(make_room: MakeRoom, disk: Memor
 
 
 async def test_a_process_that_is_gone_keeps_no_room(make_room: MakeRoom, sql: Sql) -> None:
-    """What it kept does not count for long, and its row goes."""
+    """A reservation of a process that is gone must not count for long, and its row must be deleted."""
     here, there = make_room(), make_room()
     async with AsyncExitStack() as stack:
         telling = await stack.enter_async_context(AsyncExitStack())

@@ -49,7 +49,7 @@ async def test_many_objects(storage: RunningStorage) -> None:
 
 
 async def test_no_oracle_across_repositories(storage: RunningStorage) -> None:
-    """What another repository holds, or removed, is missing here."""
+    """A repository must not reveal that another repository holds or removed an object."""
     held, removed = await storage.write(2, b"held"), await storage.write(2, b"removed")
     await storage.delete(2, removed)
     assert await storage.statuses(1, held, removed) == [MISSING, MISSING]
@@ -91,7 +91,7 @@ async def test_malformed_requests(storage: RunningStorage, asked: pb.BatchStatOb
 
 
 async def test_intent_to_write_needs_room_for_what_is_missing(database_url: SecretStr, tmp_path: Path) -> None:
-    """What is announced and not held must fit beside the reserve, each object counted once."""
+    """Announced objects that are not held must fit beside the reserve, each counted once."""
     backend = MemoryBackend(capacity=1000)
     async with running_storage(database_url, tmp_path, backend=backend, storage_reserve_bytes=100) as storage:
         held = await storage.write(1, bytes(200))

@@ -123,7 +123,7 @@ async def test_a_lost_object_is_read_elsewhere_and_brought_again(storage: Runnin
 
 
 async def test_a_copy_that_lost_an_object_gets_it_again(storage: RunningStorage, stores: Stores, sql: Sql) -> None:
-    """What was found damaged there takes the place of what was."""
+    """A damaged blob must be replaced by an intact one, so that the copy is complete again."""
     oid = await storage.write(1, os.urandom(2000))
     await stores.add("second")
     await stores.copy("first", "second")
@@ -138,7 +138,7 @@ async def test_a_copy_that_lost_an_object_gets_it_again(storage: RunningStorage,
 
 
 async def test_bytes_that_are_damaged_are_not_copied(storage: RunningStorage, stores: Stores) -> None:
-    """Where no store has an object's bytes nothing takes their place, and all others are copied."""
+    """An object that no store has intact must be replaced by nothing, and must not delay the copy of the others."""
     damaged, whole = [await storage.write(1, os.urandom(2000)) for _ in range(2)]
     path = stores.path("first", damaged)
     await asyncio.to_thread(path.chmod, 0o600)
@@ -311,7 +311,7 @@ async def test_a_store_that_cannot_be_added(stores: Stores, name: str, url: str,
 async def test_a_store_on_a_disk_lies_where_the_operator_allowed(
     postgres: TestPostgres, tmp_path: Path, folders: str
 ) -> None:
-    """Who administrates stores lets the service write to no other folder that it can write to, not by links either."""
+    """An administrator of stores must not make the service write to any other folder, not even by links."""
     (tmp_path / "allowed").mkdir()
     (tmp_path / "allowed" / "link").symlink_to(tmp_path)
     folders = folders.format(folder=tmp_path)

@@ -15,7 +15,7 @@ from tests.support.waiting import STEP_SECONDS
 
 
 async def test_traffic_is_kept(sql: Sql, database_url: SecretStr, tmp_path: Path) -> None:
-    """What is counted is in Postgres within seconds, and all of it after a stop; a new process goes on from there."""
+    """A new process continues from the traffic in Postgres: it is there within seconds, and complete after a stop."""
     query = "SELECT bytes_in, bytes_out FROM storage.traffic WHERE repository_id = 1"
     async with running_storage(database_url, tmp_path) as storage:
         oid = await storage.write(1, bytes(100))

@@ -197,7 +197,7 @@ async def test_an_answer_has_all_that_was_acknowledged_before(watcher: Watcher, 
 
 
 async def test_a_new_listener_allows_nothing_from_before(watcher: Watcher, sql: Sql) -> None:
-    """What was removed in between is not known to it."""
+    """A new listener does not know the removals before it, so it must allow no earlier place."""
     place = await watcher.place()
     assert await sql(_TERMINATE) == "1"
     await sql("DELETE FROM storage.objects WHERE false")
@@ -242,7 +242,7 @@ async def test_nothing_is_told_where_the_tables_do_not_tell(
 
 
 async def test_nothing_is_told_while_postgres_stands_still(tmp_path: Path) -> None:
-    """What cannot be found out is not claimed."""
+    """The service must not claim a state that it cannot find out."""
     async with running_postgres() as own, own.database() as url:
         await migrate(url, SCHEMA)
         async with running_storage(url, tmp_path) as storage:

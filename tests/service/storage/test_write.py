@@ -98,7 +98,7 @@ async def test_an_object_in_one_message(storage: RunningStorage, size: int) -> N
 async def test_what_is_refused_in_one_message(
     storage: RunningStorage, message: pb.WriteWholeObjectRequest, reason: str
 ) -> None:
-    """What is refused in a stream; nothing is left of it."""
+    """A whole object must be refused for the same reasons as a stream, and leave nothing."""
     before = storage.files()
     error = await failure(storage.stub.WriteWholeObject(message, timeout=STEP_SECONDS))
     assert (error.status.name, error.reason) == ("INVALID_ARGUMENT", reason)
@@ -208,7 +208,7 @@ async def test_client_that_goes_away_leaves_nothing(storage: RunningStorage) -> 
 
 
 async def test_full_disk_is_told_before_a_byte_is_sent(database_url: SecretStr, tmp_path: Path) -> None:
-    """What does not fit beside the reserve is refused by its header."""
+    """A client must learn from the answer to its header that the object does not fit beside the reserve."""
     async with running_storage(database_url, tmp_path, storage_reserve_bytes=1 << 60) as storage:
         assert await refused(storage, header(size=1), then_silent=True) == "RESOURCE_EXHAUSTED STORAGE_FULL"
     async with running_storage(database_url, tmp_path) as storage:
@@ -216,7 +216,7 @@ async def test_full_disk_is_told_before_a_byte_is_sent(database_url: SecretStr, 
 
 
 async def test_disk_that_fills_up_meanwhile(database_url: SecretStr, tmp_path: Path) -> None:
-    """When others take the room while an upload goes on, it is refused and leaves nothing."""
+    """If others take the room while an upload goes on, the upload must be refused and leave nothing."""
     backend = MemoryBackend(capacity=100)
     async with running_storage(database_url, tmp_path, backend=backend) as storage:
 

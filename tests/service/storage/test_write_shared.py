@@ -85,7 +85,7 @@ async def write(storage: RunningStorage, file: Path, content: bytes, *, length: 
     [(0, 1), (1, 1), (70_000, 65_536), (5 * CHUNK_BYTES + 1, CHUNK_BYTES), (3 * SHARED_BYTES, SHARED_BYTES)],
 )
 async def test_write_and_read(storage: RunningStorage, memory: Path, size: int, length: int) -> None:
-    """What is answered was copied: the caller may write over it."""
+    """The caller may write over the memory after an answer, so the answered bytes must be copied."""
     content = os.urandom(size)
     written = await write(storage, memory / NAME, content, length=length)
     assert (written.oid, written.size) == (oid_of(content), size)
@@ -136,7 +136,7 @@ async def refused(storage: RunningStorage, *messages: pb.WriteSharedObjectReques
 async def test_refused(
     storage: RunningStorage, memory: Path, messages: list[pb.WriteSharedObjectRequest], reason: str
 ) -> None:
-    """What is refused leaves nothing."""
+    """A refused upload must leave nothing."""
     (memory / NAME).write_bytes(DATA)
     assert await refused(storage, *messages) == reason
 
@@ -150,7 +150,7 @@ async def test_silence_is_refused(storage: RunningStorage, memory: Path) -> None
 
 @pytest.mark.parametrize("make", [Path.mkdir, os.mkfifo, lambda path: path.symlink_to(path.parent / "other")])
 async def test_only_files_are_shared(storage: RunningStorage, memory: Path, make: Callable[[Path], None]) -> None:
-    """What is no file, or leads to one elsewhere, is not opened."""
+    """A folder, a pipe or a link to a file elsewhere must not be opened, because only files are shared."""
     (memory / "other").write_bytes(DATA)
     make(memory / NAME)
     assert await refused(storage, header()) == "FAILED_PRECONDITION MEMORY_NOT_SHARED"

@@ -127,7 +127,7 @@ async def test_one_object_many_times_at_once(storage: RunningStorage) -> None:
 
 
 async def test_room_for_some_of_a_group(database_url: SecretStr, tmp_path: Path) -> None:
-    """What fits is held, though not all does; the rest is refused and leaves nothing."""
+    """A full disk must not fail a whole group: objects that fit are held, and the rest leave nothing."""
     backend = MemoryBackend(capacity=5_500)
     async with running_storage(database_url, tmp_path, backend=backend) as storage:
         data = [os.urandom(1000) for _ in range(12)]
@@ -139,7 +139,7 @@ async def test_room_for_some_of_a_group(database_url: SecretStr, tmp_path: Path)
 
 
 async def test_a_disk_that_fails_amid_a_group(storage: RunningStorage) -> None:
-    """What cannot be written fails, and is told; what came with it is held."""
+    """An object that cannot be written must fail alone, and the others of its group must be held."""
     bad = os.urandom(1000)
     oid = oid_of(bad)
     folder = storage.root / "objects" / oid[:2]

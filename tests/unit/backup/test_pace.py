@@ -1,4 +1,4 @@
-"""How fast bytes are read."""
+"""Rate limit of reads."""
 
 import asyncio
 from types import SimpleNamespace

@@ -51,7 +51,7 @@ def test_waiting_is_as_theory_says(servers: int, random_length: bool, expected: 
 
 
 def test_a_flush_is_for_all_that_wait_when_it_begins() -> None:
-    """Who comes during one waits for the next, together with the others who do."""
+    """A flush does not cover a change that arrives during it; all of these changes share the next flush."""
     simulation = Simulation()
     disk, ended = Disk(simulation, 10.0), dict[str, float]()
 

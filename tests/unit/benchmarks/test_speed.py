@@ -1,4 +1,4 @@
-"""What benchmarks/speed does with figures: medians, ratios, goals, tables, charts, and what the command is told."""
+"""Figures in benchmarks/speed: medians, ratios, goals, tables, charts, and the options of the command."""
 
 from pathlib import Path
 from xml.etree import ElementTree as ET
@@ -61,7 +61,7 @@ def test_a_goal_may_compare_two_rows_and_rounds_that_failed_are_left_out(results
 
 
 def test_figures_are_kept(results: Results, tmp_path: Path) -> None:
-    """What is read from a file is what was written into it."""
+    """The page is made from a file, so a file must return the results that were written into it."""
     file = tmp_path / "figures.json"
     results.write(file)
     assert Results.read(file) == results
@@ -192,6 +192,6 @@ def test_the_stack_is_told_beside_towpath() -> None:
 
 
 def test_frameworks_are_told_beside_towpath() -> None:
-    """How much they answer by themselves, and how much of that is left."""
+    """A reader must see the rate of each framework alone, and the share that Towpath has of it."""
     told = floor.table({"rates": {"uvicorn": 12_000.4, "Towpath": 3000.0}, "ratios": {"uvicorn": 0.25, "Towpath": 1.0}})
     assert "| uvicorn | 12,000 | 0.25× |" in told

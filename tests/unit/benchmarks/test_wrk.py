@@ -1,4 +1,4 @@
-"""What wrk sends, told by benchmarks/speed/load.lua; skipped without wrk, which `make bench` installs."""
+"""Requests that wrk sends by benchmarks/speed/load.lua; skipped without wrk (`make bench` installs it)."""
 
 import threading
 from collections import Counter

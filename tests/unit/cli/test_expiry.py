@@ -1,4 +1,4 @@
-"""When a token ends, as an operator writes it."""
+"""Expiry of a token, as an operator writes it."""
 
 from datetime import UTC, datetime, timedelta
 

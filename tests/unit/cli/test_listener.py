@@ -1,4 +1,4 @@
-"""Where clients connect."""
+"""Addresses at which clients connect."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What the commands print."""
+"""Output of the commands."""
 
 import json
 
@@ -79,5 +79,5 @@ def test_record(capsys: pytest.CaptureFixture[str]) -> None:
     [("\x1b[31m", "\\x1b[31m"), ("a\rb", "a\\rb"), ("ü 日", "ü 日"), ("\u202e", "\\u202e"), (True, "yes")],
 )
 def test_cell(value: object, text: str) -> None:
-    """What a terminal would obey is shown instead of sent."""
+    """A terminal would obey control characters, so they are shown escaped instead of sent."""
     assert cell(value) == text

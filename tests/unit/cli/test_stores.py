@@ -1,4 +1,4 @@
-"""What `towpath storage` asks and shows, before an AdminService that answers as a test tells it to."""
+"""Requests and output of `towpath storage`, before an AdminService that answers as a test tells it to."""
 
 import io
 import json
@@ -227,7 +227,7 @@ def test_an_interrupted_copy_goes_on(service: Service) -> None:
 
 
 def test_a_refusal_is_passed_on(service: Service) -> None:
-    """What the service refuses ends the command, before anything is waited for."""
+    """A refusal by the service must end the command before it waits for anything."""
     service.failure = FailedPrecondition(Reason.STORE_IN_USE, "first is the primary")
     for arguments in (("remove", "first"), ("copy", "first", "bucket"), ("list",)):
         result = CliRunner().invoke(app, ["storage", *arguments])

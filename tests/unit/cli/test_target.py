@@ -1,4 +1,4 @@
-"""What the administration commands administer: options before the environment, a server before a data folder."""
+"""Target of the administration commands: options before the environment, a server before a data folder."""
 
 from pathlib import Path
 
@@ -40,7 +40,7 @@ def test_a_server_of_the_environment_stands_before_the_default_folder(environmen
 
 
 def test_a_folder_that_is_given_stands_before_the_environment(data: Path, environment: pytest.MonkeyPatch) -> None:
-    """Who types --data means it."""
+    """A user who types --data means it, so the option outranks the environment."""
     environment.setenv("TOWPATH_SERVER", "locks:9002")
     location = Target(data, None).locate()
     assert location.address == f"unix:{runtime_directory(data) / LOCKS_SOCKET}"

@@ -157,7 +157,7 @@ def test_folder_of_objects_elsewhere(folder: Path) -> None:
 
 
 def test_installation_that_is_closed(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the account cannot read is copied once, runs as that account, and makes room for the next version."""
+    """A closed installation is copied once, runs as the account, and makes room for the next version."""
     cache, source = folder / "cache", folder / "closed" / "services"
     source.mkdir(parents=True)
     (source / "__init__.py").write_text("VERSION = 1\n")

@@ -24,7 +24,7 @@ def test_as_protobuf_writes_and_reads_it(length: int) -> None:
 
 
 def test_another_field_is_a_message() -> None:
-    """What is not in the field is read by protobuf."""
+    """A message may have other fields, so protobuf must read everything that is not in the bytes field."""
     message = pb.WriteObjectRequest(header=pb.WriteObjectRequest.Header(repository_id=7, oid="ab", size=3))
     assert DATA.parse(message.SerializeToString()) == message
     assert DATA.parse(b"") == pb.WriteObjectRequest()

@@ -1,4 +1,4 @@
-"""How tasks end."""
+"""Ends of tasks."""
 
 import asyncio
 

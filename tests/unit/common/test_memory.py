@@ -1,4 +1,4 @@
-"""What the C library does with memory that is freed, and Python with what is unreachable."""
+"""Treatment of freed memory by the C library, and of unreachable objects by Python."""
 
 import ctypes
 import platform
@@ -63,12 +63,12 @@ def _arenas(prepare: str) -> int:
 
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="another library has no such habit")
 def test_threads_share_two_arenas() -> None:
-    """What one thread has freed is there for the others."""
+    """Memory that one thread has freed must be available to the others."""
     assert _arenas("memory.tune_malloc()") <= 2 < _arenas("")
 
 
 def test_without_glibc_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where the C library is another one, it is left alone."""
+    """Another C library has other settings, so it is left alone."""
     monkeypatch.setattr(platform, "libc_ver", lambda: ("", ""))
     monkeypatch.setattr(ctypes, "CDLL", lambda _: pytest.fail("a library was loaded"))
     allocator.tune_malloc()
@@ -100,7 +100,7 @@ def _collections(prepare: str) -> tuple[int, int]:
 
 
 def test_unreachable_objects_are_looked_for_seldom_and_found() -> None:
-    """What goes by itself starts no search for what does not; that is found all the same."""
+    """Objects freed by their reference count must start no search for cycles, but cycles must still be found."""
     often, _ = _collections("")
     seldom, left = _collections("memory.tune_garbage_collector()")
     assert 0 < seldom * 5 < often

@@ -62,7 +62,7 @@ async def test_work_can_ask_for_another_pause() -> None:
 
 
 async def test_a_pause_ends_early_when_there_is_work() -> None:
-    """What is wanted at once does not wait for the end of an hour."""
+    """Work that is wanted at once must not wait for the end of an hour."""
     wanted, runs = asyncio.Event(), asyncio.Queue[int]()
 
     async def work() -> None:

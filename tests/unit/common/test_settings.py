@@ -1,4 +1,4 @@
-"""Where settings come from: the environment, and the files of the secrets folder."""
+"""Sources of settings: the environment, and the files of the secrets folder."""
 
 from pathlib import Path
 
@@ -73,7 +73,7 @@ def test_a_file_that_cannot_be_read_is_named(secrets: Path) -> None:
 
 
 def test_errors_repeat_no_secret(secrets: Path) -> None:
-    """What is wrong with a value is told without the value."""
+    """An error about a wrong value may be logged, so it must not contain the value."""
     (secrets / "towpath_signing_key").write_text("hush")
     with pytest.raises(ValidationError, match="signing_key") as caught:
         facade()

@@ -1,4 +1,4 @@
-"""Which actions, or which error, each entry of a batch gets."""
+"""Actions or the error of each entry of a batch."""
 
 import json
 from typing import Any

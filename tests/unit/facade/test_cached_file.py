@@ -90,7 +90,7 @@ def test_bytes_on_the_disk_alone_are_not_read(folder: int, tmp_path: Path) -> No
 
 
 def test_no_file_stays_open(folder: int) -> None:
-    """Whether it was read or not."""
+    """A file that stayed open would use up descriptors, whether it was read or not."""
     before = len([*Path("/proc/self/fd").iterdir()])
     for size in (len(DATA), 1):
         read_cached(folder, "a/b/file", size, 0, 1)

@@ -45,7 +45,7 @@ def test_a_key_with_a_passphrase_is_refused(tmp_path: Path) -> None:
 
 
 def test_one_without_the_other_is_refused(tmp_path: Path) -> None:
-    """When the process starts."""
+    """A certificate without its key must be noticed when the process starts."""
     files = write_certificate(tmp_path)
     for name, text in files.settings.items():
         with pytest.raises(ValueError, match="https_certificate and https_key: expected both or neither"):

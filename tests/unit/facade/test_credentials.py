@@ -1,4 +1,4 @@
-"""What an Authorization header shows."""
+"""Credentials in an Authorization header."""
 
 import base64
 
@@ -99,7 +99,7 @@ def test_no_header_is_too_strange(header: str) -> None:
 
 @given(st.text(min_size=1).filter(lambda text: ":" not in text), st.text(min_size=1))
 def test_every_password_comes_through(user: str, password: str) -> None:
-    """What was encoded is what is read."""
+    """A password may be any text, so decoding must return exactly the encoded password."""
     try:
         encoded = _basic(f"{user}:{password}")
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Which dialect answers a request."""
+"""Choice of the dialect that answers a request."""
 
 import pytest
 from hypothesis import given
@@ -49,7 +49,7 @@ B, L = GENERIC.media_type, GIT_LFS.media_type
 def test_accept_decides_then_content_type_then_the_neutral_one(
     accept: list[str], content_type: str | None, expected: Dialect | None
 ) -> None:
-    """Accept by weight and precision; what it leaves open, Content-Type decides (design: two dialects)."""
+    """A client must be able to read the answer: Accept decides by weight and precision, Content-Type the rest."""
     assert negotiate(accept, content_type) == expected
 
 

@@ -1,4 +1,4 @@
-"""How a request is answered whose body was not read to its end."""
+"""Answers to requests whose body was not read to its end."""
 
 import asyncio
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""The one table from status and reason to HTTP, and the one renderer (design: "Errors")."""
+"""The one table from status and reason to HTTP, and the one renderer."""
 
 import json
 from typing import Any

@@ -1,4 +1,4 @@
-"""Whose word counts about what a request looks like from the outside (trap 33)."""
+"""Trust in proxies that report how a request looks from the outside (trap 33)."""
 
 import pytest
 from starlette.datastructures import Headers
@@ -37,7 +37,7 @@ def test_nobody_else_is(peer: str) -> None:
 
 
 def test_without_a_list_nobody_is_trusted() -> None:
-    """Which is the default."""
+    """A client can forge the headers, so by default no proxy is trusted."""
     headers = Headers(dict(ALL) | {"host": "h"})
     assert resolve_client("127.0.0.1", "http", headers, TrustedProxies("")) == ClientRequest("127.0.0.1", "http", ["h"])
 
@@ -63,12 +63,12 @@ def test_without_a_list_nobody_is_trusted() -> None:
     ],
 )
 def test_the_client_is_the_right_most_untrusted_address(forwarded_for: list[str], client: str) -> None:
-    """What stands left of it the client may have written itself; behind what is malformed nobody looks."""
+    """The client may have written all that is left of its address; a malformed entry ends the search."""
     assert _seen("10.0.0.1", *(("x-forwarded-for", line) for line in forwarded_for)).address == client
 
 
 def test_of_several_values_that_of_the_outermost_proxy_counts() -> None:
-    """Whether the proxies in a row append theirs, or hand on the one that is there."""
+    """Some proxies in a row append their value and others pass on the existing one, so both must work."""
     row = ("x-forwarded-for", "203.0.113.7, 10.0.0.2")
     appended = _seen("10.0.0.1", row, ("x-forwarded-proto", "evil, https, http"), ("x-forwarded-host", "evil, a, b"))
     assert (appended.scheme, appended.hosts) == ("https", ["a"])

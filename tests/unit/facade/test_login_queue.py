@@ -1,4 +1,4 @@
-"""How addresses that have shown too many bad credentials have others checked."""
+"""Queue for the credentials of addresses that have shown too many bad ones."""
 
 import asyncio
 from contextlib import AsyncExitStack

@@ -1,4 +1,4 @@
-"""Which bytes a Range header names (trap 8)."""
+"""Byte ranges of a Range header (trap 8)."""
 
 import pytest
 from hypothesis import given

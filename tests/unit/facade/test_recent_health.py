@@ -1,4 +1,4 @@
-"""How often the inner services are asked how they are."""
+"""Cached health of the inner services."""
 
 import asyncio
 from collections.abc import Mapping

@@ -1,4 +1,4 @@
-"""When an answer may be remembered (docs/decisions/0018)."""
+"""Validity of cached access answers (docs/decisions/0018)."""
 
 import time
 from collections.abc import Callable
@@ -41,7 +41,7 @@ def _remembered(changes: RevocationState) -> AccessCache[str, int]:
 
 @pytest.fixture
 def changes() -> RevocationState:
-    """What a facade knows that was told a moment ago."""
+    """Return the state of a facade that a lock service answered a moment ago."""
     changes = RevocationState()
     _told(changes)
     return changes
@@ -133,7 +133,7 @@ async def test_a_refusal_is_not_kept(memory: AccessCache[str, int]) -> None:
 async def test_memory_has_bounds(
     memory: AccessCache[str, int], changes: RevocationState, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was used last stays; of the sources, too."""
+    """Memory must stay bounded: the caches of answers and of sources keep the most recently used entries."""
     monkeypatch.setattr(access_cache, "_MAX_ANSWERS", 3)
     locks = Locks()
     assert [await memory.get_or_fetch(question, locks) for question in "abcadab"] == [1, 2, 3, 1, 4, 1, 5]

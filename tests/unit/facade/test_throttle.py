@@ -1,4 +1,4 @@
-"""How repeated bad credentials are slowed (client row 6)."""
+"""Rate limit for repeated bad credentials (client row 6)."""
 
 import pytest
 
@@ -90,7 +90,7 @@ async def test_of_what_is_paid_nobody_is_told() -> None:
 
 
 def test_a_flood_fills_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """When too many addresses are in debt, those that come are one; the ones before them stay apart."""
+    """If too many addresses are in debt, new addresses share one debt, and earlier addresses keep their own."""
     monkeypatch.setattr(login_throttle, "_MAX_ADDRESSES", 1)
     failed = LoginRateLimiter("2/hour")
     assert _shown(failed, A, 1) == [False]

@@ -13,7 +13,7 @@ NAME = "proxy.example.org"
 
 
 class _Names:
-    """What names resolve to in this test; the rest does not resolve."""
+    """Host names that resolve in this test; no other name resolves."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.addresses: list[str] = []
@@ -58,7 +58,7 @@ async def test_a_name_that_does_not_resolve_trusts_nobody(names: _Names) -> None
 
 @pytest.mark.parametrize("text", ["proxy", "a-b.example", "PROXY_1", "xn--bcher-kva.example"])
 def test_names(text: str) -> None:
-    """What hosts are called is taken for a name."""
+    """Operators name proxies by host names, so text of that form is taken for a name."""
     assert TrustedProxies(text).names == [text]
 
 

@@ -1,4 +1,4 @@
-"""Who may do what: the pure rule."""
+"""Permissions of a caller: the pure rule."""
 
 import itertools
 
@@ -35,7 +35,7 @@ def test_the_access_examples_of_the_protocol() -> None:
 
 
 def test_a_grant_for_some_refs_is_one_for_any() -> None:
-    """Who may write one ref may write on some ref, whichever is named; who may only read, or nothing, may not."""
+    """A user who may write one ref passes, whichever ref is named; a user who may only read, or nothing, does not."""
     for ref in ("", "refs/heads/bob", "refs/heads/main"):
         decision = _decide(_BOB, Permission.WRITE_ANY_REF, ref)
         assert (decision.outcome, decision.grant) == (Outcome.ALLOWED, _BOB.grants[1])
@@ -58,7 +58,7 @@ def test_a_private_repository_is_not_there_for_strangers() -> None:
 
 
 def test_an_anonymous_caller_learns_nothing_of_private_repositories() -> None:
-    """Whether it exists or not, credentials are asked for."""
+    """An anonymous caller must be asked for credentials, whether the repository exists or not."""
     for repository, permission in itertools.product((_STRANGER, None), Permission):
         assert _decide(repository, permission, anonymous=True).outcome is Outcome.CREDENTIALS_REQUIRED
 

@@ -1,4 +1,4 @@
-"""How users, tokens, repositories and ref patterns may be called."""
+"""Valid names of users, tokens, repositories and ref patterns."""
 
 import pytest
 from hypothesis import given
@@ -65,7 +65,7 @@ def test_other_repository_names_are_refused(name: str) -> None:
 
 @given(st.text())
 def test_any_text_is_a_repository_name_or_not(text: str) -> None:
-    """What passes has nothing that means something else in an address."""
+    """A valid name must have nothing that means something else in an address."""
     if is_repository_name(text):
         assert not set(text) & set("=%?#\\\0 ")
         assert all(segment not in ("", ".", "..") for segment in text.split("/"))

@@ -1,4 +1,4 @@
-"""Which paths can be locked."""
+"""Lockable paths."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Which refs a pattern matches."""
+"""Refs that a pattern matches."""
 
 import re
 import subprocess
@@ -91,7 +91,7 @@ def test_other_refs(pattern: str, ref: str) -> None:
 
 @pytest.mark.parametrize("name", [*_REFS, *_NO_REFS])
 def test_a_ref_is_what_git_takes_for_one(name: str) -> None:
-    """What git would refuse or read in another way can be no ref that somebody was given."""
+    """A name that git would refuse or read in another way can be no ref that a user was granted."""
     git = subprocess.run(["git", "check-ref-format", name], check=False)
     assert is_ref(name) is (git.returncode == 0) is (name in _REFS)
 

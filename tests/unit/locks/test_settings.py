@@ -38,7 +38,7 @@ def test_page_sizes_are_coerced(limit: int, size: int) -> None:
     ],
 )
 def test_bounds(values: dict[str, int]) -> None:
-    """What would not fit a message, or makes no sense, is refused at the start."""
+    """A setting that would not fit a message, or makes no sense, must be refused at the start."""
     with pytest.raises(ValidationError):
         _settings(**values)
 

@@ -1,4 +1,4 @@
-"""Who may remove a lock."""
+"""Permission to remove a lock."""
 
 import pytest
 

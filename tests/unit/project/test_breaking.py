@@ -67,7 +67,7 @@ def repository(tmp_path: Path) -> Repository:
 
 
 def test_an_added_field_passes(repository: Repository) -> None:
-    """What was built with the tag does not know the field and needs not; the script names the tag."""
+    """A client built with the tag does not know the field and needs not, so the script passes and names the tag."""
     repository.commit(tag="v1.0.0")
     repository.replace("  string owner_name = 5;", "  string owner_name = 5;\n  // A note.\n  string note = 6;")
     done = repository.compare()
@@ -95,7 +95,7 @@ def test_what_breaks_is_refused(repository: Repository, old: str, new: str, expe
 
 
 def test_the_last_tag_counts(repository: Repository) -> None:
-    """What a later tag has taken away is not asked for any more."""
+    """A field that a later tag has taken away is not required any more."""
     repository.commit(tag="v1.0.0")
     repository.replace("  string owner_name = 5;", "  reserved 5;")
     repository.commit(tag="v2.0.0")

@@ -79,7 +79,7 @@ def test_what_is_required_is_given() -> None:
 
 
 def test_no_secret_is_a_variable() -> None:
-    """What a settings model holds as a secret never comes by the environment."""
+    """A secret in a settings model must never be passed by the environment."""
     for service, readers in READERS.items():
         for reader in readers:
             secret = {

@@ -46,13 +46,13 @@ def test_the_version_before_keeps_running(script: Script) -> None:
 
 @pytest.mark.parametrize("schema", [STORAGE, LOCKS], ids=lambda schema: schema.name)
 def test_the_oldest_service_is_a_version(schema: Schema) -> None:
-    """What tables say of the services that can use them is a version that such a service knows."""
+    """The oldest service that the tables name must be a version that such a service knows."""
     assert oldest_service(schema) in {None, *(script.revision for script in _scripts_of(schema))}
 
 
 @pytest.mark.parametrize("schema", [STORAGE, LOCKS], ids=lambda schema: schema.name)
 def test_the_names_of_the_files_tell_the_versions(schema: Schema) -> None:
-    """What the services take for the newest version, by the names of the files, is what Alembic migrates to."""
+    """The services take the newest version from the file names, so Alembic must migrate to the same version."""
     assert newest_version(schema) == _scripts_of(schema)[0].revision
     assert all(Path(script.path).name.startswith(f"{script.revision}_") for script in _scripts_of(schema))
 

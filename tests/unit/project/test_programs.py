@@ -1,4 +1,4 @@
-"""What `make test` tells before the tests begin of programs that are not here."""
+"""Messages of `make test` about missing programs, before the tests begin."""
 
 import os
 import re
@@ -37,7 +37,7 @@ def test_continuous_integration_does_not_go_without_the_real_client(tmp_path: Pa
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root can install it, and does not go without")
 def test_others_are_told_and_go_on(tmp_path: Path) -> None:
-    """Who cannot install git-lfs can run all the other tests."""
+    """A developer who cannot install git-lfs must be able to run all the other tests."""
     done = listed(tmp_path)
     assert done.returncode == 0
     assert "  git-lfs " in done.stderr

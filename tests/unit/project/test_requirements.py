@@ -59,7 +59,7 @@ def test_a_list_has_what_is_asked_for(name: str) -> None:
 
 
 def test_all_lists_have_the_same_versions() -> None:
-    """What the tests have seen is what runs, in a checkout and in the image."""
+    """A checkout and the image must run the versions that the tests have seen."""
     tested = _listed("dev")
     for name in ("run", "image", "build"):
         assert {package: tested.get(package) for package in _listed(name)} == _listed(name), name

@@ -1,4 +1,4 @@
-"""What fields of requests must look like."""
+"""Valid values of request fields."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Which backend a URL means, and where its files lie."""
+"""Backend that a URL names, and the location of its files."""
 
 from pathlib import Path
 

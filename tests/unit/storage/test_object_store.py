@@ -1,4 +1,4 @@
-"""What the URLs of object stores mean, under which keys bytes lie, and how large parts are."""
+"""Meaning of object store URLs, keys of blobs, and sizes of parts."""
 
 from datetime import timedelta
 from pathlib import Path

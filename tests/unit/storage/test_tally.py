@@ -48,7 +48,7 @@ async def test_trap_1_hash_is_checked(data: bytes, other: bytes, cuts: list[int]
 
 
 def test_first_byte_too_many_is_refused_at_once() -> None:
-    """What comes after the announced size is not waited for."""
+    """The upload must be refused at its first surplus byte, without a wait for the rest."""
     tally = ChecksumVerifier("0" * 64, 3)
     tally.count(b"abc")
     with pytest.raises(InvalidArgument, match="expected 3 bytes, got more"):

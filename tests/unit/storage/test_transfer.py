@@ -1,4 +1,4 @@
-"""Which transfers are direct."""
+"""Directions of transfer that are direct."""
 
 import pytest
 
@@ -54,7 +54,7 @@ def test_auto_is_direct_where_clients_reach_the_store() -> None:
 
 
 def test_direct_is_direct_wherever_it_can_be() -> None:
-    """What the store cannot do is refused at the start."""
+    """A store that cannot do what the setting asks must be refused at the start."""
     assert configured_directions("direct", _signing(reachable=False)) == Directions(downloads=True, uploads=True)
     assert configured_directions("download=direct,upload=relay", _signing(uploads=False)) == Directions(downloads=True)
     for text, signing in (("direct", None), ("direct", _signing(uploads=False)), ("upload=direct", None)):
