@@ -63,9 +63,9 @@ def check_error(answer: httpx.Response) -> None:
 def check(answer: httpx.Response, dialect: Dialect) -> httpx.Response:
     """Check what every answer has: a request id, and, where it has JSON, the dialect's media type and strict JSON."""
     assert answer.headers.get("x-request-id"), answer.headers
-    assert "location" not in answer.headers, "client row 25: clients follow redirects without end"
+    assert "location" not in answer.headers, "client-25: clients follow redirects without end"
     if answer.status_code == 429:
-        assert int(answer.headers["retry-after"]) >= 1, "client row 7: a 429 without Retry-After kills clients"
+        assert int(answer.headers["retry-after"]) >= 1, "client-7: a 429 without Retry-After kills clients"
     if answer.request.method == "HEAD":
         assert answer.content == b""
         return answer
@@ -73,5 +73,5 @@ def check(answer: httpx.Response, dialect: Dialect) -> httpx.Response:
         assert answer.headers["content-type"] == dialect.media_type
         check_error(answer)
     elif answer.headers.get("content-type") == dialect.media_type:
-        assert "message" not in parse(answer.content), "client row 20: a message in a success is taken for a failure"
+        assert "message" not in parse(answer.content), "client-20: a message in a success is taken for a failure"
     return answer

@@ -1,4 +1,4 @@
-"""Scope of action tokens (docs/protocol.md, "Authentication" 2 and "Actions"; client cases 42 to 50)."""
+"""Scope of action tokens (docs/protocol.md, "Authentication" 2 and "Actions")."""
 
 import itertools
 import time
@@ -50,7 +50,7 @@ def assert_refused(answer: httpx.Response) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_action_carries_all_that_it_needs(alice: Client, operation: str) -> None:
-    """protocol: Authentication 2; `authenticated`; client row 24; trap 30: it says so and nothing authenticates."""
+    """protocol: Authentication 2; `authenticated`; client-24; trap-30: it says so and nothing authenticates."""
     blob, action = prepared(alice, operation)
     stranger = alice.showing(None)
     assert perform(stranger, operation, action, blob).status_code == 200
@@ -59,7 +59,7 @@ def test_an_action_carries_all_that_it_needs(alice: Client, operation: str) -> N
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_token_lives_exactly_as_long_as_the_action_says(alice: Client, operation: str) -> None:
-    """Trap 24: the token dies before the expiry that the action states; client row 23 and case 49."""
+    """trap-24: the token dies before the expiry that the action states; client-23 and case 49."""
     _, action = prepared(alice, operation)
     expiry = tokens.claims_of(action)["exp"]
     assert type(expiry) is int
@@ -69,7 +69,7 @@ def test_a_token_lives_exactly_as_long_as_the_action_says(alice: Client, operati
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_expired_token_is_403_and_a_new_batch_gives_another(alice: Client, stack: Stack, operation: str) -> None:
-    """Client row 5 and case 43: never 401."""
+    """client-5 and case 43: never 401."""
     blob, action = prepared(alice, operation)
     claims = tokens.claims_of(action)
     assert perform(alice, operation, tokens.signed_anew(stack, action, claims), blob).status_code == 200
@@ -81,7 +81,7 @@ def test_an_expired_token_is_403_and_a_new_batch_gives_another(alice: Client, st
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_token_opens_no_other_object(alice: Client, operation: str) -> None:
-    """A token is good for one object, so a client cannot use it to reach another object (client case 44)."""
+    """A token is good for one object, so a client cannot use it to reach another object."""
     blob, action = prepared(alice, operation)
     _, other = prepared(alice, operation)
     assert_refused(perform(alice, operation, tokens.with_token(action, tokens.token_of(other)), blob))
@@ -103,7 +103,7 @@ def test_a_token_opens_no_other_size(alice: Client, operation: str) -> None:
 def test_a_token_opens_no_other_repository(
     alice: Client, public: Client, operation: str, new_repository: NewRepository
 ) -> None:
-    """A token must open no other repository, not even one that holds the same object (client case 45)."""
+    """A token must open no other repository, not even one that holds the same object."""
     blob, action = prepared(alice, operation)
     for other in (public, new_repository()):
         other.upload(blob)
@@ -113,7 +113,7 @@ def test_a_token_opens_no_other_repository(
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_token_opens_no_other_operation(alice: Client, operation: str) -> None:
-    """A token that only downloads must not upload, because it is good for one operation (client case 46)."""
+    """A token that only downloads must not upload, because it is good for one operation."""
     blob, action = prepared(alice, operation)
     alice.upload(blob)
     for other in OPERATIONS:
@@ -149,7 +149,7 @@ def test_a_token_may_be_shown_again_within_its_life(alice: Client, operation: st
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_credential_of_a_user_is_no_token_of_an_action(alice: Client, stack: Stack, operation: str) -> None:
-    """git-lfs repeats a 401 on an action for ever, so a missing or bad token there is 403 (client row 5)."""
+    """git-lfs repeats a 401 on an action for ever, so a missing or bad token there is 403 (client-5)."""
     blob, action = prepared(alice, operation)
     secret = stack.tokens["alice"]
     for authorization in (f"Bearer {secret}", basic("alice", secret), "Basic !!!", "", "Digest x"):
@@ -171,7 +171,7 @@ def test_the_token_of_an_action_is_no_credential(alice: Client) -> None:
 def test_of_several_authorization_headers_one_that_is_good_is_enough(
     alice: Client, stack: Stack, operation: str, order: str
 ) -> None:
-    """Client row 9 and case 42: CI checkouts add one of their own to every request; Bearer is still taken."""
+    """client-9 and case 42: CI checkouts add one of their own to every request; Bearer is still taken."""
     blob, action = prepared(alice, operation)
     good = ("Authorization", f"Bearer {tokens.token_of(action)}")
     body = blob.content if operation == "upload" else None
@@ -186,7 +186,7 @@ def test_of_several_authorization_headers_one_that_is_good_is_enough(
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_token_has_a_header_of_its_own(alice: Client, stack: Stack, operation: str) -> None:
-    """So a client that adds its Authorization to every request sends one, which proxies take (client row 9)."""
+    """So a client that adds its Authorization to every request sends one, which proxies take (client-9)."""
     blob, action = prepared(alice, operation)
     assert list(action["header"]) == ["X-Towpath-Token"]
     method = {"download": "GET", "upload": "PUT", "verify": "POST"}[operation]
@@ -219,7 +219,7 @@ def test_no_other_header_is_taken_for_the_token(alice: Client, stack: Stack, hea
 
 
 def test_several_authorization_headers_of_which_none_is_good_are_403(alice: Client) -> None:
-    """Client row 9: several headers are no way around the token."""
+    """client-9: several headers are no way around the token."""
     blob = alice.upload(new_blob())
     href = alice.action("download", blob)["href"]
     headers = [("Authorization", "Bearer wrong"), ("Authorization", basic("x", "y"))]
@@ -315,7 +315,7 @@ def test_an_action_ends_when_the_token_of_its_user_expires(
 
 @pytest.mark.parametrize("method", ["DELETE", "PATCH", "OPTIONS"])
 def test_other_methods_on_an_action_url_are_405_and_change_nothing(alice: Client, method: str) -> None:
-    """An unsupported method must change nothing, and Allow names the supported ones, HEAD too (client case 50)."""
+    """An unsupported method must change nothing, and Allow names the supported ones, HEAD too."""
     blob, action = prepared(alice, "download")
     answer = alice.send(method, action["href"], headers=action["header"].items())
     assert answer.status_code == 405
@@ -324,7 +324,7 @@ def test_other_methods_on_an_action_url_are_405_and_change_nothing(alice: Client
 
 
 def test_an_unauthenticated_verify_of_an_unknown_object_harms_nothing(alice: Client, stack: Stack) -> None:
-    """Trap 27: any request kills the process (an unauthenticated verify of an unknown object)."""
+    """trap-27: any request kills the process (an unauthenticated verify of an unknown object)."""
     processes = stack.services("facade")
     assert_refused(alice.verify({"href": f"{stack.base_url}/objects/{'0' * 64}"}, {"oid": "0" * 64, "size": 1}))
     assert_refused(alice.verify({"href": f"{stack.origin}/no/such/objects/{'0' * 64}"}, b""))

@@ -96,7 +96,7 @@ def test_wrong_credentials_are_401_on_each_endpoint(anonymous: Client, stack: St
 
 @pytest.mark.parametrize("user", ["alice", "bob", "x", "", "jürgen", "名前", "a b"])
 def test_the_token_is_the_password_under_any_user_name(anonymous: Client, stack: Stack, user: str) -> None:
-    """The token alone is the credential, so any user name goes with it (protocol: Authentication 1; client case 41)."""
+    """The token alone is the credential, so any user name goes with it (protocol: Authentication 1)."""
     client = anonymous.showing(basic(user, stack.tokens["alice"]))
     assert client.batch("upload", new_blob().entry).status_code == 200
     lock = client.lock("any-name.bin").json()["lock"]
@@ -229,7 +229,7 @@ def test_a_known_user_without_a_grant_reads_a_public_repository_only(public: Cli
 
 
 def test_the_credential_never_comes_back(alice: Client, stack: Stack) -> None:
-    """Trap 25: the user's own password comes back in the action headers."""
+    """trap-25: the user's own password comes back in the action headers."""
     blob = new_blob()
     secret = stack.tokens["alice"]
     for client in (alice, alice.showing(basic("alice", secret))):
@@ -242,7 +242,7 @@ def test_the_credential_never_comes_back(alice: Client, stack: Stack) -> None:
 
 
 def test_no_secret_is_one_that_ships_with_the_product(anonymous: Client) -> None:
-    """Trap 29: a working default secret."""
+    """trap-29: a working default secret."""
     for secret in ("change-me", "changeme", "secret", "password", "admin", "local", "towpath", "alice"):
         assert_challenged(anonymous.showing(basic("admin", secret)).locks())
         assert_challenged(anonymous.showing(f"Bearer {secret}").locks())

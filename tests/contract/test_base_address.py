@@ -37,7 +37,7 @@ def test_the_alias_names_the_same_repository(alice: Client, end: str) -> None:
 
 
 def test_action_urls_are_those_of_the_plain_base_address(alice: Client) -> None:
-    """An `=` before the oid confuses git-lfs, so the URLs are `{origin}/{repository}/objects/{oid}` (client row 21)."""
+    """An `=` before the oid confuses git-lfs, so the URLs are `{origin}/{repository}/objects/{oid}` (client-21)."""
     blob = new_blob()
     for client in (alice, *(alice.at(f"{alice.base_url}{end}") for end in ALIASES)):
         actions = client.entry("upload", blob)["actions"]
@@ -46,7 +46,7 @@ def test_action_urls_are_those_of_the_plain_base_address(alice: Client) -> None:
 
 @pytest.mark.parametrize("host", ["goods.example.org", "goods.example.org:8443", "127.0.0.1:1", "[::1]:8080"])
 def test_action_urls_name_the_host_that_the_client_knows(alice: Client, host: str) -> None:
-    """Trap 33: hrefs with the wrong host; client section 1.2: an href is absolute."""
+    """trap-33: hrefs with the wrong host; client section 1.2: an href is absolute."""
     blob = new_blob()
     body = json.dumps({"operation": "upload", "objects": [blob.entry]}).encode()
     headers = [("Host", host), *alice.headers(body=True)]
@@ -56,7 +56,7 @@ def test_action_urls_name_the_host_that_the_client_knows(alice: Client, host: st
 
 
 def test_a_repository_may_lie_at_any_depth(new_repository: NewRepository) -> None:
-    """A repository name has one or more segments, and every base address has to work at any depth (client case 11)."""
+    """A repository name has one or more segments, and every base address has to work at any depth."""
     for name in ("single", "one/two/three/four/five", "Dots.and-dashes_/v1.0"):
         client = new_repository(name)
         blob = client.upload(new_blob())
@@ -114,7 +114,7 @@ def test_spellings_of_an_address_name_the_same_repository(alice: Client, stack: 
     ],
 )
 def test_no_other_address_leads_into_a_repository(alice: Client, stack: Stack, prefix: str) -> None:
-    """A segment is never `.` or `..` and has no `=`, so `..` or `%2e%2e` bypasses no check (client case 11)."""
+    """A segment is never `.` or `..` and has no `=`, so `..` or `%2e%2e` bypasses no check."""
     assert batch_at(alice, stack.origin, prefix) == 404
 
 

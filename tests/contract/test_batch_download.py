@@ -29,7 +29,7 @@ def test_a_held_object_has_a_download_action(alice: Client, dialect: Dialect) ->
 def test_an_action_has_an_address_headers_and_an_expiry(
     alice: Client, stack: Stack, dialect: Dialect, name: str
 ) -> None:
-    """protocol: Action object: href, header, expires_in, expires_at; Limits, expires_in; client rows 14 and 23."""
+    """protocol: Action object: href, header, expires_in, expires_at; Limits, expires_in; client-14, client-23."""
     alice = alice.speaking(dialect)
     blob = new_blob()
     if name == "download":
@@ -49,7 +49,7 @@ def test_an_action_has_an_address_headers_and_an_expiry(
 
 
 def test_an_unknown_object_is_404_and_has_no_action(alice: Client, dialect: Dialect) -> None:
-    """protocol: Per-object error codes, 404; Batch, rules 1 and 2; client row 16 and case 13."""
+    """protocol: Per-object error codes, 404; Batch, rules 1 and 2; client-16 and case 13."""
     blob = new_blob()
     entry = alice.speaking(dialect).entry("download", blob)
     assert entry.keys() == {"oid", "size", "error"}
@@ -58,7 +58,7 @@ def test_an_unknown_object_is_404_and_has_no_action(alice: Client, dialect: Dial
 
 @pytest.mark.parametrize("difference", [-1, 1, 2**32])
 def test_a_size_other_than_the_held_one_is_422(alice: Client, dialect: Dialect, difference: int) -> None:
-    """An entry with another size is not the held object (protocol: Per-object error codes, 422; client case 17)."""
+    """An entry with another size is not the held object (protocol: Per-object error codes, 422)."""
     blob = alice.upload(new_blob())
     asked = {"oid": blob.oid, "size": blob.size + difference}
     (entry,) = alice.speaking(dialect).batch("download", asked).json()["objects"]

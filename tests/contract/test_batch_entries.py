@@ -43,7 +43,7 @@ def held(alice: Client) -> list[Blob]:
 def test_there_is_one_entry_for_each_asked_in_order(
     alice: Client, held: list[Blob], dialect: Dialect, operation: str
 ) -> None:
-    """protocol: Batch response, objects; client rows 2 and 15, case 14: 100 entries half held, half not."""
+    """protocol: Batch response, objects; client-2, client-15, case 14: 100 entries half held, half not."""
     missing = [new_blob() for _ in range(50)]
     asked = [blob.entry for pair in zip(held, missing, strict=True) for blob in pair]
     answer = alice.speaking(dialect).batch(operation, *asked)
@@ -57,7 +57,7 @@ def test_there_is_one_entry_for_each_asked_in_order(
 
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_an_object_asked_twice_is_answered_twice(alice: Client, operation: str) -> None:
-    """git-lfs hangs on a missing entry, so repeats are answered too: n in, n out (client row 2 and case 16)."""
+    """git-lfs hangs on a missing entry, so repeats are answered too: n in, n out (case 16; client-2)."""
     held, missing = alice.upload(new_blob()), new_blob()
     asked = [held.entry, missing.entry, held.entry, missing.entry]
     entries = alice.batch(operation, *asked).json()["objects"]
@@ -158,7 +158,7 @@ def test_a_missing_size_is_422_for_that_object(alice: Client, operation: str) ->
 
 @pytest.mark.parametrize("size", [0, 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1])
 def test_a_size_is_an_exact_integer(alice: Client, size: int) -> None:
-    """protocol: Batch request object entry, size; client row 14 and case 24; trap 7: no 32-bit size anywhere."""
+    """protocol: Batch request object entry, size; client-14 and case 24; trap-7: no 32-bit size anywhere."""
     entry = alice.batch("download", {"oid": OID, "size": size}).json()["objects"][0]
     assert entry["size"] == size
     assert entry["error"]["code"] == 404
@@ -166,14 +166,14 @@ def test_a_size_is_an_exact_integer(alice: Client, size: int) -> None:
 
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31, 2**32, 2**32 + 1])
 def test_large_objects_are_offered_for_upload(alice: Client, size: int) -> None:
-    """Trap 7: objects over 2 GiB or 4 GiB break."""
+    """trap-7: objects over 2 GiB or 4 GiB break."""
     entry = alice.batch("upload", {"oid": OID, "size": size}).json()["objects"][0]
     assert entry["size"] == size
     assert set(entry["actions"]) == {"upload", "verify"}
 
 
 def test_objects_of_a_whole_batch_fail_one_by_one(alice: Client) -> None:
-    """Trap 31: a whole batch fails with 404 or 422 because each of its objects has an error of its own."""
+    """trap-31: a whole batch fails with 404 or 422 because each of its objects has an error of its own."""
     answer = alice.batch("download", {"oid": "x", "size": 1}, {"oid": OID, "size": -1}, new_blob().entry)
     assert answer.status_code == 200
     assert [entry["error"]["code"] for entry in answer.json()["objects"]] == [422, 422, 404]

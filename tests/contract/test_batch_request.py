@@ -58,7 +58,7 @@ def test_without_transfers_basic_is_chosen(alice: Client, dialect: Dialect, fiel
     "transfers", [["basic"], *map(list, itertools.permutations(["basic", "ssh", "lfs-standalone-file"])), ["basic"] * 2]
 )
 def test_basic_is_chosen_wherever_it_stands(alice: Client, transfers: list[str]) -> None:
-    """protocol: Batch response, transfer; client row 12 and case 31: the first one is never just taken."""
+    """protocol: Batch response, transfer; client-12 and case 31: the first one is never just taken."""
     answer = alice.batch("download", ENTRY, transfers=transfers)
     assert answer.status_code == 200
     assert answer.json()["transfer"] == "basic"
@@ -81,7 +81,7 @@ def test_transfers_that_are_no_list_of_strings_are_422(alice: Client, transfers:
 
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_no_objects_are_answered_with_no_objects(alice: Client, dialect: Dialect, operation: str) -> None:
-    """A client may send an empty `objects` (protocol: Batch request body, objects; client row 2 and case 15)."""
+    """A client may send an empty `objects` (protocol: Batch request body, objects; case 15; client-2)."""
     answer = alice.speaking(dialect).batch(operation)
     assert answer.status_code == 200
     assert answer.json()["objects"] == []
@@ -164,11 +164,11 @@ def test_unknown_fields_are_ignored(alice: Client, dialect: Dialect) -> None:
     ids=range(13),
 )
 def test_a_body_that_is_not_json_is_400(alice: Client, dialect: Dialect, body: bytes) -> None:
-    """A client must be able to tell unparsable JSON (400) from JSON of the wrong shape (422; client case 6)."""
+    """A client must be able to tell unparsable JSON (400) from JSON of the wrong shape (422)."""
     assert alice.speaking(dialect).post("/objects/batch", body).status_code == 400
 
 
 @pytest.mark.parametrize("body", [b"[]", b'"x"', b"5", b"null", b"true", b"{}"])
 def test_json_of_another_shape_is_422(alice: Client, dialect: Dialect, body: bytes) -> None:
-    """A client must be able to tell JSON of the wrong shape (422) from unparsable JSON (400; client case 6)."""
+    """A client must be able to tell JSON of the wrong shape (422) from unparsable JSON (400)."""
     assert alice.speaking(dialect).post("/objects/batch", body).status_code == 422

@@ -29,7 +29,7 @@ def test_an_object_that_is_not_held_has_upload_and_verify_actions(alice: Client,
 
 
 def test_an_object_that_is_held_has_no_actions_at_all(alice: Client, dialect: Dialect) -> None:
-    """protocol: Batch, rule 3; Batch response object entry, actions; client row 3 and case 20."""
+    """protocol: Batch, rule 3; Batch response object entry, actions; client-3 and case 20."""
     alice = alice.speaking(dialect)
     blob = alice.upload(new_blob())
     entry = alice.entry("upload", blob)
@@ -97,7 +97,7 @@ def test_a_size_other_than_the_held_one_is_422(alice: Client, difference: int) -
 
 
 def test_an_object_whose_bytes_are_lost_is_offered_for_upload_again(alice: Client, stack: Stack) -> None:
-    """Trap 36: a missing file with an index row blocks the push that would heal it. A reader finds it lost."""
+    """trap-36: a missing file with an index row blocks the push that would heal it. A reader finds it lost."""
     blob = alice.upload(new_blob())
     action = alice.action("download", blob)
     path = stored_path(stack.data / "storage", blob.oid)

@@ -41,13 +41,13 @@ def test_accept_decides_before_content_type(alice: Client, accepted: Dialect, se
 
 @pytest.mark.parametrize("accept", ["*/*", "application/*", None, "text/html, */*;q=0.1"])
 def test_content_type_decides_where_accept_names_neither(alice: Client, dialect: Dialect, accept: str | None) -> None:
-    """With `*/*` or no Accept, only the Content-Type shows the dialect of the client (client case 3)."""
+    """With `*/*` or no Accept, only the Content-Type shows the dialect of the client."""
     assert ask(alice, accept, dialect.media_type, dialect).status_code == 200
 
 
 @pytest.mark.parametrize("headers", [[], [("Accept", "*/*")]], ids=["none", "wildcard"])
 def test_the_neutral_dialect_answers_where_nothing_names_one(alice: Client, headers: list[tuple[str, str]]) -> None:
-    """A request that names no dialect is valid, because `GET /locks` needs no Content-Type (client case 4)."""
+    """A request that names no dialect is valid, because `GET /locks` needs no Content-Type."""
     headers = [("Authorization", alice.authorization or ""), *headers]
     answer = alice.send("GET", f"{alice.base_url}/locks", headers=headers)
     assert answer.status_code == 200
@@ -98,7 +98,7 @@ def test_content_type_may_name_the_charset(alice: Client, dialect: Dialect, char
     "content_type", ["text/plain", "application/json", "application/x-www-form-urlencoded", "nonsense", "", None]
 )
 def test_any_other_content_type_is_415(alice: Client, dialect: Dialect, content_type: str | None) -> None:
-    """The service must not guess at a body whose Content-Type is neither dialect's (client case 7)."""
+    """The service must not guess at a body whose Content-Type is neither dialect's."""
     assert ask(alice, dialect.media_type, content_type, dialect).status_code == 415
 
 

@@ -82,7 +82,7 @@ def test_head_tells_the_same_without_the_bytes(alice: Client, action: Action, bl
 def test_a_range_is_exactly_those_bytes(
     alice: Client, action: Action, blob: Blob, value: str, first: int, last: int
 ) -> None:
-    """Some servers send the rest of the file or a wrong total for a range (206; client case 63; trap 8)."""
+    """Some servers send the rest of the file or a wrong total for a range (206; trap-8)."""
     answer = alice.get(action, ("Range", value))
     assert answer.status_code == 206
     assert answer.headers["content-range"] == f"bytes {first}-{last}/{SIZE}"
@@ -95,7 +95,7 @@ def test_a_range_is_exactly_those_bytes(
     "value", [f"bytes={SIZE}-", f"bytes={SIZE}-{SIZE}", f"bytes={2**32}-", "bytes=99999999999999999999999-", "bytes=-0"]
 )
 def test_a_range_past_the_end_is_416(alice: Client, action: Action, value: str) -> None:
-    """Some servers parse Range in 32 bits and miss that an offset is past the end (416; client case 63; trap 7)."""
+    """Some servers parse Range in 32 bits and miss that an offset is past the end (416; trap-7)."""
     answer = alice.get(action, ("Range", value))
     assert answer.status_code == 416
     assert answer.headers["content-range"] == f"bytes */{SIZE}"
@@ -132,7 +132,7 @@ def test_a_range_that_is_not_understood_is_answered_with_the_whole(
 
 @pytest.mark.parametrize(("value", "status"), [("bytes=0-", 416), ("bytes=0-0", 416), ("bytes=-1", 200)])
 def test_nothing_has_no_first_byte(alice: Client, value: str, status: int) -> None:
-    """An offset at or past the size is 416 (client case 63), but the last bytes of nothing are the whole of it."""
+    """An offset at or past the size is 416, but the last bytes of nothing are the whole of it."""
     answer = alice.get(alice.action("download", alice.upload(Blob(b""))), ("Range", value))
     assert answer.status_code == status
     assert answer.headers.get("content-range") == ("bytes */0" if status == 416 else None)
@@ -186,7 +186,7 @@ def test_a_guessed_address_is_403(alice: Client, stack: Stack, oid: str) -> None
 
 
 def test_a_corrupt_object_is_not_deleted_by_reading_it(alice: Client, stack: Stack) -> None:
-    """Trap 6: a corrupt object found on read is deleted, though it was the only copy."""
+    """trap-6: a corrupt object found on read is deleted, though it was the only copy."""
     blob = alice.upload(new_blob())
     path = stored_path(stack.data / "storage", blob.oid)
     path.chmod(0o600)
@@ -198,7 +198,7 @@ def test_a_corrupt_object_is_not_deleted_by_reading_it(alice: Client, stack: Sta
 
 
 def test_the_bytes_of_a_download_are_those_of_the_repository_and_oid(alice: Client) -> None:
-    """Trap 1: wrong bytes under a right-looking oid: what comes back hashes to its name."""
+    """trap-1: wrong bytes under a right-looking oid: what comes back hashes to its name."""
     blobs = [alice.upload(new_blob(1000 + n)) for n in range(5)]
     for blob in blobs:
         assert Blob(alice.get(alice.action("download", blob)).content).oid == blob.oid

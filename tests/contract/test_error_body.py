@@ -44,7 +44,7 @@ def test_an_error_has_a_message_and_the_request_id(alice: Client, stack: Stack, 
 )
 @pytest.mark.parametrize("method", ["GET", "POST", "PUT", "DELETE"])
 def test_unknown_addresses_are_404_with_an_error_body(alice: Client, dialect: Dialect, method: str, path: str) -> None:
-    """A client parses every error, so unknown routes have an Error body too (client case 9)."""
+    """A client parses every error, so unknown routes have an Error body too."""
     origin = alice.base_url.removesuffix("/demo/assets")
     headers = [("Accept", dialect.media_type)]
     assert alice.speaking(dialect).send(method, origin + path, headers=headers).status_code == 404
@@ -75,7 +75,7 @@ def test_unknown_methods_are_405_with_an_error_body(
 
 @pytest.mark.parametrize("offered", ["x", "a" * 64, "3f2c-1.X_y", "0"])
 def test_a_request_id_that_the_client_offers_is_kept(alice: Client, stack: Stack, offered: str) -> None:
-    """Trap 34: a request id ties a client's error to a log line, also through a proxy that has made it."""
+    """trap-34: a request id ties a client's error to a log line, also through a proxy that has made it."""
     headers = [*alice.headers(body=False), ("X-Request-Id", offered)]
     answer = alice.send("GET", f"{stack.origin}/no/such/locks", headers=headers)
     assert answer.status_code == 403
@@ -84,7 +84,7 @@ def test_a_request_id_that_the_client_offers_is_kept(alice: Client, stack: Stack
 
 @pytest.mark.parametrize("offered", ["", "a" * 65, "with space", "semi;colon", '"quoted"', "\xe9", "{}", "a,b"])
 def test_a_request_id_that_is_no_plain_word_is_replaced(alice: Client, offered: str) -> None:
-    """Trap 34: nobody writes into the log what looks like something else."""
+    """trap-34: nobody writes into the log what looks like something else."""
     headers = [*alice.headers(body=False), ("X-Request-Id", offered)]
     answer = alice.send("GET", f"{alice.base_url}/locks", headers=headers)
     assert answer.status_code == 200
@@ -109,7 +109,7 @@ async def logged_by(stack: Stack, request_id: str, services: set[str]) -> None:
 
 
 async def test_the_request_id_is_in_the_log_of_every_service_passed(alice: Client, stack: Stack) -> None:
-    """An operator finds a client's error only if every service that the request passed logs its id (trap 34)."""
+    """An operator finds a client's error only if every service that the request passed logs its id (trap-34)."""
     # What may be done for a ref that nobody has named is not remembered, and locks is asked.
     batch = alice.batch("download", new_blob().entry, ref={"name": f"refs/heads/{new_blob().oid}"})
     await logged_by(stack, batch.headers["x-request-id"], {"facade", "locks", "storage"})
@@ -143,7 +143,7 @@ def test_answers_to_actions_carry_the_request_id_too(alice: Client) -> None:
     ids=range(7),
 )
 def test_what_is_no_http_is_400_with_a_message(stack: Stack, alice: Client, request_head: bytes) -> None:
-    """Even a request that is no HTTP gets an Error body, never 500, and ends no process (client case 7; trap 27)."""
+    """Even a request that is no HTTP gets an Error body, never 500, and ends no process (trap-27)."""
     with raw.Connection(stack.origin) as connection:
         connection.send(request_head)
         answer = connection.answer()
@@ -154,7 +154,7 @@ def test_what_is_no_http_is_400_with_a_message(stack: Stack, alice: Client, requ
 
 
 def test_a_host_that_is_none_gives_no_href(alice: Client, stack: Stack) -> None:
-    """Trap 33: hrefs with a wrong host: what a client sends as Host never becomes part of a URL unseen."""
+    """trap-33: hrefs with a wrong host: what a client sends as Host never becomes part of a URL unseen."""
     body = json.dumps({"operation": "upload", "objects": [new_blob().entry]}).encode()
     with raw.Connection(stack.origin) as connection:
         head = 'POST /demo/assets/objects/batch HTTP/1.1\r\nHost: evil/../"x\r\n'

@@ -1,4 +1,4 @@
-"""Health, and a true description of the service (docs/protocol.md, "Outages, health and description"; trap 34)."""
+"""Health, and a true description of the service (docs/protocol.md, "Outages, health and description"; trap-34)."""
 
 from contextlib import nullcontext
 from typing import Any
@@ -42,14 +42,14 @@ def test_healthz_answers_as_long_as_the_facade_lives(stack: Stack, http: httpx.C
 
 
 def test_readyz_looks_at_the_inner_services(stack: Stack, http: httpx.Client) -> None:
-    """Trap 34: no health that looks at its dependencies."""
+    """trap-34: no health that looks at its dependencies."""
     answer = http.get(f"{stack.origin}/readyz")
     assert answer.status_code == 200
     assert answer.json() == {"status": "ready", "services": {"storage": "serving", "locks": "serving"}}
 
 
 def test_readyz_is_503_where_an_inner_service_does_not_serve(http: httpx.Client) -> None:
-    """Trap 34: no health that looks at its dependencies: these here have no health at all."""
+    """trap-34: no health that looks at its dependencies: these here have no health at all."""
     with running_facade() as (origin, _):
         answer = http.get(f"{origin}/readyz")
         assert answer.status_code == 503

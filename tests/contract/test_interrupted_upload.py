@@ -1,4 +1,4 @@
-"""Cut, stalled, early refused and concurrent uploads (docs/protocol.md, "Actions"; client cases 54, 57 and 60)."""
+"""Cut, stalled, early refused and concurrent uploads (docs/protocol.md, "Actions")."""
 
 from collections.abc import Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -52,7 +52,7 @@ def test_a_cut_upload_leaves_nothing(alice: Client, stack: Stack, framing: str, 
 
 
 def test_nothing_is_visible_before_it_is_verified(alice: Client, stack: Stack) -> None:
-    """A GET must never see partial data, so bytes are invisible before they are verified (client case 57)."""
+    """A GET must never see partial data, so bytes are invisible before they are verified."""
     blob = new_blob(SIZE)
     actions = alice.entry("upload", blob)["actions"]
     with Connection(stack.origin) as connection:
@@ -66,7 +66,7 @@ def test_nothing_is_visible_before_it_is_verified(alice: Client, stack: Stack) -
 
 
 def test_a_stalled_upload_hinders_no_other_of_the_same_object(alice: Client, stack: Stack) -> None:
-    """Client row 19 and case 57; trap 4: two clients upload one oid at once and one gets an error."""
+    """client-19 and case 57; trap-4: two clients upload one oid at once and one gets an error."""
     blob = new_blob(SIZE)
     action = alice.action("upload", blob)
     with Connection(stack.origin) as stalled:
@@ -94,7 +94,7 @@ def test_all_right_uploads_of_one_object_at_once_succeed(alice: Client, stack: S
 
 
 def test_many_objects_at_once_are_all_stored(alice: Client) -> None:
-    """Trap 13: concurrent first uploads fail: a folder made by check-then-create."""
+    """trap-13: concurrent first uploads fail: a folder made by check-then-create."""
     blobs = [new_blob() for _ in range(40)]
     entries = alice.batch("upload", *(blob.entry for blob in blobs)).json()["objects"]
     with ThreadPoolExecutor(8) as pool:
@@ -133,7 +133,7 @@ def test_an_upload_refused_by_its_head_is_answered_readably(alice: Client, stack
 
 @pytest.mark.parametrize("which", range(3), ids=["no token", "bad token", "wrong length"])
 def test_an_upload_refused_by_its_head_is_answered_before_its_body(alice: Client, stack: Stack, which: int) -> None:
-    """git-lfs repeats a refused upload, so a refusal must be cheap and not wait for the body (client row 17)."""
+    """git-lfs repeats a refused upload, so a refusal must be cheap and not wait for the body (client-17)."""
     action = alice.action("upload", new_blob(SIZE))
     status, refused, headers = list(early_refusals(action))[which]
     with Connection(stack.origin) as connection:

@@ -79,7 +79,7 @@ def test_a_body_over_the_limit_is_413(alice: Client, dialect: Dialect, path: str
 
 
 def test_a_body_over_the_limit_is_refused_by_its_length_alone(alice: Client, small: Stack) -> None:
-    """A body over the limit must cost no work, so the refusal is sent while the body is drained (client case 29)."""
+    """A body over the limit must cost no work, so the refusal is sent while the body is drained."""
     with raw.Connection(small.origin) as connection:
         headers = [*alice.headers(body=True), ("Content-Length", str(2**40))]
         connection.begin("POST", "/demo/assets/objects/batch", headers)
@@ -147,7 +147,7 @@ def test_a_path_has_a_longest_length_in_bytes(alice: Client) -> None:
 
 
 def test_actions_live_as_long_as_is_set(alice: Client) -> None:
-    """protocol: Action object, expires_in; client row 23: never under 60 s."""
+    """protocol: Action object, expires_in; client-23: never under 60 s."""
     actions = alice.entry("upload", new_blob())["actions"]
     assert actions["upload"]["expires_in"] == 60
     assert actions["verify"]["expires_in"] >= 60
@@ -167,7 +167,7 @@ def test_the_challenge_names_the_realm_that_is_set(alice: Client, dialect: Diale
 
 
 def test_hrefs_begin_with_the_public_address(alice: Client, small: Stack) -> None:
-    """Trap 33: hrefs with the wrong scheme or host behind a proxy; protocol: Action object, href."""
+    """trap-33: hrefs with the wrong scheme or host behind a proxy; protocol: Action object, href."""
     blob = new_blob()
     actions = alice.entry("upload", blob)["actions"]
     assert {action["href"] for action in actions.values()} == {f"{PUBLIC_URL}/demo/assets/objects/{blob.oid}"}
@@ -183,7 +183,7 @@ def test_a_verify_body_over_the_limit_is_413(alice: Client, small: Stack) -> Non
 
 
 def test_repeated_bad_credentials_are_slowed_and_good_ones_never(alice: Client, dialect: Dialect) -> None:
-    """Client row 6 and case 36: 429 with Retry-After; a good one is never refused because others failed."""
+    """client-6 and case 36: 429 with Retry-After; a good one is never refused because others failed."""
     statuses = []
     for number in range(6):
         bad = alice.showing(basic("alice", f"wrong{number}")).speaking(dialect)

@@ -23,13 +23,13 @@ def test_a_free_path_is_locked_for_the_caller(alice: Client, dialect: Dialect) -
     path, before = new_path(), time.time()
     answer = alice.speaking(dialect).lock(path)
     assert answer.status_code == 201
-    assert answer.json().keys() == {"lock"}, "client row 20: no message in a success"
+    assert answer.json().keys() == {"lock"}, "client-20: no message in a success"
     lock = answer.json()["lock"]
     assert lock.keys() == {"id", "path", "locked_at", "owner"}
     assert lock["path"] == path
     assert lock["owner"] == {"name": "alice"}
     assert isinstance(lock["id"], str)
-    assert LOCK_ID.fullmatch(lock["id"]), "client row 22: clients put it into a URL as it is"
+    assert LOCK_ID.fullmatch(lock["id"]), "client-22: clients put it into a URL as it is"
     assert TIMESTAMP.fullmatch(lock["locked_at"])
     moments = [time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(moment)) for moment in (before - 1, time.time() + 1)]
     assert moments[0] <= lock["locked_at"] <= moments[1]

@@ -29,12 +29,12 @@ def test_the_owner_removes_a_lock_and_gets_it_back(alice: Client, dialect: Diale
     lock = new_lock(alice)
     answer = alice.speaking(dialect).unlock(lock["id"])
     assert answer.status_code == 200
-    assert answer.json() == {"lock": lock}, "client row 20: no message in a success"
+    assert answer.json() == {"lock": lock}, "client-20: no message in a success"
     assert alice.locks(path=lock["path"]).json() == {"locks": []}
 
 
 def test_a_lock_that_is_gone_is_404(alice: Client, dialect: Dialect) -> None:
-    """A client that unlocks twice must learn that the lock is gone (client case 76)."""
+    """A client that unlocks twice must learn that the lock is gone."""
     lock = new_lock(alice)
     assert alice.unlock(lock["id"]).status_code == 200
     assert alice.speaking(dialect).unlock(lock["id"]).status_code == 404
@@ -150,7 +150,7 @@ def test_json_of_another_shape_is_422(alice: Client, body: bytes) -> None:
     "lock_id", ["0", "-1", "x", "verify", "1.0", "99999999999999999999", "a" * 5000, "%31%20", "%00", "%FF", "a=b", "~"]
 )
 def test_an_id_that_is_none_is_404(alice: Client, lock_id: str) -> None:
-    """An id that no lock can have is an unknown id and not an error of the server (client case 77)."""
+    """An id that no lock can have is an unknown id and not an error of the server."""
     assert alice.unlock(lock_id, force=True).status_code == 404
 
 

@@ -66,7 +66,7 @@ def test_path_matches_exactly(there: Client, locks: list[dict[str, Any]], path: 
     "path", ["b", "a/", "/a", "B C", "a*", "%", "a/b/c", "..", "\x00", "x" * 5000, "'; DROP TABLE"]
 )
 def test_a_path_that_is_not_locked_is_an_empty_list(there: Client, path: str) -> None:
-    """protocol: List locks, path; trap 20: 404 instead of an empty list."""
+    """protocol: List locks, path; trap-20: 404 instead of an empty list."""
     answer = there.locks(path=path)
     assert answer.status_code == 200
     assert answer.json() == {"locks": []}
@@ -87,12 +87,12 @@ def test_an_id_that_is_none_is_an_empty_list(there: Client, lock_id: str) -> Non
 
 
 def test_the_id_of_another_repository_matches_nothing(alice: Client, locks: list[dict[str, Any]]) -> None:
-    """Trap 19: locks of other repositories are seen."""
+    """trap-19: locks of other repositories are seen."""
     assert alice.locks(id=locks[0]["id"]).json() == {"locks": []}
 
 
 def test_empty_values_are_absent(there: Client, locks: list[dict[str, Any]]) -> None:
-    """A client may send parameters that it does not use, so an empty value counts as absent (client case 73)."""
+    """A client may send parameters that it does not use, so an empty value counts as absent."""
     assert there.locks("path=&id=&cursor=&limit=&refspec=").json() == {"locks": locks}
     assert there.locks("path&id&cursor&limit&refspec").json() == {"locks": locks}
 
@@ -104,7 +104,7 @@ def test_unknown_parameters_are_ignored(there: Client, locks: list[dict[str, Any
 
 @pytest.mark.parametrize("refspec", ["refs/heads/main", "refs/heads/other", "HEAD", "", "x" * 3000, "\x00", "%"])
 def test_refspec_does_not_filter(there: Client, locks: list[dict[str, Any]], refspec: str) -> None:
-    """A refspec only decides permission, so all locks are listed (protocol: List locks, refspec; client case 78)."""
+    """A refspec only decides permission, so all locks are listed (protocol: List locks, refspec)."""
     assert there.locks(refspec=refspec).json() == {"locks": locks}
 
 

@@ -104,7 +104,7 @@ def test_paths_are_compared_byte_for_byte(there: Client) -> None:
 
 
 def test_invalid_utf8_in_a_query_is_read_as_it_arrives_in_json(there: Client, stack: Stack) -> None:
-    """git-lfs sends a raw byte in the query but U+FFFD in the body, so both have to match (client case 69)."""
+    """git-lfs sends a raw byte in the query but U+FFFD in the body, so both have to match."""
     lock = there.lock("caf\ufffd.bin").json()["lock"]
     for query in ("path=caf%FF.bin", "path=caf%ff.bin", "path=caf%E9.bin"):
         assert there.locks(query).json() == {"locks": [lock]}

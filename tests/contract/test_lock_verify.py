@@ -43,7 +43,7 @@ def of(locks: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 def test_locks_are_split_by_owner(
     there: Client, bob_there: Client, locks: list[dict[str, Any]], dialect: Dialect
 ) -> None:
-    """protocol: verification, 200: ours and theirs; What the service does, 4; client row 4 and case 75."""
+    """protocol: verification, 200: ours and theirs; What the service does, 4; client-4 and case 75."""
     mine, his = of(locks, "alice"), of(locks, "bob")
     answer = there.speaking(dialect).verify_locks()
     assert answer.status_code == 200
@@ -85,7 +85,7 @@ def test_every_field_may_be_missing_null_or_empty(
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
 def test_pages_are_split_and_follow_each_other(there: Client, locks: list[dict[str, Any]], limit: int) -> None:
-    """protocol: verification, limit, cursor, next_cursor; trap 16: limit and cursor in the body are ignored."""
+    """protocol: verification, limit, cursor, next_cursor; trap-16: limit and cursor in the body are ignored."""
     ours: list[dict[str, Any]] = []
     theirs: list[dict[str, Any]] = []
     fields: dict[str, object] = {"limit": limit}
@@ -155,5 +155,5 @@ def test_without_push_access_it_is_403(bob: Client, bob_there: Client, carol: Cl
     "name", ["no/such", "demo", "demo/assets/x", "demo/%2e%2e/x", "demo/%2e", "a" * 300, "%00", "demo/assets=x"]
 )
 def test_locking_is_implemented_so_that_it_is_never_404(bob: Client, stack: Stack, name: str) -> None:
-    """protocol: verification, 404 is for servers without locking; Locking errors, verify locks 404; client row 8."""
+    """protocol: verification, 404 is for servers without locking; Locking errors, verify locks 404; client-8."""
     assert bob.at(f"{stack.origin}/{name}").verify_locks().status_code == 403

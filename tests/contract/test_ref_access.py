@@ -90,7 +90,7 @@ def test_an_upload_with_the_ref_that_b_may_write_succeeds_for_both(
 def test_a_missing_ref_null_or_without_a_name_is_no_ref(
     alice: Client, bob: Client, verb: str, fields: dict[str, object]
 ) -> None:
-    """protocol: Ref object; Versioning 3; client row 11 and case 34; trap 26: `ref: null` is a 422."""
+    """protocol: Ref object; Versioning 3; client-11 and case 34; trap-26: `ref: null` is a 422."""
     assert write(alice, verb, **fields).status_code == ALLOWED[verb]
     assert write(bob, verb, **fields).status_code == WITHOUT_REF[verb]
     assert bob.batch("download", new_blob().entry, **fields).status_code == 200
@@ -99,7 +99,7 @@ def test_a_missing_ref_null_or_without_a_name_is_no_ref(
 @pytest.mark.parametrize("name", OTHER_REFS, ids=range(len(OTHER_REFS)))
 @pytest.mark.parametrize("verb", VERBS)
 def test_any_other_string_is_a_ref_that_gives_nothing(alice: Client, bob: Client, verb: str, name: str) -> None:
-    """A client may send `HEAD` or any other string, so a ref that matches nothing is no error (client case 34)."""
+    """A client may send `HEAD` or any other string, so a ref that matches nothing is no error."""
     assert write(alice, verb, ref={"name": name}).status_code == ALLOWED[verb]
     assert write(bob, verb, ref={"name": name}).status_code == 403
     assert bob.batch("download", new_blob().entry, ref={"name": name}).status_code == 200
@@ -109,7 +109,7 @@ def test_any_other_string_is_a_ref_that_gives_nothing(alice: Client, bob: Client
 def test_the_ref_decides_every_write(bob: Client, dialect: Dialect, verb: str) -> None:
     """Some servers ignore the ref, but upload, lock, unlock and verify must all check it.
 
-    protocol: Authentication 5; trap 26.
+    protocol: Authentication 5; trap-26.
     """
     bob = bob.speaking(dialect)
     assert write(bob, verb, ref=BOBS_REF).status_code == ALLOWED[verb]

@@ -98,7 +98,7 @@ def test_a_failure_behind_a_locking_endpoint_has_its_status(
 
 
 def test_a_method_that_is_not_there_is_501_on_a_batch_and_500_on_locks(zoe: Client, inner: Inner) -> None:
-    """protocol: Status codes of batch responses, 501; client row 8: 501 on locks switches lock checks off for good."""
+    """protocol: Status codes of batch responses, 501; client-8: 501 on locks switches lock checks off for good."""
     unimplemented = errors.Unimplemented(Reason.UNIMPLEMENTED, SECRET)
     inner.failures = dict.fromkeys(["BatchStatObjects", *LOCK_CALLS], unimplemented)
     assert_tells(zoe.batch("download", BLOB.entry), 501)
@@ -107,7 +107,7 @@ def test_a_method_that_is_not_there_is_501_on_a_batch_and_500_on_locks(zoe: Clie
 
 
 def test_an_unknown_repository_is_404_on_a_batch_and_403_on_locks(zoe: Client, inner: Inner) -> None:
-    """protocol: Status codes of batch responses, 404; client row 8: 404 on locks switches lock checks off for good."""
+    """protocol: Status codes of batch responses, 404; client-8: 404 on locks switches lock checks off for good."""
     inner.failures["CheckAccess"] = errors.NotFound(Reason.REPOSITORY_NOT_FOUND, SECRET)
     assert_tells(zoe.batch("download", BLOB.entry), 404)
     for call in LOCK_CALLS:
@@ -160,7 +160,7 @@ def test_a_reply_that_lacks_something_is_502_on_a_batch(
 @pytest.mark.parametrize("missing", ["id", "path", "locked_at", "owner_name"])
 @pytest.mark.parametrize("call", LOCK_CALLS)
 def test_a_lock_that_lacks_something_is_502(zoe: Client, inner: Inner, call: str, missing: str) -> None:
-    """A lock without owner kills git-lfs, so a reply that lacks a required field is 502 (client row 4)."""
+    """A lock without owner kills git-lfs, so a reply that lacks a required field is 502 (client-4)."""
     lock = locks.Lock()
     lock.CopyFrom(LOCK)
     lock.ClearField(missing)  # type: ignore[arg-type] # one of the names that the stub lists
@@ -199,7 +199,7 @@ def test_a_conflict_without_its_lock_is_502(zoe: Client, inner: Inner) -> None:
     ids=lambda value: value.reason if isinstance(value, ServiceError) else str(value),
 )
 def test_a_failure_behind_an_action_has_its_status(zoe: Client, inner: Inner, error: ServiceError, status: int) -> None:
-    """git-lfs takes 422 for success and repeats 401 for ever, so neither answers a transfer (client rows 1 and 5)."""
+    """git-lfs takes 422 for success and repeats 401 for ever, so neither answers a transfer (client-1, client-5)."""
     actions = zoe.entry("upload", BLOB)["actions"]
     inner.failures = dict.fromkeys(["WriteWholeObject", "BatchStatObjects", "ConfirmObject"], error)
     assert_tells(zoe.put(actions["upload"], BLOB.content), status)

@@ -46,7 +46,7 @@ def test_every_size_is_stored(alice: Client, size: int) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 5 * 1024 * 1024])
 def test_put_takes_chunks_without_a_length(alice: Client, size: int) -> None:
-    """A client that does not know the length beforehand sends chunks, so PUT takes both (client case 55)."""
+    """A client that does not know the length beforehand sends chunks, so PUT takes both."""
     blob = new_blob(size) if size else Blob(b"")
     action = alice.entry("upload", blob).get("actions", {}).get("upload")
     if action is not None:  # the empty object may be held already
@@ -69,14 +69,14 @@ def test_put_takes_chunks_without_a_length(alice: Client, size: int) -> None:
     ],
 )
 def test_put_takes_any_content_type(alice: Client, content_type: str) -> None:
-    """git-lfs guesses the Content-Type, so PUT takes any and stores the bytes verbatim (client row 10 and case 56)."""
+    """git-lfs guesses the Content-Type, so PUT takes any and stores the bytes verbatim (case 56; client-10)."""
     blob = Blob(b'{"a": 1}\r\n--x\r\n%41=+' + new_blob().content)
     assert alice.put(alice.action("upload", blob), blob.content, ("Content-Type", content_type)).status_code == 200
     assert alice.get(alice.action("download", blob)).content == blob.content
 
 
 def test_put_takes_no_content_type(alice: Client) -> None:
-    """A client may send no Content-Type at all, and PUT needs none (client case 56)."""
+    """A client may send no Content-Type at all, and PUT needs none."""
     blob = new_blob()
     action = alice.action("upload", blob)
     assert alice.send("PUT", action["href"], headers=action["header"].items(), content=blob.content).status_code == 200
@@ -87,7 +87,7 @@ def test_put_takes_no_content_type(alice: Client) -> None:
 def test_bytes_of_another_hash_are_400_and_store_nothing(
     alice: Client, stack: Stack, dialect: Dialect, chunked: bool
 ) -> None:
-    """Wrong bytes must never be stored under a right oid, so a mismatch is 400 (client row 1 and case 52; trap 1)."""
+    """Wrong bytes must never be stored under a right oid, so a mismatch is 400 (case 52; client-1, trap-1)."""
     alice, blob = alice.speaking(dialect), new_blob(SIZE)
     wrong = corrupted(blob.content)
     answer = alice.put(
@@ -112,7 +112,7 @@ def test_bytes_of_another_size_are_400_and_store_nothing(
 
 @pytest.mark.parametrize("difference", [-1, 1])
 def test_an_object_announced_with_a_wrong_size_is_never_stored(alice: Client, stack: Stack, difference: int) -> None:
-    """Trap 5: the size is the one that was announced; right bytes of another size are refused."""
+    """trap-5: the size is the one that was announced; right bytes of another size are refused."""
     blob = new_blob(SIZE)
     announced = {"oid": blob.oid, "size": blob.size + difference}
     action = alice.batch("upload", announced).json()["objects"][0]["actions"]["upload"]
@@ -121,7 +121,7 @@ def test_an_object_announced_with_a_wrong_size_is_never_stored(alice: Client, st
 
 
 def test_a_refused_upload_may_be_repeated(alice: Client) -> None:
-    """Trap 3: a left-over temp file makes every later upload of that oid fail; client row 17."""
+    """trap-3: a left-over temp file makes every later upload of that oid fail; client-17."""
     blob = new_blob(SIZE)
     action = alice.action("upload", blob)
     for _ in range(3):
@@ -140,7 +140,7 @@ def test_an_object_that_is_stored_already_may_be_put_again(alice: Client) -> Non
 
 
 def test_wrong_bytes_never_replace_right_ones(alice: Client) -> None:
-    """Trap 1: wrong bytes under a right-looking oid, when the oid is held already."""
+    """trap-1: wrong bytes under a right-looking oid, when the oid is held already."""
     blob = new_blob(SIZE)
     action = alice.action("upload", blob)
     assert alice.put(action, blob.content).status_code == 200

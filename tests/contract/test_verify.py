@@ -19,7 +19,7 @@ def test_a_stored_object_is_verified(alice: Client, dialect: Dialect) -> None:
 def test_an_object_that_is_not_stored_is_404(alice: Client, dialect: Dialect) -> None:
     """git-lfs takes 422 for success, so an object that is not held is 404, and the process lives on.
 
-    client row 1 and case 62; trap 27.
+    client-1 and case 62; trap-27.
     """
     alice, blob = alice.speaking(dialect), new_blob()
     action = alice.action("verify", blob)
@@ -48,14 +48,14 @@ def test_an_object_other_than_that_of_the_address_is_404(alice: Client) -> None:
 
 @pytest.mark.parametrize("body", [b"", b"{", b"nul", b"\xff", b'{"oid": "x", "size": NaN}', b"[" * 4_000])
 def test_a_body_that_is_not_json_is_400(alice: Client, dialect: Dialect, body: bytes) -> None:
-    """A client must be able to tell unparsable JSON (400) from an object that is not held (404; client case 62)."""
+    """A client must be able to tell unparsable JSON (400) from an object that is not held (404)."""
     alice = alice.speaking(dialect)
     assert alice.verify(alice.action("verify", new_blob()), body).status_code == 400
 
 
 @pytest.mark.parametrize("body", [[], "x", 5, None, {}, {"oid": 5}, {"size": 5}])
 def test_json_of_another_shape_is_400(alice: Client, body: object) -> None:
-    """git-lfs takes 422 on verify for success, so INVALID_ARGUMENT is 400 here (client row 1)."""
+    """git-lfs takes 422 on verify for success, so INVALID_ARGUMENT is 400 here (client-1)."""
     assert alice.verify(alice.action("verify", new_blob()), body).status_code == 400
 
 
@@ -79,7 +79,7 @@ def test_a_size_of_another_type_is_400_and_no_size_at_all_404(alice: Client, siz
 def test_an_oid_of_another_type_is_400_and_no_oid_at_all_404(alice: Client, oid: object, status: int) -> None:
     """git-lfs takes 422 for success, so it is never the answer here.
 
-    protocol: verify action, request body, oid is a string; trap 28.
+    protocol: verify action, request body, oid is a string; trap-28.
     """
     assert alice.verify(alice.action("verify", new_blob()), {"oid": oid, "size": 64}).status_code == status
 
@@ -109,7 +109,7 @@ def test_content_type_may_name_the_charset(alice: Client, dialect: Dialect, char
 
 
 def test_verify_tells_the_truth_after_a_refused_upload(alice: Client) -> None:
-    """protocol: States: 200 means the object exists on the server; trap 1."""
+    """protocol: States: 200 means the object exists on the server; trap-1."""
     blob = new_blob()
     actions = alice.entry("upload", blob)["actions"]
     assert alice.put(actions["upload"], blob.content + b"x").status_code == 400

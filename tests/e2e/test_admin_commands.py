@@ -206,7 +206,7 @@ def test_access(stack: Stack) -> None:
 
 
 async def test_locks(stack: Stack) -> None:
-    """`lock list|history|remove`: who holds a path, who held it, who forced it off (trap 37)."""
+    """`lock list|history|remove`: who holds a path, who held it, who forced it off (trap-37)."""
     stack.towpath("repo", "add", "locks/tests")
     stack.towpath("grant", "alice", "locks/tests", "--role", "write")
     assert stack.towpath("lock", "list", "locks/tests") == []

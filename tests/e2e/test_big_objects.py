@@ -1,4 +1,4 @@
-"""An object far larger than what a process may take of memory, up and down (the issue's sixth condition, trap 9)."""
+"""An object far larger than what a process may take of memory, up and down (the issue's sixth condition; trap-9)."""
 
 import asyncio
 import hashlib
@@ -165,7 +165,7 @@ async def test_eight_objects_at_once_through_an_object_store(seaweedfs: SeaweedF
 
 @pytest.mark.usefixtures("relayed")
 async def test_readers_that_stand_still_take_no_memory(roomy: Stack) -> None:
-    """Slow downloads hold back the service: it keeps far less for each of them than the 64 MiB to come (trap 9)."""
+    """Slow downloads hold back the service: it keeps far less for each of them than the 64 MiB to come (trap-9)."""
     data = content("slowly read", 64 * BLOCK)
     async with Client(roomy.base_url, "alice", roomy.tokens["alice"]) as client:
         assert (await client.upload(data)).status_code == 200

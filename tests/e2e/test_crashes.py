@@ -123,7 +123,7 @@ def _indexed(stack: Stack) -> set[str]:
 
 @pytest.mark.parametrize(("victim", "moment"), POINTS, ids=[f"{victim}-{moment.name}" for victim, moment in POINTS])
 async def test_crash(victim: str, moment: Moment, crashing: Stack, client: Client, total: Ledger) -> None:
-    """The victim dies at the moment, in the midst of uploads, locks and unlocks (traps 2 and 3)."""
+    """The victim dies at the moment, in the midst of uploads, locks and unlocks (trap-2, trap-3)."""
     name = f"{victim}-{moment.name}"
     copies = len(crashing.services(victim))
     processes = _processes(crashing, victim, POINTS.index((victim, moment)))

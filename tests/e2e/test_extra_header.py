@@ -1,7 +1,7 @@
 """A checkout that adds its own Authorization to every request, as continuous integration does, behind each proxy.
 
 The real client sends it beside the headers of an action. nginx and Apache refuse a request that has two of them, so the
-token of an action stands in a header of its own (client row 9).
+token of an action stands in a header of its own (client-9).
 """
 
 from collections.abc import Iterator

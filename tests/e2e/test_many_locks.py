@@ -1,4 +1,4 @@
-"""Listing of 10,000 locks page by page, while other locks come and go (trap 16)."""
+"""Listing of 10,000 locks page by page, while other locks come and go (trap-16)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
@@ -108,7 +108,7 @@ async def test_ten_thousand_locks_are_listed_without_loss_or_repeat(alice: Clien
 
 
 async def test_page_ends_with_the_lock_that_is_removed(alice: Client) -> None:
-    """A page after a lock that has gone since begins with the next one (trap 16, client case 74)."""
+    """A page after a lock that has gone since begins with the next one (trap-16)."""
     for n in range(20):
         assert (await alice.lock(f"passing/paged-{n}.dat")).status_code == 201
     first = (await alice.locks(limit=10)).json()

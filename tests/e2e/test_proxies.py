@@ -1,4 +1,4 @@
-"""Behind the real nginx and the real Caddy, as docs/operations.md configures them (trap 33)."""
+"""Behind the real nginx and the real Caddy, as docs/operations.md configures them (trap-33)."""
 
 import asyncio
 import hashlib
@@ -102,7 +102,7 @@ def test_a_big_object_is_passed_on_while_it_comes(proxy: Proxy, stack: Stack, tm
 
 @pytest.mark.usefixtures("relayed")
 def test_eight_uploads_share_one_connection(proxy: Proxy, stack: Stack, tmp_path: Path) -> None:
-    """The real client speaks HTTP/2 by itself, and each of its uploads is a stream (client 3.2)."""
+    """The real client speaks HTTP/2 by itself, and each of its uploads is a stream (client-connections)."""
     url = f"{proxy.origin}/demo/assets"
     clone = shared_repository(_computer(tmp_path, proxy, stack, "alice"), tmp_path / "remote.git", lfs_url=url)
     files = {f"{n}.dat": content(f"h2 {proxy.origin} {n}", 4 * MIB) for n in range(24)}
@@ -198,7 +198,7 @@ async def test_no_request_fails_while_a_facade_is_killed(proxy: Proxy, stack: St
 async def test_without_any_facade_a_client_is_told_to_come_again(
     program: str, dialect: Dialect, stack: Stack, tmp_path: Path
 ) -> None:
-    """429 with Retry-After and a message in its dialect, never 404 or a page (client rows 8, 13 and 18)."""
+    """429 with Retry-After and a message in its dialect, never 404 or a page (client-8, client-13, client-18)."""
     nobody = f"127.0.0.1:{free_port()}"
     with RUNNING[program](tmp_path, [nobody, nobody]) as proxy:
         async with _client(proxy, stack) as alice:

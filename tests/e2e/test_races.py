@@ -35,7 +35,7 @@ async def bob(stack: Stack) -> AsyncIterator[Client]:
 
 
 async def test_one_of_fifty_creators_gets_the_lock(alice: Client, bob: Client) -> None:
-    """Each round one 201, and 49 conflicts that show the lock and name its holder (traps 14 and 17, client case 68)."""
+    """Each round one 201, and 49 conflicts that show the lock and name its holder (trap-14, trap-17)."""
     for number in range(ROUNDS):
         path = f"races/{number}.dat"
         answers = await asyncio.gather(*((alice, bob)[n % 2].lock(path) for n in range(CREATORS)))
@@ -88,7 +88,7 @@ def _lies_once(stack: Stack, oid: str) -> bool:
 
 @pytest.mark.usefixtures("relayed")
 async def test_eight_uploads_of_one_object_all_succeed(alice: Client, stack: Stack) -> None:
-    """Each round eight times 200, one file of the right bytes, and nothing left behind (traps 3, 4 and 13)."""
+    """Each round eight times 200, one file of the right bytes, and nothing left behind (trap-3, trap-4, trap-13)."""
     for number in range(ROUNDS):
         data = content(f"eight uploads {number}", SIZE)
         oid = oid_of(data)
@@ -104,7 +104,7 @@ async def test_eight_uploads_of_one_object_all_succeed(alice: Client, stack: Sta
 
 @pytest.mark.usefixtures("relayed")
 async def test_a_corrupt_and_a_stalled_upload_do_not_hinder_the_good_ones(alice: Client, stack: Stack) -> None:
-    """Good uploads get 200 beside a corrupt and a stalled one; a reader never sees partial bytes (client case 57)."""
+    """Good uploads get 200 beside a corrupt and a stalled one; a reader never sees partial bytes."""
     data = content("corrupt and stalled", 4 * SIZE)
     oid, size = oid_of(data), len(data)
     actions = await asyncio.gather(*(alice.action("upload", oid, size) for _ in range(UPLOADERS)))

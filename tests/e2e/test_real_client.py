@@ -1,4 +1,4 @@
-"""The real git-lfs moves files (the issue's second condition, client cases 79 and 80)."""
+"""The real git-lfs moves files (the issue's second condition)."""
 
 import hashlib
 import json
@@ -60,7 +60,7 @@ def test_two_hundred_files_of_up_to_200_mb_arrive_elsewhere(
 def test_every_base_address_leads_to_the_same_repository(
     alias: str, alices: Clone, bob: Workspace, remote: Path, stack: Stack
 ) -> None:
-    """Users may set any base address, so objects pushed to one address are cloned from the other (client case 11)."""
+    """Users may set any base address, so objects pushed to one address are cloned from the other."""
     address = alias.format(origin=stack.origin)
     data = content(f"address {alias}", 100 * KIB)
     alices.git("config", "lfs.url", address)
@@ -95,7 +95,7 @@ def computer_with_trace(tmp_path: Path, stack: Stack) -> Workspace:
 
 
 async def test_push_without_write_access_is_refused_with_the_reason(bobs: Clone, stack: Stack) -> None:
-    """Bob may read only: his push to main ends with the service's message and nothing published (client case 80)."""
+    """Bob may read only: his push to main ends with the service's message and nothing published."""
     data = content("bob on main", 10 * KIB)
     async with Client(stack.base_url, "bob", stack.tokens["bob"], ref="refs/heads/main") as client:
         answer = await client.batch("upload", (oid_of(data), len(data)))
@@ -151,7 +151,7 @@ def test_fetch_pull_and_prune(alices: Clone, bobs: Clone, stack: Stack) -> None:
 
 
 def test_interrupted_download_is_resumed(alices: Clone, bob: Workspace, remote: Path, stack: Stack) -> None:
-    """A partial file of an earlier run is completed with a range, and is right (client case 64)."""
+    """A partial file of an earlier run is completed with a range, and is right."""
     data = content("resumed", 8 * MIB)
     alices.commit({"resumed.dat": data})
     alices.git("push", "origin", "main")
@@ -171,7 +171,7 @@ def test_interrupted_download_is_resumed(alices: Clone, bob: Workspace, remote: 
 async def test_wrong_bytes_on_the_disk_do_not_reach_the_working_tree(
     alices: Clone, bob: Workspace, remote: Path, stack: Stack
 ) -> None:
-    """A file that rots on the service's disk is reported by the client and not deleted (client case 83, trap 6)."""
+    """A file that rots on the service's disk is reported by the client and not deleted (trap-6)."""
     data = content("rotting", 100 * KIB)
     oid = oid_of(data)
     alices.commit({"rotting.dat": data})
@@ -189,7 +189,7 @@ async def test_wrong_bytes_on_the_disk_do_not_reach_the_working_tree(
 
 
 def test_empty_and_tiny_files(alices: Clone, bob: Workspace, remote: Path, stack: Stack) -> None:
-    """Files of no, one and a few bytes arrive too (client case 59)."""
+    """Files of no, one and a few bytes arrive too."""
     files = {f"{size}.dat": content(f"tiny {size}", size) for size in (0, 1, 64 * KIB - 1, 64 * KIB, 64 * KIB + 1)}
     alices.commit(files)
     alices.git("push", "origin", "main")

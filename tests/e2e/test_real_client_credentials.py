@@ -1,4 +1,4 @@
-"""The real git-lfs shows who it is in all the ways it has (client case 84), and gives up where it is nobody."""
+"""The real git-lfs shows who it is in all the ways it has, and gives up where it is nobody."""
 
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -28,7 +28,7 @@ def _moves_files(workspace: Workspace, remote: Path, lfs_url: str, name: str) ->
 
 @pytest.mark.parametrize("scheme", ["Basic", "Bearer"])
 def test_extra_header(scheme: str, alices: Clone, stranger: Workspace, remote: Path, stack: Stack) -> None:
-    """The way of CI checkouts: two Authorization headers on action requests, one of which is right (client row 9)."""
+    """The way of CI checkouts: two Authorization headers on action requests, one of which is right (client-9)."""
     assert alices.path.exists()
     token = stack.tokens["alice"]
     header = basic("x-access-token", token) if scheme == "Basic" else f"Bearer {token}"
@@ -56,7 +56,7 @@ def test_credentials_in_netrc(alices: Clone, stranger: Workspace, remote: Path, 
 def test_the_user_name_of_a_token_does_not_matter(
     alices: Clone, stranger: Workspace, remote: Path, stack: Stack
 ) -> None:
-    """The token is the credential, under any user name (client case 41)."""
+    """The token is the credential, under any user name."""
     assert alices.path.exists()
     host = urlsplit(stack.origin).netloc
     url = f"http://whoever:{stack.tokens['alice']}@{host}/demo/assets"
@@ -89,7 +89,7 @@ def test_wrong_credentials_end_with_an_error(alices: Clone, tmp_path: Path, remo
 def test_helper_that_repeats_wrong_credentials_is_stopped(
     alices: Clone, stranger: Workspace, remote: Path, stack: Stack
 ) -> None:
-    """A client that would repeat wrong credentials for ever is slowed until it gives up (client row 6)."""
+    """A client that would repeat wrong credentials for ever is slowed until it gives up (client-6)."""
     alices.commit({"repeated.dat": content("repeated", 20_000)})
     alices.git("push", "origin", "main")
     helper = "!f() { echo username=mallory; echo password=no-such-token; }; f"

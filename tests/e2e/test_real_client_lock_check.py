@@ -1,4 +1,4 @@
-"""Messages of the real git-lfs about the lock check before a push with bad credentials (trap 44)."""
+"""Messages of the real git-lfs about the lock check before a push with bad credentials (trap-44)."""
 
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""The real git-lfs locks, lists, unlocks and checks pushes (the issue's second condition, client cases 81 and 85)."""
+"""The real git-lfs locks, lists, unlocks and checks pushes (the issue's second condition)."""
 
 import json
 from typing import Any
@@ -58,7 +58,7 @@ def test_unlock_by_id(alices: Clone) -> None:
 
 
 def test_locked_path_cannot_be_locked_again(alices: Clone, bobs: Clone) -> None:
-    """The second lock fails and says who holds the path (trap 17), for another user and for the holder."""
+    """The second lock fails and says who holds the path (trap-17), for another user and for the holder."""
     path = "twice.dat"
     alices.lfs("lock", path)
     for clone in (bobs, alices):
@@ -70,7 +70,7 @@ def test_locked_path_cannot_be_locked_again(alices: Clone, bobs: Clone) -> None:
 
 
 def test_lock_of_another_goes_by_force_only(alices: Clone, bobs: Clone) -> None:
-    """Unlock without --force changes nothing (trap 22); with it alice, who may write every ref, removes bob's lock."""
+    """Unlock without --force changes nothing (trap-22); with it alice, who may write every ref, removes bob's lock."""
     path = "forced.dat"
     bobs.lfs("lock", path)
     refused = alices.lfs("unlock", path, check=False)
@@ -81,7 +81,7 @@ def test_lock_of_another_goes_by_force_only(alices: Clone, bobs: Clone) -> None:
 
 
 def test_a_grant_for_one_ref_gives_no_force(alices: Clone, bobs: Clone) -> None:
-    """Bob may write his own branch alone, and is told who can help (trap 45)."""
+    """Bob may write his own branch alone, and is told who can help (trap-45)."""
     path = "not-forced.dat"
     alices.lfs("lock", path)
     refused = bobs.lfs("unlock", "--force", path, check=False)
@@ -136,7 +136,7 @@ def test_push_of_a_file_that_the_pusher_has_locked_lists_it(alices: Clone, stack
 
 @pytest.mark.parametrize("setting", ["true", None])
 def test_failed_push_leaves_lock_checks_as_they_were(setting: str | None, bobs: Clone, stack: Stack) -> None:
-    """A push that is refused does not switch lock checks off in the clone (client row 8, client case 85)."""
+    """A push that is refused does not switch lock checks off in the clone (client-8)."""
     name = f"lfs.{stack.base_url}.locksverify"
     if setting:
         bobs.git("config", name, setting)
@@ -176,7 +176,7 @@ STRANGE = [
 
 
 def test_strange_file_names_are_locked_and_unlocked(alices: Clone) -> None:
-    """Any name that a file can have is locked, listed as it is, and unlocked by that name (client case 69)."""
+    """Any name that a file can have is locked, listed as it is, and unlocked by that name."""
     alices.commit({name: content(name, 100) for name in STRANGE})
     alices.lfs("lock", "--", *STRANGE)
     found = _locks(alices)
@@ -190,7 +190,7 @@ def test_strange_file_names_are_locked_and_unlocked(alices: Clone) -> None:
 
 
 def test_composed_and_decomposed_names_are_two_locks(alices: Clone, bobs: Clone) -> None:
-    """Names that look alike and differ in their bytes are different paths (client case 69)."""
+    """Names that look alike and differ in their bytes are different paths."""
     alices.lfs("lock", "na\u00efve.dat")
     bobs.lfs("lock", "nai\u0308ve.dat")
     assert _holder(alices, "na\u00efve.dat") == "alice"

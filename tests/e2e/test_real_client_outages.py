@@ -1,4 +1,4 @@
-"""The real git-lfs lives through the death of any service in the midst of a push (client case 82)."""
+"""The real git-lfs lives through the death of any service in the midst of a push."""
 
 import asyncio
 from pathlib import Path

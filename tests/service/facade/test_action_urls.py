@@ -55,7 +55,7 @@ async def test_what_is_not_held_is_404(place: Place) -> None:
 )
 @pytest.mark.parametrize("media_type", [MEDIA_TYPE, "application/vnd.git-lfs+json"])
 async def test_verify_tells_whether_the_object_is_held(place: Place, body: bytes, status: int, media_type: str) -> None:
-    """200, 404 or 400, never 422 (client row 1; client case 62)."""
+    """200, 404 or 400, never 422 (client-1)."""
     data = b"data"
     await place.inner.storage.write(place.repository_id, data)
     url = f"{place.base_url}/objects/{oid_of(data)}"
@@ -70,7 +70,7 @@ async def test_verify_tells_whether_the_object_is_held(place: Place, body: bytes
 
 
 async def test_verify_is_not_asked_for_html(place: Place) -> None:
-    """Nor any other action: their URLs need no Accept (client case 5)."""
+    """Nor any other action: their URLs need no Accept."""
     data = b"more data"
     await place.inner.storage.write(place.repository_id, data)
     url = f"{place.base_url}/objects/{oid_of(data)}"
@@ -80,7 +80,7 @@ async def test_verify_is_not_asked_for_html(place: Place) -> None:
 
 
 async def test_a_token_opens_nothing_else(place: Place) -> None:
-    """Another operation, object, repository or time is 403, never 401 (client row 5; client cases 43 to 47)."""
+    """Another operation, object, repository or time is 403, never 401 (client-5)."""
     data = b"guarded"
     oid = await place.inner.storage.write(place.repository_id, data)
     url = f"{place.base_url}/objects/{oid}"
@@ -109,7 +109,7 @@ async def test_a_token_opens_nothing_else(place: Place) -> None:
 
 @pytest.mark.parametrize("first", [True, False])
 async def test_one_good_authorization_among_several_is_enough(place: Place, *, first: bool) -> None:
-    """CI checkouts add one of their own (client row 9)."""
+    """CI checkouts add one of their own (client-9)."""
     data = b"several"
     oid = await place.inner.storage.write(place.repository_id, data)
     good = _header(_permit(place, Operation.DOWNLOAD, oid, len(data)))["Authorization"]

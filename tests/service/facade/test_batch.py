@@ -32,7 +32,7 @@ async def _batch(
 
 
 async def test_one_answer_for_each_entry_in_order_repeats_included(place: Place) -> None:
-    """Oid and size as asked (client rows 2 and 15; traps 31; client cases 14, 16 and 25)."""
+    """Oid and size as asked (client-2, client-15, trap-31)."""
     held = await place.inner.storage.write(place.repository_id, b"held")
     entries: list[dict[str, Any]] = [
         {"oid": held, "size": 4},
@@ -62,7 +62,7 @@ async def test_one_answer_for_each_entry_in_order_repeats_included(place: Place)
 
 
 async def test_an_upload_of_what_is_held_has_no_actions(place: Place) -> None:
-    """The key is absent, and the rest of the batch is as it should be (client cases 19 and 20)."""
+    """The key is absent, and the rest of the batch is as it should be."""
     held = await place.inner.storage.write(place.repository_id, b"held already")
     async with place.client() as alice:
         body = [{"oid": held, "size": 12}, {"oid": OID, "size": 0}, {"oid": "x", "size": 0}]
@@ -73,7 +73,7 @@ async def test_an_upload_of_what_is_held_has_no_actions(place: Place) -> None:
 
 
 async def test_an_upload_without_a_valid_object_is_refused_whole(place: Place) -> None:
-    """A download is not; nor is an empty list (client cases 15 and 27)."""
+    """A download is not; nor is an empty list."""
     bad = [{"oid": "x", "size": 1}, {"oid": OID}]
     async with place.client() as alice:
         refused = await alice.post("objects/batch", operation="upload", objects=bad)
@@ -85,7 +85,7 @@ async def test_an_upload_without_a_valid_object_is_refused_whole(place: Place) -
 
 
 async def test_another_hash_algorithm_is_told_of_each_object(place: Place) -> None:
-    """409, in a batch that is 200 (trap 32)."""
+    """409, in a batch that is 200 (trap-32)."""
     async with place.client() as alice:
         for algorithm in ("sha512", "", 5):
             body = [{"oid": OID, "size": 1}] * 2
@@ -117,7 +117,7 @@ async def test_the_wrong_shape_is_422_with_the_field(place: Place, fields: dict[
 
 
 async def test_the_expiry_is_stated_twice_alike(place: Place) -> None:
-    """Whole seconds, upper case, and never under a minute (client rows 14 and 23; trap 24)."""
+    """Whole seconds, upper case, and never under a minute (client-14, client-23, trap-24)."""
     before = time.time()
     async with place.client() as alice:
         actions = (await _batch(alice, operation="upload", objects=[{"oid": OID, "size": 1}]))["objects"][0]["actions"]
@@ -131,14 +131,14 @@ async def test_the_expiry_is_stated_twice_alike(place: Place) -> None:
 
 
 async def test_the_secret_of_the_user_is_not_handed_out(place: Place) -> None:
-    """The action has a token of its own (trap 25)."""
+    """The action has a token of its own (trap-25)."""
     async with place.client() as alice:
         response = await alice.batch("upload", (OID, 1))
     assert place.inner.tokens["alice"] not in response.text
 
 
 async def test_hrefs_follow_the_host_or_the_public_address(place: Place) -> None:
-    """Whichever base address was used; a malformed Host is refused (trap 33)."""
+    """Whichever base address was used; a malformed Host is refused (trap-33)."""
     inner = place.inner
     body = {"operation": "upload", "objects": [{"oid": OID, "size": 1}]}
     async with place.client() as alice:
@@ -184,7 +184,7 @@ def _times_asked() -> float:
 
 
 async def test_a_thousand_objects_are_one_question(place: Place) -> None:
-    """Storage is called once, so that a large push begins at once (trap 10; client case 29)."""
+    """Storage is called once, so that a large push begins at once (trap-10)."""
     objects = [(oid_of(content(str(number), 8)), 8) for number in range(1_000)]
     async with place.client() as alice:
         asked = _times_asked()
@@ -226,7 +226,7 @@ async def test_a_public_repository_is_read_by_anybody(facade: RunningFacade, inn
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.media_type)
 async def test_bad_names_of_repositories_are_repositories_that_do_not_exist(place: Place, dialect: Dialect) -> None:
-    """404 for who is known, 401 for who is not, whatever the address holds (client case 11, trap 28)."""
+    """404 for who is known, 401 for who is not, whatever the address holds (trap-28)."""
     names = [
         "%00",
         "..%2f..",

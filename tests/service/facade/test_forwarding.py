@@ -1,4 +1,4 @@
-"""A facade behind proxies that it trusts, and in front of callers that claim to be some (trap 33)."""
+"""A facade behind proxies that it trusts, and in front of callers that claim to be some (trap-33)."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -70,7 +70,7 @@ async def test_the_public_address_wins(inner: Inner) -> None:
 
 
 async def test_bad_credentials_are_counted_for_the_client_not_for_the_proxy(inner: Inner) -> None:
-    """One who guesses is slowed, others behind the same proxy are told 401 (client row 6)."""
+    """One who guesses is slowed, others behind the same proxy are told 401 (client-6)."""
     settings = {"trusted_proxies": "127.0.0.1", "failed_logins": "2/minute"}
     async with running_facade(inner.storage.address, inner.locks.address, **settings) as facade:
         place = await new_place(facade, inner)

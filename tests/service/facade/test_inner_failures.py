@@ -91,7 +91,7 @@ async def test_a_batch_tells_of_a_refusal(
 async def test_verify_locks_is_never_answered_404_or_501(
     scripted: tuple[Scripted, RunningFacade], call: str, error: Exception, status: int
 ) -> None:
-    """A client would switch its lock checks off for good (client row 8)."""
+    """A client would switch its lock checks off for good (client-8)."""
     inner, facade = scripted
     inner.reply("VerifyLocks", locks.VerifyLocksResponse())
     inner.fail(call, error)
@@ -118,7 +118,7 @@ async def test_verify_locks_is_never_answered_404_or_501(
 async def test_an_upload_tells_of_a_failure_of_storage(
     scripted: tuple[Scripted, RunningFacade], error: Exception, status: int
 ) -> None:
-    """Never with 422, which a client takes for success (client row 1), nor 401 (client row 5)."""
+    """Never with 422, which a client takes for success (client-1), nor 401 (client-5)."""
     inner, facade = scripted
     inner.fail("WriteObject", error)
     inner.fail("WriteWholeObject", error)
@@ -149,7 +149,7 @@ async def test_a_reply_that_lacks_something_is_a_502(
 
 
 async def test_a_lock_without_owner_is_a_502(scripted: tuple[Scripted, RunningFacade]) -> None:
-    """A client crashes on it (client row 4); so it does on a lock that is not there."""
+    """A client crashes on it (client-4); so it does on a lock that is not there."""
     inner, facade = scripted
     inner.reply("CreateLock", locks.CreateLockResponse())
     inner.reply("VerifyLocks", locks.VerifyLocksResponse(theirs=[locks.Lock(id="1", path="a")]))

@@ -1,4 +1,4 @@
-"""Clients that send too many requests, or too many objects (429 with Retry-After: client rows 6, 7 and 18)."""
+"""Clients that send too many requests, or too many objects (429 with Retry-After:; client-6, client-7, client-18)."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
@@ -50,7 +50,7 @@ async def test_repeated_bad_credentials_are_slowed_and_good_ones_never_refused(p
 
 
 async def test_the_lock_check_with_bad_credentials_is_refused_and_says_why(place: Place) -> None:
-    """403 and not 429, after which git-lfs tells its user to switch the check off (trap 44); first 401, to ask anew."""
+    """403 and not 429, after which git-lfs tells its user to switch the check off (trap-44); first 401, to ask anew."""
     inner = place.inner
     async with _slow_facade(inner, failed_logins="2/hour") as facade, _guesser("198.51.100.7") as http:
         url = f"{facade.origin}/{place.name}/locks"
@@ -223,7 +223,7 @@ async def test_one_client_has_a_share_of_the_places(place: Place) -> None:
 
 @pytest.mark.parametrize("limit", ["requests_in_flight", "requests_per_client"])
 async def test_the_lock_check_waits_for_its_place(place: Place, limit: str) -> None:
-    """As long as a client waits: after 429 git-lfs would tell its user to switch the check off (trap 44)."""
+    """As long as a client waits: after 429 git-lfs would tell its user to switch the check off (trap-44)."""
     inner = place.inner
     data = content(f"patient {limit}", 1_000)
     async with place.client() as alice:

@@ -13,7 +13,7 @@ from tests.support.waiting import STEP_SECONDS
 
 
 async def test_a_lock_is_made_found_verified_and_removed(place: Place) -> None:
-    """Each answer has the lock with its owner's name, and no `message` (client rows 4 and 20)."""
+    """Each answer has the lock with its owner's name, and no `message` (client-4, client-20)."""
     async with place.client() as alice, place.client("bob", ref="refs/heads/bob") as bob:
         created = await alice.lock("a/b.psd")
         lock = created.json()["lock"]
@@ -36,7 +36,7 @@ async def test_a_lock_is_made_found_verified_and_removed(place: Place) -> None:
 @pytest.mark.parametrize("user", ["bob", "carol"])
 @pytest.mark.parametrize("known", [True, False])
 async def test_who_may_not_is_told_403_never_404(place: Place, user: str, *, known: bool) -> None:
-    """Also where the repository does not exist (client row 8; client cases 39 and 72)."""
+    """Also where the repository does not exist (client-8)."""
     async with place.client(user) as client:
         if not known:
             client.base_url = f"{place.facade.origin}/studio/unknown"
@@ -51,7 +51,7 @@ async def test_who_may_not_is_told_403_never_404(place: Place, user: str, *, kno
 
 
 async def test_empty_query_values_are_absent(place: Place) -> None:
-    """As in the protocol's own example (client case 73)."""
+    """As in the protocol's own example."""
     async with place.client() as alice:
         await alice.lock("a")
         everything = await alice.http.get(
@@ -68,7 +68,7 @@ async def test_empty_query_values_are_absent(place: Place) -> None:
     [("1", 200, 1), ("0", 200, 3), ("-1", 200, 3), ("9" * 30, 200, 3), ("abc", 422, 0), ("1.5", 422, 0)],
 )
 async def test_the_limit_of_a_page(place: Place, limit: str, status: int, count: int) -> None:
-    """Less than 1 is the default, too many are coerced (client case 74)."""
+    """Less than 1 is the default, too many are coerced."""
     async with place.client() as alice:
         for path in "abc":
             await alice.lock(path)
@@ -84,7 +84,7 @@ async def test_the_limit_of_a_page(place: Place, limit: str, status: int, count:
 
 
 async def test_strange_paths_come_back_byte_for_byte(place: Place) -> None:
-    """By POST, in the list, by query, and after unlocking (client case 69)."""
+    """By POST, in the list, by query, and after unlocking."""
     paths = ["a b+c&d=e?f#g%20", 'q"\\', "line\nbreak", "n\u0303", "\u00f1", "\ufffd", "x" * 4_000, "\U0001f600", " "]
     async with place.client() as alice:
         for path in paths:
@@ -103,7 +103,7 @@ async def test_strange_paths_come_back_byte_for_byte(place: Place) -> None:
 
 @pytest.mark.parametrize("body", [None, b"", b"{}", b'{"force": null, "ref": {}}'])
 async def test_unlock_and_verify_need_no_body(place: Place, body: bytes | None) -> None:
-    """Nor a Content-Type where there is none (client cases 75 and 76)."""
+    """Nor a Content-Type where there is none."""
     async with place.client() as alice:
         lock = (await alice.lock("a")).json()["lock"]
         headers = {**alice._headers, **({"Content-Type": MEDIA_TYPE} if body else {})}
@@ -125,7 +125,7 @@ async def test_force_is_a_boolean(place: Place, fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("lock_id", ["a/b", "..", "%2f", "1%00", "%20", "1;2", "9" * 100, "x-_y"])
 async def test_a_strange_lock_id_is_404(place: Place, lock_id: str) -> None:
-    """And never an error of the service (client case 77)."""
+    """And never an error of the service."""
     async with place.client() as alice:
         response = await alice.unlock(lock_id)
     assert response.status_code == 404
@@ -133,7 +133,7 @@ async def test_a_strange_lock_id_is_404(place: Place, lock_id: str) -> None:
 
 
 async def test_a_lock_of_another_repository_is_not_found(place: Place, facade: RunningFacade, inner: Inner) -> None:
-    """Ids are looked up together with their repository (trap 19)."""
+    """Ids are looked up together with their repository (trap-19)."""
     other = await new_place(facade, inner)
     async with place.client() as alice, other.client() as there:
         lock = (await alice.lock("a")).json()["lock"]
@@ -144,7 +144,7 @@ async def test_a_lock_of_another_repository_is_not_found(place: Place, facade: R
 
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.media_type)
 async def test_bob_may_lock_with_his_ref_only(place: Place, dialect: Dialect) -> None:
-    """A ref decides permission, and never filters (protocol: "Ref object"; client case 78)."""
+    """A ref decides permission, and never filters (protocol: "Ref object")."""
     async with place.client("bob") as bob, place.client() as alice:
         for client in (alice, bob):
             client._headers["Accept"] = dialect.media_type

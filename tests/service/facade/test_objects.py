@@ -25,7 +25,7 @@ async def _held(client: Client, oid: str, size: int) -> bool:
 
 @pytest.mark.parametrize("size", [0, 1, 65_535, 65_536, 65_537, 1024**2, 1024**2 + 1, 5_000_000])
 async def test_an_object_goes_up_and_comes_down(place: Place, size: int) -> None:
-    """Byte for byte, with its exact length; the upload's answer is empty (client cases 12, 51 and 59)."""
+    """Byte for byte, with its exact length; the upload's answer is empty."""
     data = content(f"object of {size}", size)
     async with place.client() as alice:
         uploaded = await alice.upload(data)
@@ -43,7 +43,7 @@ async def test_an_object_goes_up_and_comes_down(place: Place, size: int) -> None
 async def test_an_upload_may_have_any_type_and_no_length(
     place: Place, content_type: str | None, *, chunked: bool
 ) -> None:
-    """The widespread client sniffs the type (client row 10); the bytes are stored verbatim (client cases 55, 56)."""
+    """The widespread client sniffs the type (client-10); the bytes are stored verbatim."""
     data = content(f"{content_type} {chunked}", 200_000)
     async with place.client() as alice:
         action = await alice.action("upload", oid_of(data), len(data))
@@ -61,7 +61,7 @@ async def test_an_upload_may_have_any_type_and_no_length(
 async def test_wrong_bytes_are_answered_400_and_nothing_is_kept(
     place: Place, fault: str, size: int, *, chunked: bool
 ) -> None:
-    """Never 422, which a client takes for success (client row 1, traps 1, 2 and 5)."""
+    """Never 422, which a client takes for success (client-1, trap-1, trap-2, trap-5)."""
     data = content(f"{fault} {size} {chunked}", size)
     sent = {"other bytes": data[:-1] + bytes([data[-1] ^ 1]), "too short": data[:-1], "too long": data + b"x"}[fault]
     async with place.client() as alice:
@@ -75,7 +75,7 @@ async def test_wrong_bytes_are_answered_400_and_nothing_is_kept(
 
 
 async def test_an_interrupted_upload_leaves_nothing(place: Place) -> None:
-    """And the next one succeeds (traps 2 and 3; client case 54)."""
+    """And the next one succeeds (trap-2, trap-3)."""
     data = content("interrupted", 4_000_000)
 
     async def half() -> AsyncIterator[bytes]:
@@ -95,7 +95,7 @@ async def test_an_interrupted_upload_leaves_nothing(place: Place) -> None:
 
 
 async def test_concurrent_uploads_of_one_object_all_succeed(place: Place) -> None:
-    """Whoever comes first (trap 4); a repeated one too (client cases 57 and 58)."""
+    """Whoever comes first (trap-4); a repeated one too."""
     data = content("concurrent", 2_000_000)
     async with place.client() as alice:
         action = await alice.action("upload", oid_of(data), len(data))
@@ -117,7 +117,7 @@ async def test_concurrent_uploads_of_one_object_all_succeed(place: Place) -> Non
     ],
 )
 async def test_a_range_is_answered_206(place: Place, asked: str, start: int, end: int | None) -> None:
-    """With those bytes and no others (trap 8; client case 63)."""
+    """With those bytes and no others (trap-8)."""
     data = content("ranges", 2_000_000)
     async with place.client() as alice:
         await alice.upload(data)
@@ -162,7 +162,7 @@ async def test_conditions_and_head(place: Place) -> None:
 
 
 async def test_a_large_object_is_streamed_both_ways(place: Place) -> None:
-    """Piece by piece (trap 9); its hash is right at the end."""
+    """Piece by piece (trap-9); its hash is right at the end."""
     size = 64 * 1024**2
     piece = content("piece", 1024**2)
     digest = hashlib.sha256()

@@ -30,7 +30,7 @@ def _lines(log: Path) -> list[dict[str, Any]]:
 async def test_a_request_is_found_in_the_logs_of_all_services_and_no_secret_is(
     postgres: TestPostgres, tmp_path: Path
 ) -> None:
-    """By the id that the client was told (trap 34); the process takes an inherited socket, and stops on SIGTERM."""
+    """By the id that the client was told (trap-34); the process takes an inherited socket, and stops on SIGTERM."""
     database_url = await postgres.create_database()
     await migrate(database_url, SCHEMA)
     async with running_locks(database_url, tmp_path) as locks:
@@ -114,7 +114,7 @@ async def test_the_process_ends_with_the_one_that_started_it(tmp_path: Path) -> 
 
 
 async def test_a_bad_setting_is_told_without_the_secret(tmp_path: Path) -> None:
-    """In one message, with the name of the setting (trap 29)."""
+    """In one message, with the name of the setting (trap-29)."""
     log = tmp_path / "log"
     with service_process("facade", log, settings={**_needed(tmp_path), "signing_key": "too-short"}) as process:
         assert await asyncio.to_thread(process.wait, STEP_SECONDS) == 1

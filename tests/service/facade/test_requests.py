@@ -29,7 +29,7 @@ def _token(place: Place, user: str = "alice") -> str:
 @pytest.mark.parametrize("dialect", DIALECTS, ids=lambda dialect: dialect.media_type)
 @pytest.mark.parametrize("by", ["accept", "content type"])
 async def test_success_and_error_are_in_the_callers_dialect(place: Place, dialect: Dialect, by: str) -> None:
-    """As Accept says, else as Content-Type does (client row 13; client cases 1 and 9)."""
+    """As Accept says, else as Content-Type does (client-13)."""
     headers = {"Authorization": _token(place), "Content-Type": f"{dialect.media_type}; charset=utf-8"}
     if by == "accept":
         headers |= {"Content-Type": GENERIC.media_type, "Accept": dialect.media_type}
@@ -61,7 +61,7 @@ async def test_the_checks_have_one_order(place: Place, path: str) -> None:
     ["", "Basic", "Basic !!!", "Basic YWxpY2U=", "Bearer", "Bearer nonsense", "Digest x", basic("alice", "wrong")],
 )
 async def test_bad_credentials_are_401_everywhere(place: Place, authorization: str) -> None:
-    """Whatever the repository, with all challenges, as its Accept names no media type (client cases 35 to 37)."""
+    """Whatever the repository, with all challenges, as its Accept names no media type."""
     for name in (place.name, "studio/unknown"):
         place.name = name
         response = await _post(place, {"Authorization": authorization, "Content-Type": GENERIC.media_type})
@@ -72,7 +72,7 @@ async def test_bad_credentials_are_401_everywhere(place: Place, authorization: s
 
 
 async def test_a_token_is_taken_in_every_form(place: Place) -> None:
-    """Bearer, or Basic under any user name, also beside a bad header (client cases 41 and 42)."""
+    """Bearer, or Basic under any user name, also beside a bad header."""
     token = place.inner.tokens["alice"]
     for headers in (
         [("Authorization", f"Bearer {token}")],
@@ -120,7 +120,7 @@ async def test_unknown_addresses_and_methods_have_the_error_body(place: Place, d
 
 @pytest.mark.parametrize(("offered", "adopted"), [("abc-1._Z", True), ("x" * 65, False), ("a b", False), ("", False)])
 async def test_a_request_id_is_adopted_or_made(place: Place, offered: str, *, adopted: bool) -> None:
-    """It is in the header of every answer, and in the body of errors (trap 34)."""
+    """It is in the header of every answer, and in the body of errors (trap-34)."""
     first = await _post(place, {"X-Request-Id": offered}, content=b"{")
     second = await _post(place, {"X-Request-Id": offered}, content=b"{")
     assert (first.headers["x-request-id"] == offered) is adopted
@@ -143,7 +143,7 @@ async def test_the_documentation_is_named_where_it_is_configured(place: Place) -
 
 
 async def test_health_tells_of_each_service(place: Place) -> None:
-    """200 as all of them serve (trap 34)."""
+    """200 as all of them serve (trap-34)."""
     async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         ready = await http.get(f"{place.facade.origin}/readyz")
         alive = await http.get(f"{place.facade.origin}/healthz")

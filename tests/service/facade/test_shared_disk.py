@@ -296,7 +296,7 @@ async def _get(action: Action) -> httpx.Response:
 
 @pytest.mark.parametrize("damage", ["missing", "shorter", "longer", "a folder"])
 async def test_what_is_lost_is_told_as_storage_tells_it(inner: Inner, damage: str) -> None:
-    """404, and never a wrong byte: no file of another size is sent (traps 2 and 6)."""
+    """404, and never a wrong byte: no file of another size is sent (trap-2, trap-6)."""
     data = content(f"lost {damage}", 1_000_000)
     async with _beside(inner, inner.storage.root) as place:
         action, path = await _stored(place, data)
@@ -358,7 +358,7 @@ async def test_a_copy_of_the_folder_does(inner: Inner, tmp_path: Path) -> None:
 
 
 async def test_a_file_that_is_cut_while_it_is_sent(inner: Inner) -> None:
-    """The connection ends early: nothing that is too short looks whole (trap 2)."""
+    """The connection ends early: nothing that is too short looks whole (trap-2)."""
     data = content("cut while sent", BIG)
     async with _beside(inner, inner.storage.root) as place:
         action, path = await _stored(place, data)
@@ -416,7 +416,7 @@ async def test_an_older_storage_sends_the_bytes(tmp_path: Path) -> None:
     ],
 )
 async def test_a_path_that_is_no_objects_is_not_opened(tmp_path: Path, path: str) -> None:
-    """Whatever storage says, nothing else than a name of the object becomes part of a path (trap 28)."""
+    """Whatever storage says, nothing else than a name of the object becomes part of a path (trap-28)."""
     for name in (tmp_path / "planted", tmp_path / "objects" / "planted"):
         name.parent.mkdir(exist_ok=True)
         name.write_bytes(bytes(len(DATA)))

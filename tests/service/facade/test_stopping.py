@@ -23,7 +23,7 @@ MIB = 1024**2
 
 
 async def test_what_runs_ends_well(inner: Inner, facade: RunningFacade, tmp_path: Path) -> None:
-    """An upload and a download in the midst at SIGTERM; whoever asks meanwhile is told (trap 34)."""
+    """An upload and a download in the midst at SIGTERM; whoever asks meanwhile is told (trap-34)."""
     big = content("drained download", 40 * MIB)
     parts = [content(f"drained upload {n}", MIB) for n in range(4)]
     sent = b"".join(parts)
@@ -122,7 +122,7 @@ async def test_a_batch_that_is_cut_off_is_told_so(inner: Inner, tmp_path: Path) 
 
 
 async def test_a_download_that_is_cut_off_ends_at_once(inner: Inner, facade: RunningFacade, tmp_path: Path) -> None:
-    """Its head has said 200, so that only the end of the connection tells that it is not whole (trap 2)."""
+    """Its head has said 200, so that only the end of the connection tells that it is not whole (trap-2)."""
     data = content("cut download", 40 * MIB)
     with facade_process(inner, tmp_path, drain_seconds=0.5) as (process, origin):
         await wait_ready(origin)

@@ -40,7 +40,7 @@ async def test_a_download_goes_on_where_storage_broke_off(scripted: tuple[Script
 
 @pytest.mark.parametrize("fault", ["fails", "ends", "stalls", "sends too much"])
 async def test_a_download_that_cannot_go_on_is_cut(scripted: tuple[Scripted, RunningFacade], fault: str) -> None:
-    """The client sees a broken connection, never a short body that looks whole (trap 2)."""
+    """The client sees a broken connection, never a short body that looks whole (trap-2)."""
     inner, facade = scripted
 
     async def read(request: storage.ReadObjectRequest) -> AsyncIterator[storage.ReadObjectResponse]:

@@ -49,7 +49,7 @@ async def test_an_administrator_removes_any_lock(service: RunningLocks, team: Te
 
 
 async def test_a_lock_of_another_repository(service: RunningLocks, team: Team) -> None:
-    """Trap 19: a lock is looked up together with its repository."""
+    """trap-19: a lock is looked up together with its repository."""
     other = f"other/{team.repository}"
     await service.add_repository(other)
     lock = await service.create(team.repository_id, team.alice, "f1.dat")
@@ -61,7 +61,7 @@ async def test_a_lock_of_another_repository(service: RunningLocks, team: Team) -
 
 
 async def test_history(service: RunningLocks, team: Team) -> None:
-    """Trap 37: who held a lock, who released it, when, and whether by force; the latest released first."""
+    """trap-37: who held a lock, who released it, when, and whether by force; the latest released first."""
     mine = await service.create(team.repository_id, team.alice, "f1.dat")
     await service.delete(team.repository_id, team.alice, mine.id, force=True)
     taken = await service.create(team.repository_id, team.alice, "f1.dat")
@@ -82,7 +82,7 @@ async def test_history(service: RunningLocks, team: Team) -> None:
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 6])
 async def test_history_in_pages(service: RunningLocks, team: Team, limit: int) -> None:
-    """Trap 16: no page loses its last record, and the last page has no cursor."""
+    """trap-16: no page loses its last record, and the last page has no cursor."""
     expected: list[Lock] = []
     for number in range(5):
         lock = await service.create(team.repository_id, team.alice, f"f{number}")

@@ -92,7 +92,7 @@ async def test_look_alikes_of_before_stay(service: RunningLocks) -> None:
 
 
 async def test_a_user_who_holds_locks(service: RunningLocks, team: Team) -> None:
-    """The removal is refused, or releases the locks; trap 37: the history still tells who held them."""
+    """The removal is refused, or releases the locks; trap-37: the history still tells who held them."""
     lock = await service.create(team.repository_id, team.alice, "f1.dat")
     other = await service.create(team.repository_id, team.bob, "f2.dat")
     with refused(FailedPrecondition, Reason.USER_HOLDS_LOCKS):

@@ -21,7 +21,7 @@ NO_REFS = [
 
 
 async def test_the_access_examples_of_the_protocol(service: RunningLocks, team: Team) -> None:
-    """Trap 26; protocol "Batch", rule 4, word for word.
+    """trap-26; protocol "Batch", rule 4, word for word.
 
     User A has full access; user B has read-only access plus write access on one ref.
     """
@@ -48,7 +48,7 @@ async def test_the_access_examples_of_the_protocol(service: RunningLocks, team: 
     "ref", ["", "HEAD", "main:foo", "refs/heads/Rel/1", "\0", "refs/heads/rel/1\0", "x" * 100_000, *NO_REFS]
 )
 async def test_other_refs_match_nothing(service: RunningLocks, team: Team, ref: str) -> None:
-    """Any text is a ref: it is matched against the grants, and is no error (client row 11)."""
+    """Any text is a ref: it is matched against the grants, and is no error (client-11)."""
     repository = f"patterns/{team.repository}"
     await service.add_repository(repository)
     await service.grant(team.bob_name, repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/rel/*", "refs/tags/v?"])

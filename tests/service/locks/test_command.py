@@ -71,7 +71,7 @@ async def test_a_missing_setting_is_named(database_url: SecretStr) -> None:
 
 
 async def test_an_address_that_others_reach_needs_the_secret(database_url: SecretStr) -> None:
-    """Nothing listens on the network without the secret between services (trap 29: there is no default)."""
+    """Nothing listens on the network without the secret between services (: there is no default; trap-29)."""
     environment = {
         "TOWPATH_LOCKS_DATABASE_URL": database_url.get_secret_value(),
         "TOWPATH_LOCKS_LISTEN": "127.0.0.1:0",

@@ -25,7 +25,7 @@ async def test_a_lock(service: RunningLocks, team: Team) -> None:
 
 @pytest.mark.parametrize("other", ["alice", "bob"])
 async def test_a_locked_path_stays_with_its_holder(service: RunningLocks, team: Team, other: str) -> None:
-    """Trap 17: the conflict, also with oneself, carries the standing lock with its holder's name."""
+    """trap-17: the conflict, also with oneself, carries the standing lock with its holder's name."""
     standing = await service.create(team.repository_id, team.alice, "f1.dat")
     with refused(AlreadyExists, Reason.PATH_LOCKED) as caught:
         await service.create(team.repository_id, getattr(team, other), "f1.dat")
@@ -54,7 +54,7 @@ async def test_locked_again_after_its_removal(service: RunningLocks, team: Team)
 
 
 async def test_one_path_in_two_repositories(service: RunningLocks, team: Team) -> None:
-    """Trap 19: the same path of `a/repo` and `b/repo` are two locks."""
+    """trap-19: the same path of `a/repo` and `b/repo` are two locks."""
     others = await service.add_repository(f"other/{team.repository}")
     mine = await service.create(team.repository_id, team.alice, "f1.dat")
     theirs = await service.create(others, team.bob, "f1.dat")
@@ -86,7 +86,7 @@ async def test_malformed_keys(service: RunningLocks, team: Team, key: str) -> No
 
 
 async def test_strange_paths_round_trip(service: RunningLocks, team: Team) -> None:
-    """Paths are compared and returned byte for byte: no folding, no normalisation (client case 69)."""
+    """Paths are compared and returned byte for byte: no folding, no normalisation."""
     paths = ["e\u0301", "\u00e9", "F", "f", "a b", "a+b&c=d?e#f", "%20", 'q"uo\\te', "new\nline", "\ufffd", "'; --"]
     for path in paths:
         await service.create(team.repository_id, team.alice, path)

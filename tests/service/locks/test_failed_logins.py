@@ -1,4 +1,4 @@
-"""CountFailedLogins: what addresses owe for bad credentials, added up over all who tell of them (client row 6)."""
+"""CountFailedLogins: what addresses owe for bad credentials, added up over all who tell of them (client-6)."""
 
 import asyncio
 import math

@@ -37,7 +37,7 @@ def _told(line: dict[str, Any]) -> dict[str, Any]:
 
 
 async def test_an_upload_is_told_once_in_each_service_it_passed(services: Services) -> None:
-    """By its id: who, where, what, how many, how much, how long, and how it ended (trap 34)."""
+    """By its id: who, where, what, how many, how much, how long, and how it ended (trap-34)."""
     data = content("told", 2_000)
     async with services.client("alice") as alice:
         action = await alice.action("upload", oid_of(data), len(data))
@@ -165,7 +165,7 @@ async def _break_storage(services: Services) -> None:
 
 
 async def test_no_secret_is_in_any_line(services: Services) -> None:
-    """Neither on success nor on failure, nor in a traceback; every line is JSON (trap 29)."""
+    """Neither on success nor on failure, nor in a traceback; every line is JSON (trap-29)."""
     shown = await _misuse(services)
     await _misuse_inside(services)
     await _break_storage(services)

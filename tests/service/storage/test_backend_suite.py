@@ -122,7 +122,7 @@ async def test_missing_bytes(backend: Backend) -> None:
 
 
 async def test_trap_2_nothing_is_visible_before_the_end(backend: Backend) -> None:
-    """Bytes on their way are not there yet, and given up they leave nothing (trap 2)."""
+    """Bytes on their way are not there yet, and given up they leave nothing (trap-2)."""
     data = os.urandom(12 * CHUNK_BYTES)
     name = new_name(oid_of(data))
     async with backend.create(name, len(data)) as upload:
@@ -151,7 +151,7 @@ async def test_an_upload_that_fails_leaves_nothing(backend: Backend) -> None:
 
 
 async def test_trap_4_uploads_of_one_object_do_not_meet(backend: Backend) -> None:
-    """Any number of uploads of one object go on at once, each to its own name, and all succeed (trap 4)."""
+    """Any number of uploads of one object go on at once, each to its own name, and all succeed (trap-4)."""
     data = os.urandom(CHUNK_BYTES + 1)
     names = await asyncio.gather(*(put(backend, data) for _ in range(8)))
     assert len(set(names)) == 8
@@ -217,7 +217,7 @@ async def test_what_is_stored_is_listed_by_name(backend: Backend) -> None:
 
 @pytest.mark.parametrize("name", ["", "../../x", "A" * 64, "0" * 63, "0" * 64 + "/x", "é" * 64, "0" * 64 + ".x"])
 async def test_trap_28_only_names(backend: Backend, name: str) -> None:
-    """Anything but a name is refused before it becomes a place (trap 28)."""
+    """Anything but a name is refused before it becomes a place (trap-28)."""
     with pytest.raises(ValueError, match="name: expected"):
         await put(backend, b"", name=name)
     with pytest.raises(ValueError, match="name: expected"):

@@ -39,7 +39,7 @@ async def fails(call: Awaitable[object]) -> None:
 
 
 async def test_killed_amid_an_upload(process: StorageProcess, client: StorageClient) -> None:
-    """The bytes of a killed upload must be swept after the next start (trap 2)."""
+    """The bytes of a killed upload must be swept after the next start (trap-2)."""
     await process.start()
 
     async def send() -> AsyncIterator[pb.WriteObjectRequest]:

@@ -47,7 +47,7 @@ def open_files(backend: DiskBackend) -> list[Path]:
 
 
 async def test_trap_13_first_uploads_into_one_new_folder(backend: DiskBackend) -> None:
-    """Many first uploads into the same folders, which none finds there, all succeed (trap 13)."""
+    """Many first uploads into the same folders, which none finds there, all succeed (trap-13)."""
     for prefix in range(10):
         names = [f"{prefix:02x}{prefix:02x}{number:060x}" for number in range(16)]
         await asyncio.gather(*(put(backend, b"data", name=name) for name in names))
@@ -102,7 +102,7 @@ async def test_bytes_and_their_name_are_durable_at_the_end(
 
 
 async def test_trap_3_left_over_files(backend: DiskBackend) -> None:
-    """The file of a killed upload must be in no other upload's way, and is deleted by its name (trap 3)."""
+    """The file of a killed upload must be in no other upload's way, and is deleted by its name (trap-3)."""
     name = new_name(OID)
     left = incoming_path(backend.root, name)
     left.write_bytes(b"da")

@@ -25,7 +25,7 @@ def _content() -> Iterator[bytes]:
 
 
 async def test_traps_7_and_9_more_than_4_gib(process: StorageProcess, client: StorageClient) -> None:
-    """4 GiB go up and 1 GiB down in less than 64 MiB; ranges beyond 4 GiB are right (traps 7, 8 and 9)."""
+    """4 GiB go up and 1 GiB down in less than 64 MiB; ranges beyond 4 GiB are right (trap-7, trap-8, trap-9)."""
     await process.start()
     await client.read(1, await client.write(1, bytes(3 * CHUNK_BYTES)))
     assert process.process is not None

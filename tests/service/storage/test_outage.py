@@ -90,7 +90,7 @@ async def test_client_that_goes_away_amid_the_commit(storage: RunningStorage, sq
 
 
 async def test_health_looks_at_the_backend(database_url: SecretStr, tmp_path: Path) -> None:
-    """While the backend is broken the service is NOT_SERVING, and SERVING again when it is mended (trap 34)."""
+    """While the backend is broken the service is NOT_SERVING, and SERVING again when it is mended (trap-34)."""
     backend = MemoryBackend()
     async with running_storage(database_url, tmp_path, backend=backend) as storage:
         backend.broken = OSError("read-only")

@@ -43,7 +43,7 @@ async def test_header_and_then_data(storage: RunningStorage) -> None:
 @settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow])
 @given(offset=st.integers(0, 200), length=st.none() | st.integers(0, 2**63 - 1) | st.integers(0, 250))
 async def test_trap_8_ranges(storage: RunningStorage, offset: int, length: int | None) -> None:
-    """A range gives its bytes and no others, and the header the whole size (trap 8)."""
+    """A range gives its bytes and no others, and the header the whole size (trap-8)."""
     await storage.write(1, DATA)
     first, *others = await responses(storage, request(offset=offset, length=length))
     assert first.header.size == len(DATA)
@@ -81,13 +81,13 @@ async def test_offset_beyond_the_end(storage: RunningStorage) -> None:
     ],
 )
 async def test_malformed_requests(storage: RunningStorage, asked: pb.ReadObjectRequest, reason: str) -> None:
-    """Malformed fields are INVALID_ARGUMENT (trap 28)."""
+    """Malformed fields are INVALID_ARGUMENT (trap-28)."""
     error = await failure(responses(storage, asked))
     assert (error.status.name, error.reason) == ("INVALID_ARGUMENT", reason)
 
 
 async def test_unknown_object(storage: RunningStorage) -> None:
-    """An object of another repository must look like an unknown one, and the service lives on (trap 27)."""
+    """An object of another repository must look like an unknown one, and the service lives on (trap-27)."""
     await storage.write(2, DATA)
     for _ in range(3):
         error = await failure(responses(storage, request()))
@@ -106,7 +106,7 @@ async def test_removed_object(storage: RunningStorage) -> None:
 
 @pytest.mark.parametrize("damage", ["missing", "shorter", "longer"])
 async def test_trap_6_lost_bytes_are_reported_and_kept(storage: RunningStorage, damage: str) -> None:
-    """Bytes that are not what the index says are not found, logged as an error, and never deleted (trap 6)."""
+    """Bytes that are not what the index says are not found, logged as an error, and never deleted (trap-6)."""
     await storage.write(1, DATA)
     path = storage.path(OID)
     if damage == "missing":
@@ -157,7 +157,7 @@ async def test_file_is_closed_when_the_reader_goes_away(storage: RunningStorage)
 
 
 async def test_trap_9_a_reader_that_waits_holds_up_the_service(storage: RunningStorage) -> None:
-    """Of an object that nobody takes further, only a few pieces are read ahead (trap 9)."""
+    """Of an object that nobody takes further, only a few pieces are read ahead (trap-9)."""
     oid = await storage.write(1, os.urandom(64 * CHUNK_BYTES))
     call = storage.stub.ReadObject(request(oid), timeout=STEP_SECONDS)
     await call.read()

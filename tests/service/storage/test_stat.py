@@ -57,7 +57,7 @@ async def test_no_oracle_across_repositories(storage: RunningStorage) -> None:
 
 @pytest.mark.parametrize("damage", ["missing", "shorter", "longer"])
 async def test_trap_36_lost_bytes_can_be_written_again(storage: RunningStorage, damage: str) -> None:
-    """Bytes that a reader finds lost are MISSING, logged as an error, and healed by the next upload (trap 36)."""
+    """Bytes that a reader finds lost are MISSING, logged as an error, and healed by the next upload (trap-36)."""
     content = os.urandom(1000)
     oid = await storage.write(1, content)
     path = storage.path(oid)
@@ -85,7 +85,7 @@ async def test_trap_36_lost_bytes_can_be_written_again(storage: RunningStorage, 
     ],
 )
 async def test_malformed_requests(storage: RunningStorage, asked: pb.BatchStatObjectsRequest, reason: str) -> None:
-    """Malformed fields are INVALID_ARGUMENT (trap 28)."""
+    """Malformed fields are INVALID_ARGUMENT (trap-28)."""
     error = await failure(storage.stub.BatchStatObjects(asked, timeout=STEP_SECONDS))
     assert (error.status.name, error.reason) == ("INVALID_ARGUMENT", reason)
 

@@ -124,21 +124,21 @@ async def test_any_chunking(storage: RunningStorage, content: bytes, length: int
 
 
 async def test_trap_1_wrong_bytes_are_refused(storage: RunningStorage) -> None:
-    """Bytes with another hash are refused, and nothing is kept (trap 1)."""
+    """Bytes with another hash are refused, and nothing is kept (trap-1)."""
     assert await refused(storage, header(), data(b"other byte")) == "INVALID_ARGUMENT HASH_MISMATCH"
     assert await refused(storage, header(size=0)) == "INVALID_ARGUMENT HASH_MISMATCH"
     assert await storage.statuses(1, OID) == [pb.OBJECT_STATUS_MISSING]
 
 
 async def test_trap_2_short_uploads_are_refused(storage: RunningStorage) -> None:
-    """An upload that ends early leaves nothing that could count as present (trap 2)."""
+    """An upload that ends early leaves nothing that could count as present (trap-2)."""
     assert await refused(storage, header(), data(DATA[:-1])) == "INVALID_ARGUMENT SIZE_MISMATCH"
     assert await refused(storage, header()) == "INVALID_ARGUMENT SIZE_MISMATCH"
     assert await storage.statuses(1, OID) == [pb.OBJECT_STATUS_MISSING]
 
 
 async def test_trap_5_long_uploads_are_refused_at_once(storage: RunningStorage) -> None:
-    """The first byte too many ends the upload; what would come after it is not waited for (trap 5)."""
+    """The first byte too many ends the upload; what would come after it is not waited for (trap-5)."""
     messages = header(size=len(DATA) - 1), data(DATA)
     assert await refused(storage, *messages, then_silent=True) == "INVALID_ARGUMENT SIZE_MISMATCH"
     assert await refused(storage, header(size=len(DATA) + 1), data(DATA)) == "INVALID_ARGUMENT SIZE_MISMATCH"
@@ -163,7 +163,7 @@ async def test_malformed_streams(storage: RunningStorage, messages: list[pb.Writ
 
 
 async def test_malformed_headers(storage: RunningStorage) -> None:
-    """A malformed header is refused before any byte is waited for (trap 28)."""
+    """A malformed header is refused before any byte is waited for (trap-28)."""
     for oid in ("../../x", OID.upper(), "", OID + "0"):
         assert await refused(storage, header(oid=oid), then_silent=True) == "INVALID_ARGUMENT INVALID_OID"
     assert await refused(storage, header(size=-1), then_silent=True) == "INVALID_ARGUMENT INVALID_FIELD"
@@ -171,7 +171,7 @@ async def test_malformed_headers(storage: RunningStorage) -> None:
 
 
 async def test_trap_3_left_over_file_does_not_block(storage: RunningStorage) -> None:
-    """A file left in the folder of uploads, whatever its name, blocks no upload of that oid (trap 3)."""
+    """A file left in the folder of uploads, whatever its name, blocks no upload of that oid (trap-3)."""
     for name in (OID, f"{OID}.tmp", f"{OID}.0123456789abcdef"):
         (storage.root / "incoming" / name).write_bytes(b"left")
     assert await storage.write(1, DATA) == OID
@@ -188,7 +188,7 @@ async def test_idle_upload_is_cut_off(database_url: SecretStr, tmp_path: Path) -
 
 
 async def test_client_that_goes_away_leaves_nothing(storage: RunningStorage) -> None:
-    """A cut upload leaves no file (trap 2)."""
+    """A cut upload leaves no file (trap-2)."""
     sent = asyncio.Event()
 
     async def send() -> AsyncIterator[pb.WriteObjectRequest]:
@@ -287,7 +287,7 @@ async def test_bytes_of_two_repositories_lie_once(storage: RunningStorage) -> No
 
 
 async def test_trap_4_concurrent_uploads_all_succeed(storage: RunningStorage) -> None:
-    """20 rounds of 8 writers of one oid: all succeed, one file, the right bytes (traps 4 and 13)."""
+    """20 rounds of 8 writers of one oid: all succeed, one file, the right bytes (trap-4, trap-13)."""
     for number in range(20):
         content = os.urandom(CHUNK_BYTES // 4)
         oids = await asyncio.gather(*(storage.write(repository % 3 + 1, content) for repository in range(8)))
@@ -300,7 +300,7 @@ def _are_as_many(storage: RunningStorage, count: int) -> bool:
 
 
 async def test_good_bad_and_stalled_writers_of_one_oid(storage: RunningStorage) -> None:
-    """Of writers of one oid at once, those with right bytes succeed; readers never see other bytes (trap 4)."""
+    """Of writers of one oid at once, those with right bytes succeed; readers never see other bytes (trap-4)."""
     content = os.urandom(2 * CHUNK_BYTES)
     oid = oid_of(content)
     stop = asyncio.Event()

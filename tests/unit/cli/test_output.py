@@ -21,7 +21,7 @@ def test_json_list(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_empty_lists(capsys: pytest.CaptureFixture[str]) -> None:
-    """An empty list is an empty array (trap 18), and for people a word."""
+    """An empty list is an empty array (trap-18), and for people a word."""
     Listing(("name",), as_json=True).end()
     Listing(("name",), as_json=False).end()
     assert capsys.readouterr().out == "[]\n(none)\n"

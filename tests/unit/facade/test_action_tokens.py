@@ -48,7 +48,7 @@ def _refused(
 
 
 def test_a_token_is_taken_from_its_own_header_first() -> None:
-    """And from Authorization where that has no good one, also between others that a comma joins (client row 9)."""
+    """And from Authorization where that has no good one, also between others that a comma joins (client-9)."""
     good, late = issue(TOKENS, PERMIT, _later()), issue(TOKENS, PERMIT, _later(-1))
     assert _check(own=[good]) == PERMIT
     assert _check("Basic YTpi", own=[late, good]) == PERMIT
@@ -65,13 +65,13 @@ def test_of_many_tokens_a_few_are_looked_at() -> None:
 
 
 def test_a_token_opens_what_it_was_made_for() -> None:
-    """And can be used again: retries need that (client case 48)."""
+    """And can be used again: retries need that."""
     header = f"Bearer {issue(TOKENS, PERMIT, _later())}"
     assert _check(header) == _check(header) == PERMIT
 
 
 def test_a_token_opens_nothing_else() -> None:
-    """Not another operation, repository or object (client cases 44 to 46)."""
+    """Not another operation, repository or object."""
     header = f"Bearer {issue(TOKENS, PERMIT, _later())}"
     assert "another action" in _refused(header, operation=Operation.DOWNLOAD)
     assert "another action" in _refused(header, operation=Operation.VERIFY)
@@ -80,13 +80,13 @@ def test_a_token_opens_nothing_else() -> None:
 
 
 def test_an_expired_token_says_so() -> None:
-    """The client asks for a new batch (client case 43)."""
+    """The client asks for a new batch."""
     assert "expired" in _refused(f"Bearer {issue(TOKENS, PERMIT, _later(-1))}")
 
 
 @pytest.mark.parametrize("header", ["", "Bearer", "Bearer x", "Basic YTpi", "Bearer a.b.c", "Bearer " + "x" * 10_000])
 def test_what_is_no_token_is_refused(header: str) -> None:
-    """With 403, never with an error of the service (client case 47)."""
+    """With 403, never with an error of the service."""
     assert _refused(header)
 
 
@@ -96,7 +96,7 @@ def test_no_token_is_refused() -> None:
 
 
 def test_one_good_token_among_several_is_enough() -> None:
-    """CI checkouts add an Authorization header of their own (client row 9)."""
+    """CI checkouts add an Authorization header of their own (client-9)."""
     good = f"Bearer {issue(TOKENS, PERMIT, _later())}"
     assert _check("Basic YTpi", good) == _check(good, "Bearer x") == PERMIT
 
@@ -172,5 +172,5 @@ def test_a_flipped_bit_is_refused(position: int, bit: int) -> None:
 
 
 def test_the_size_is_that_of_the_token() -> None:
-    """An upload cannot say another (trap 5)."""
+    """An upload cannot say another (trap-5)."""
     assert _check(f"Bearer {issue(TOKENS, PERMIT._replace(size=99), _later())}").size == 99

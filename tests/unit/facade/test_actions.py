@@ -18,7 +18,7 @@ OID = "a" * 64
 
 @pytest.mark.parametrize("operation", Operation)
 def test_an_action_states_the_expiry_of_its_token(operation: Operation) -> None:
-    """expires_in, expires_at and the token agree (trap 24); verify lives on when a long upload has used up its own."""
+    """expires_in, expires_at and the token agree (trap-24); verify lives on when a long upload has used up its own."""
     maker = ActionFactory(ActionTokens(SecretStr("k" * 32)), origin="https://h/p", seconds=600, now=NOW)
     action = json.loads(maker.for_operation(ActionGrant(operation, "demo/assets", 7, "", 0, "alice")).build(OID, 12))
     expiry = jwt.decode(
@@ -33,7 +33,7 @@ def test_an_action_states_the_expiry_of_its_token(operation: Operation) -> None:
 
 @pytest.mark.parametrize("host", ["localhost", "example.org:8080", "127.0.0.1:1", "[::1]:8080", "a_b.example"])
 def test_hrefs_begin_with_the_host_of_the_request(host: str) -> None:
-    """Unless a public address is set, which wins, also over a bad host (trap 33)."""
+    """Unless a public address is set, which wins, also over a bad host (trap-33)."""
     assert origin(None, ClientRequest("", "http", [host])) == f"http://{host}"
     assert origin(None, ClientRequest("", "https", [host], "/lfs")) == f"https://{host}/lfs"
     assert origin("https://lfs.example.org/x", ClientRequest("", "http", [host], "/y")) == "https://lfs.example.org/x"

@@ -61,7 +61,7 @@ def _answer(operation: Operation, stat: ObjectStat, size: int = 12) -> dict[str,
 
 @pytest.mark.parametrize("transfers", [None, [], ["basic"], ["ssh", "basic", "lfs-standalone-file"], ["x", "basic"]])
 def test_basic_is_chosen_wherever_it_stands(transfers: list[str] | None) -> None:
-    """Absent, null and empty mean basic (client row 12)."""
+    """Absent, null and empty mean basic (client-12)."""
     check_request(_request(transfers=transfers))
 
 
@@ -80,19 +80,19 @@ def test_too_many_objects_are_refused() -> None:
 
 @pytest.mark.parametrize("oid", ["a" * 63, "a" * 65, "A" * 64, "g" * 64, "../../etc/passwd", "a\0" + "a" * 62, 5, None])
 def test_a_bad_oid_is_that_objects_422(oid: object) -> None:
-    """And never becomes a path (trap 28)."""
+    """And never becomes a path (trap-28)."""
     assert _fault({"oid": oid, "size": 1}) == 422
 
 
 @pytest.mark.parametrize("size", [-1, -125, 2**63, 10**30, 1.5, 5.0, "5", True, None])
 def test_a_bad_size_is_that_objects_422(size: object) -> None:
-    """A missing one too (client cases 22, 24 and 28)."""
+    """A missing one too."""
     assert _fault({"oid": OID, "size": size}, operation="download") == 422
     assert _fault({"oid": OID}) == 422
 
 
 def test_sizes_up_to_63_bits_are_sizes() -> None:
-    """No 32-bit size anywhere (trap 7); the limit counts for uploads alone."""
+    """No 32-bit size anywhere (trap-7); the limit counts for uploads alone."""
     assert _fault({"oid": OID, "size": 2**63 - 1}, operation="download") is None
     assert _fault({"oid": OID, "size": 1_000}) is None
     assert _fault({"oid": OID, "size": 1_001}) == 422
@@ -101,7 +101,7 @@ def test_sizes_up_to_63_bits_are_sizes() -> None:
 
 @pytest.mark.parametrize("algorithm", ["sha512", "", 5, [], False])
 def test_another_hash_algorithm_is_each_objects_409(algorithm: object) -> None:
-    """Also where the oid is not one of ours, as it need not be (trap 32)."""
+    """Also where the oid is not one of ours, as it need not be (trap-32)."""
     assert _fault({"oid": OID, "size": 1}, hash_algo=algorithm) == 409
     assert _fault({"oid": "x", "size": 1}, hash_algo=algorithm) == 409
 
@@ -119,7 +119,7 @@ def test_no_entry_is_too_strange(oid: object, size: object, algorithm: object, o
 
 
 def test_a_download_has_an_action_or_an_error() -> None:
-    """Never neither: a client would take that for success (client row 16)."""
+    """Never neither: a client would take that for success (client-16)."""
     held = _answer(Operation.DOWNLOAD, ObjectStat(status=pb.OBJECT_STATUS_PRESENT, size=12))
     assert held["actions"].keys() == {"download"}
     assert held["authenticated"] is True
@@ -146,7 +146,7 @@ def test_a_removed_object_is_410_with_the_reason(operation: Operation) -> None:
 
 @pytest.mark.parametrize("operation", [Operation.UPLOAD, Operation.DOWNLOAD])
 def test_another_size_than_the_held_one_is_422(operation: Operation) -> None:
-    """The entry echoes the size that was asked for (client row 15)."""
+    """The entry echoes the size that was asked for (client-15)."""
     answer = _answer(operation, ObjectStat(status=pb.OBJECT_STATUS_PRESENT, size=11))
     assert (answer["error"]["code"], answer["size"]) == (422, 12)
     assert "actions" not in answer

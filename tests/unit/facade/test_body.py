@@ -212,7 +212,7 @@ def test_the_wrong_shape_is_told_with_the_field(value: object, told: str) -> Non
 
 @pytest.mark.parametrize("ref", [None, {}, {"name": None}, {"name": ""}])
 def test_a_ref_without_a_name_is_no_ref(ref: object) -> None:
-    """None of these is an error (client row 11, trap 26)."""
+    """None of these is an error (client-11, trap-26)."""
     assert request_body.validate_body(VerifyLocksRequest, {"ref": ref}).ref_name == ""
 
 

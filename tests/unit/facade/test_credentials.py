@@ -26,7 +26,7 @@ def _basic(text: str) -> str:
     ],
 )
 def test_a_token_is_bearer_or_the_password_of_basic(header: str, token: str) -> None:
-    """Any user name will do; the password is UTF-8 and may have colons (client cases 40 and 41)."""
+    """Any user name will do; the password is UTF-8 and may have colons."""
     assert tokens(header) == (token,)
 
 
@@ -49,7 +49,7 @@ def test_a_token_is_bearer_or_the_password_of_basic(header: str, token: str) -> 
     ],
 )
 def test_a_malformed_header_shows_nothing(header: str) -> None:
-    """It is as bad as a wrong password, no failure of the service (client case 37)."""
+    """It is as bad as a wrong password, no failure of the service."""
     assert tokens(header) == ()
 
 
@@ -81,7 +81,7 @@ def test_a_user_name_that_looks_like_a_token_comes_after_the_password(text: str,
     ],
 )
 def test_values_that_a_comma_joins_are_taken_apart(headers: list[str], expected: list[str]) -> None:
-    """A proxy, or a program that adds a header to what is there, makes one of two (client row 9)."""
+    """A proxy, or a program that adds a header to what is there, makes one of two (client-9)."""
     assert list(split_values(headers)) == expected
 
 

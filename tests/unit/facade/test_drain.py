@@ -43,7 +43,7 @@ def _closes(sent: list[Message]) -> bool:
 
 
 async def test_a_large_body_is_drained_after_the_answer_and_before_the_end() -> None:
-    """The answer is sent in full, the end of it held back (client 3.4)."""
+    """The answer is sent in full, the end of it held back (client-early-refusal)."""
     sent, read = await _exchange([b"x" * 1000] * 100, content_length="100000")
     assert _closes(sent)
     assert [message.get("more_body") for message in sent] == [None, True, False]

@@ -103,12 +103,12 @@ def test_every_error_has_the_error_body_of_the_dialect(
 
 
 def test_no_upload_is_answered_401_or_422() -> None:
-    """A client takes 422 there for success, and repeats a 401 for ever (client rows 1 and 5)."""
+    """A client takes 422 there for success, and repeats a 401 for ever (client-1, client-5)."""
     assert not {http_status(error, Area.ACTIONS) for error, _ in ROWS} & {401, 422}
 
 
 def test_no_lock_call_but_for_an_unknown_lock_is_answered_404_or_501() -> None:
-    """A client would take it for "no locking here", for good (client row 8)."""
+    """A client would take it for "no locking here", for good (client-8)."""
     found = {error.reason for error, _ in ROWS if http_status(error, Area.LOCKS) in (404, 501)}
     assert found == {Reason.LOCK_NOT_FOUND}
 
@@ -130,7 +130,7 @@ def test_a_401_names_scheme_and_realm_under_both_names() -> None:
     ],
 )
 def test_a_429_and_a_503_say_when_to_come_again(error: ServiceError, seconds: str) -> None:
-    """A 429 without it crashes older clients (client row 7)."""
+    """A 429 without it crashes older clients (client-7)."""
     assert _render(error)[0].headers["retry-after"] == seconds
 
 
@@ -171,7 +171,7 @@ def test_the_documentation_is_named_where_it_is_configured() -> None:
 
 
 def test_a_conflict_carries_the_standing_lock() -> None:
-    """With its holder (trap 17; protocol: "Create lock", 409)."""
+    """With its holder (protocol: "Create lock", 409; trap-17)."""
     standing = lock_service_pb2.Lock(id="7", path="a", locked_at=Timestamp(seconds=0), owner_name="bob")
     response, body = _render(AlreadyExists(Reason.PATH_LOCKED, "locked", detail=standing), area=Area.LOCKS)
     assert response.status_code == 409

@@ -1,4 +1,4 @@
-"""Trust in proxies that report how a request looks from the outside (trap 33)."""
+"""Trust in proxies that report how a request looks from the outside (trap-33)."""
 
 import pytest
 from starlette.datastructures import Headers

@@ -28,7 +28,7 @@ def test_a_page() -> None:
 
 
 def test_sides() -> None:
-    """Both are there, even where nothing is on them (client row 4)."""
+    """Both are there, even where nothing is on them (client-4)."""
     assert verification_json(pb.VerifyLocksResponse()) == b'{"ours":[],"theirs":[]}'
     reply = pb.VerifyLocksResponse(ours=[_lock("a")], theirs=[_lock("b", "bob")])
     page = LockVerification.model_validate_json(verification_json(reply))
@@ -37,6 +37,6 @@ def test_sides() -> None:
 
 
 def test_what_lacks_an_owner_is_not_told() -> None:
-    """Without a name clients crash (client row 4)."""
+    """Without a name clients crash (client-4)."""
     with pytest.raises(ServiceError, match="lacks"):
         list_json(pb.ListLocksResponse(locks=[_lock("a", "")]))

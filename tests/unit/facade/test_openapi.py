@@ -79,7 +79,7 @@ def test_every_answer_has_the_request_id(schema: dict[str, Any]) -> None:
 
 
 def test_verify_locks_is_never_answered_404_or_501(schema: dict[str, Any]) -> None:
-    """Nor are uploads answered 401 or 422 (client rows 1, 5 and 8)."""
+    """Nor are uploads answered 401 or 422 (client-1, client-5, client-8)."""
     operations = _operations(schema)
     assert not {"404", "501"} & set(operations["verify_locks"]["responses"])
     for name in ("upload", "verify", "download", "head"):
@@ -87,6 +87,6 @@ def test_verify_locks_is_never_answered_404_or_501(schema: dict[str, Any]) -> No
 
 
 def test_no_answer_has_a_null(schema: dict[str, Any]) -> None:
-    """Clients crash on some (client row 3)."""
+    """Clients crash on some (client-3)."""
     for name in ("BatchAnswer", "ObjectAnswer", "Actions", "Action", "Error", "Lock", "LockPage", "LockVerification"):
         assert "null" not in json.dumps(schema["components"]["schemas"][name])

@@ -1,4 +1,4 @@
-"""Byte ranges of a Range header (trap 8)."""
+"""Byte ranges of a Range header (trap-8)."""
 
 import pytest
 from hypothesis import given
@@ -33,7 +33,7 @@ GIB = 1024**3
     ],
 )
 def test_a_single_range_is_a_slice(header: str, size: int, expected: ByteRange) -> None:
-    """Both ends count, and sizes have no 32-bit limit (trap 7)."""
+    """Both ends count, and sizes have no 32-bit limit (trap-7)."""
     assert parse_range([header], size) == expected
 
 
@@ -104,7 +104,7 @@ def test_no_header_is_too_strange(header: str, size: int) -> None:
 
 
 def test_the_headers_of_a_part_tell_part_and_whole() -> None:
-    """The total in Content-Range is the size of the object, not what remains (trap 8)."""
+    """The total in Content-Range is the size of the object, not what remains (trap-8)."""
     told = headers(ByteRange(2, 5), 10, '"tag"', partial=True)
     assert (told["Content-Length"], told["Content-Range"]) == ("3", "bytes 2-4/10")
     assert "Content-Range" not in headers(ByteRange(0, 10), 10, '"tag"', partial=False)

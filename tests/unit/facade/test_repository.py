@@ -27,5 +27,5 @@ from services.facade.routes.request import repository_name_in
     ],
 )
 def test_an_alias_and_one_slash_are_taken_away(base: str, name: str) -> None:
-    """Nothing else is: any other text is a repository that does not exist (client case 11)."""
+    """Nothing else is: any other text is a repository that does not exist."""
     assert repository_name_in(base) == name

@@ -9,7 +9,7 @@ NEEDED = {"storage_address": "unix:/s", "locks_address": "unix:/l", "signing_key
 
 
 def test_the_defaults_need_addresses_and_a_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No secret has a default (trap 29); empty variables are as unset ones where a setting is optional."""
+    """No secret has a default (trap-29); empty variables are as unset ones where a setting is optional."""
     for name, value in NEEDED.items():
         monkeypatch.setenv(f"TOWPATH_{name.upper()}", value)
     monkeypatch.setenv("TOWPATH_PUBLIC_URL", "")

@@ -1,4 +1,4 @@
-"""Rate limit for repeated bad credentials (client row 6)."""
+"""Rate limit for repeated bad credentials (client-6)."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Proxies that are trusted by a name, whose addresses come and go (trap 33)."""
+"""Proxies that are trusted by a name, whose addresses come and go (trap-33)."""
 
 import asyncio
 import socket

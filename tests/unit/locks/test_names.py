@@ -57,7 +57,7 @@ def test_repository_names(name: str) -> None:
     ],
 )
 def test_other_repository_names_are_refused(name: str) -> None:
-    """No empty segment, none that a path would resolve, none that ends in ".git", no "=" (client row 21)."""
+    """No empty segment, none that a path would resolve, none that ends in ".git", no "=" (client-21)."""
     assert not is_repository_name(name)
     with pytest.raises(InvalidArgument, match=r"^repository: "):
         check_repository_name("repository", name)

@@ -33,7 +33,7 @@ _PARTS = st.text(st.characters(exclude_characters="/\0", exclude_categories=["Cs
     ],
 )
 def test_strange_paths_are_allowed(path: str) -> None:
-    """All but the forbidden few can be locked (client case 69)."""
+    """All but the forbidden few can be locked."""
     check_path(path, max_bytes=4096)
 
 

@@ -12,7 +12,7 @@ OID = "0123456789abcdef" * 4
 
 @given(st.text(max_size=100))
 def test_trap_28_no_other_text_is_an_oid(text: str) -> None:
-    """Whatever is not 64 lower-case hexadecimal digits is refused (trap 28)."""
+    """Whatever is not 64 lower-case hexadecimal digits is refused (trap-28)."""
     if len(text) == 64 and set(text) <= set("0123456789abcdef"):
         assert validation.oid(text) == text
         return

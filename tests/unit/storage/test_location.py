@@ -37,7 +37,7 @@ async def test_other_urls(url: str) -> None:
 
 @given(st.text(max_size=80))
 def test_trap_28_nothing_but_a_name_becomes_a_path(text: str) -> None:
-    """A path is only built from a name (trap 28)."""
+    """A path is only built from a name (trap-28)."""
     with pytest.raises(ValueError, match="name: expected"):
         path_of(Path("/root"), text + "/")
 

@@ -146,7 +146,7 @@ def test_keys() -> None:
 
 @given(st.text(max_size=80))
 def test_trap_28_nothing_but_a_name_becomes_a_key(text: str) -> None:
-    """A key is only built from a name (trap 28)."""
+    """A key is only built from a name (trap-28)."""
     with pytest.raises(ValueError, match="name: expected"):
         key_of("", text + "/")
 

@@ -14,7 +14,7 @@ _SIZES = st.integers(0, 2**63 - 1)
 
 @given(size=_SIZES, offset=_SIZES, length=st.none() | _SIZES)
 def test_trap_8_ranges(size: int, offset: int, length: int | None) -> None:
-    """A range is what Python's slices say it is, at any 64-bit size; beyond the end it is refused (traps 7 and 8)."""
+    """A range is what Python's slices say it is, at any 64-bit size; beyond the end it is refused (trap-7, trap-8)."""
     if offset > size:
         with pytest.raises(OutOfRange) as caught:
             range_length(size, offset, length)

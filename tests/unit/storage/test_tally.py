@@ -29,7 +29,7 @@ async def test_right_bytes_pass_however_they_are_cut(data: bytes, cuts: list[int
 
 @given(data=st.binary(max_size=300), size=st.integers(0, 400), cuts=_CUTS)
 async def test_trap_5_size_is_counted(data: bytes, size: int, cuts: list[int]) -> None:
-    """Bytes of another count than announced are refused (trap 5)."""
+    """Bytes of another count than announced are refused (trap-5)."""
     if size == len(data):
         size += 1
     with pytest.raises(InvalidArgument) as caught:
@@ -39,7 +39,7 @@ async def test_trap_5_size_is_counted(data: bytes, size: int, cuts: list[int]) -
 
 @given(data=st.binary(max_size=300), other=st.binary(max_size=300), cuts=_CUTS)
 async def test_trap_1_hash_is_checked(data: bytes, other: bytes, cuts: list[int]) -> None:
-    """Bytes with another hash than announced are refused (trap 1)."""
+    """Bytes with another hash than announced are refused (trap-1)."""
     if data == other:
         other += b"x"
     with pytest.raises(InvalidArgument) as caught:
