@@ -50,7 +50,7 @@ def assert_refused(answer: httpx.Response) -> None:
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_action_carries_all_that_it_needs(alice: Client, operation: str) -> None:
-    """protocol: Authentication 2; `authenticated`; client-24; trap-30: it says so and nothing authenticates."""
+    """An action's own headers must authenticate it, because the client sends no others there (client-24, trap-30)."""
     blob, action = prepared(alice, operation)
     stranger = alice.showing(None)
     assert perform(stranger, operation, action, blob).status_code == 200
@@ -59,7 +59,7 @@ def test_an_action_carries_all_that_it_needs(alice: Client, operation: str) -> N
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_token_lives_exactly_as_long_as_the_action_says(alice: Client, operation: str) -> None:
-    """trap-24: the token dies before the expiry that the action states; client-23 and case 49."""
+    """A transfer fails if its token dies before the stated expiry; clients drop a short one (trap-24, client-23)."""
     _, action = prepared(alice, operation)
     expiry = tokens.claims_of(action)["exp"]
     assert type(expiry) is int
@@ -69,7 +69,7 @@ def test_a_token_lives_exactly_as_long_as_the_action_says(alice: Client, operati
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_an_expired_token_is_403_and_a_new_batch_gives_another(alice: Client, stack: Stack, operation: str) -> None:
-    """client-5 and case 43: never 401."""
+    """An expired token is 403, because the git-lfs client repeats a 401 on an action URL without end (client-5)."""
     blob, action = prepared(alice, operation)
     claims = tokens.claims_of(action)
     assert perform(alice, operation, tokens.signed_anew(stack, action, claims), blob).status_code == 200
@@ -123,7 +123,7 @@ def test_a_token_opens_no_other_operation(alice: Client, operation: str) -> None
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_forged_token_is_403(alice: Client, operation: str, dialect: Dialect) -> None:
-    """Client case 47: bit-flipped, truncated, absent, edited; and the oldest tricks with algorithms."""
+    """A token that is cut, edited, unsigned or absent opens nothing, because otherwise anybody could make one."""
     alice = alice.speaking(dialect)
     blob, action = prepared(alice, operation)
     token = tokens.token_of(action)
@@ -142,14 +142,14 @@ def test_a_forged_token_is_403(alice: Client, operation: str, dialect: Dialect) 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_a_token_may_be_shown_again_within_its_life(alice: Client, operation: str) -> None:
-    """Client case 48: replay works, since retries need it."""
+    """A token works again within its life, because the client replays its action when it retries."""
     blob, action = prepared(alice, operation)
     assert [perform(alice, operation, action, blob).status_code for _ in range(3)] == [200, 200, 200]
 
 
 @pytest.mark.parametrize("operation", OPERATIONS)
 def test_the_credential_of_a_user_is_no_token_of_an_action(alice: Client, stack: Stack, operation: str) -> None:
-    """git-lfs repeats a 401 on an action for ever, so a missing or bad token there is 403 (client-5)."""
+    """The git-lfs client repeats a 401 on an action for ever, so a missing or bad token there is 403 (client-5)."""
     blob, action = prepared(alice, operation)
     secret = stack.tokens["alice"]
     for authorization in (f"Bearer {secret}", basic("alice", secret), "Basic !!!", "", "Digest x"):
@@ -171,7 +171,7 @@ def test_the_token_of_an_action_is_no_credential(alice: Client) -> None:
 def test_of_several_authorization_headers_one_that_is_good_is_enough(
     alice: Client, stack: Stack, operation: str, order: str
 ) -> None:
-    """client-9 and case 42: CI checkouts add one of their own to every request; Bearer is still taken."""
+    """The Bearer token counts beside the Authorization header that CI checkouts add to every request (client-9)."""
     blob, action = prepared(alice, operation)
     good = ("Authorization", f"Bearer {tokens.token_of(action)}")
     body = blob.content if operation == "upload" else None
@@ -219,7 +219,7 @@ def test_no_other_header_is_taken_for_the_token(alice: Client, stack: Stack, hea
 
 
 def test_several_authorization_headers_of_which_none_is_good_are_403(alice: Client) -> None:
-    """client-9: several headers are no way around the token."""
+    """Several Authorization headers open nothing unless one of them has the action's token (client-9)."""
     blob = alice.upload(new_blob())
     href = alice.action("download", blob)["href"]
     headers = [("Authorization", "Bearer wrong"), ("Authorization", basic("x", "y"))]
@@ -229,7 +229,7 @@ def test_several_authorization_headers_of_which_none_is_good_are_403(alice: Clie
 def test_who_loses_access_gets_no_new_action(
     operator: Administration, carol: Client, new_repository: NewRepository
 ) -> None:
-    """Client case 49: what was handed out dies within its lifetime, and nothing new is handed out."""
+    """A user who loses access gets no new action, so that access ends with the last action at the latest."""
     there = new_repository("contract/revoked")
     blob, carol = there.upload(new_blob()), carol.at(there.base_url)
     operator.grant("carol", "contract/revoked", "read")
@@ -324,7 +324,7 @@ def test_other_methods_on_an_action_url_are_405_and_change_nothing(alice: Client
 
 
 def test_an_unauthenticated_verify_of_an_unknown_object_harms_nothing(alice: Client, stack: Stack) -> None:
-    """trap-27: any request kills the process (an unauthenticated verify of an unknown object)."""
+    """An unauthenticated verify of an unknown object must not kill the process for everybody else (trap-27)."""
     processes = stack.services("facade")
     assert_refused(alice.verify({"href": f"{stack.base_url}/objects/{'0' * 64}"}, {"oid": "0" * 64, "size": 1}))
     assert_refused(alice.verify({"href": f"{stack.origin}/no/such/objects/{'0' * 64}"}, b""))

@@ -42,7 +42,7 @@ def assert_challenged(answer: httpx.Response, realm: str = "Towpath") -> None:
 def test_without_credentials_each_endpoint_answers_401_with_a_challenge(
     anonymous: Client, dialect: Dialect, endpoint: str
 ) -> None:
-    """protocol: Authentication 3 and 4; Status codes of batch responses, 401; client case 35."""
+    """Every endpoint challenges a client without credentials, so that the client can log in."""
     assert_challenged(ask(anonymous.speaking(dialect), endpoint))
 
 
@@ -87,7 +87,7 @@ def test_an_unknown_repository_is_401_too_for_nobody(anonymous: Client, stack: S
 
 @pytest.mark.parametrize("endpoint", ENDPOINTS)
 def test_wrong_credentials_are_401_on_each_endpoint(anonymous: Client, stack: Stack, endpoint: str) -> None:
-    """protocol: Authentication 3; client case 36; a right user name does not help."""
+    """Wrong credentials are 401 under a right user name too, because only the token identifies the user."""
     for base_url in (anonymous.base_url, f"{stack.origin}/no/such"):
         wrong = anonymous.at(base_url)
         assert_challenged(ask(wrong.showing("Bearer wrong"), endpoint))
@@ -122,13 +122,13 @@ def test_the_token_is_a_bearer_token(anonymous: Client, stack: Stack, scheme: st
 
 @pytest.mark.parametrize("scheme", ["basic", "BASIC"])
 def test_the_scheme_basic_is_compared_without_case(anonymous: Client, stack: Stack, scheme: str) -> None:
-    """protocol: Authentication 1; a scheme is compared without case."""
+    """HTTP compares authentication schemes without case, so the server must as well."""
     client = anonymous.showing(basic("alice", stack.tokens["alice"]).replace("Basic", scheme))
     assert client.locks().status_code == 200
 
 
 def test_a_user_name_in_another_encoding_is_no_error(anonymous: Client, stack: Stack) -> None:
-    """Client case 40: names and passwords that are not ASCII."""
+    """A user name that is not UTF-8 is no error, because only the token identifies the user."""
     client = anonymous.showing(basic("jürgen", stack.tokens["alice"], encoding="latin-1"))
     assert client.locks().status_code == 200
 
@@ -155,7 +155,7 @@ def test_a_user_name_in_another_encoding_is_no_error(anonymous: Client, stack: S
     ],
 )
 def test_a_malformed_authorization_is_401(anonymous: Client, authorization: str) -> None:
-    """Client case 37: never 500; case 40: a password with `:` or beyond ASCII."""
+    """A malformed header, or a password with `:` or beyond ASCII, is 401, because any stranger can send it."""
     assert_challenged(anonymous.showing(authorization).locks())
 
 
@@ -220,7 +220,7 @@ def test_anybody_reads_a_public_repository_and_logs_in_to_write(public: Client, 
 
 
 def test_a_known_user_without_a_grant_reads_a_public_repository_only(public: Client, carol: Client) -> None:
-    """protocol: Authentication 5; 403 is for who may read and not write."""
+    """A user who may read gets 403 on a write, because the repository is no secret to that user."""
     carol = carol.at(public.base_url)
     assert ask(carol, "batch-download").status_code == 200
     assert ask(carol, "locks").status_code == 200
@@ -229,7 +229,7 @@ def test_a_known_user_without_a_grant_reads_a_public_repository_only(public: Cli
 
 
 def test_the_credential_never_comes_back(alice: Client, stack: Stack) -> None:
-    """trap-25: the user's own password comes back in the action headers."""
+    """A user's credential must not appear in an answer or in the log, where others could read it (trap-25)."""
     blob = new_blob()
     secret = stack.tokens["alice"]
     for client in (alice, alice.showing(basic("alice", secret))):
@@ -242,7 +242,7 @@ def test_the_credential_never_comes_back(alice: Client, stack: Stack) -> None:
 
 
 def test_no_secret_is_one_that_ships_with_the_product(anonymous: Client) -> None:
-    """trap-29: a working default secret."""
+    """A default secret that works would open every installation to everybody (trap-29)."""
     for secret in ("change-me", "changeme", "secret", "password", "admin", "local", "towpath", "alice"):
         assert_challenged(anonymous.showing(basic("admin", secret)).locks())
         assert_challenged(anonymous.showing(f"Bearer {secret}").locks())

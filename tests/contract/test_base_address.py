@@ -46,7 +46,7 @@ def test_action_urls_are_those_of_the_plain_base_address(alice: Client) -> None:
 
 @pytest.mark.parametrize("host", ["goods.example.org", "goods.example.org:8443", "127.0.0.1:1", "[::1]:8080"])
 def test_action_urls_name_the_host_that_the_client_knows(alice: Client, host: str) -> None:
-    """trap-33: hrefs with the wrong host; client section 1.2: an href is absolute."""
+    """A client can follow an href only if it is absolute and names the host that the client knows (trap-33)."""
     blob = new_blob()
     body = json.dumps({"operation": "upload", "objects": [blob.entry]}).encode()
     headers = [("Host", host), *alice.headers(body=True)]
@@ -88,7 +88,7 @@ def test_a_repository_may_be_named_like_an_endpoint(new_repository: NewRepositor
     ],
 )
 def test_spellings_of_an_address_name_the_same_repository(alice: Client, stack: Stack, prefix: str) -> None:
-    """Client case 11: a trailing slash of the base address and percent-encoded characters change nothing."""
+    """Clients may add a trailing slash or percent-encode characters, and mean the same repository."""
     assert batch_at(alice, stack.origin, prefix) == 200
 
 
@@ -123,7 +123,7 @@ def test_no_other_address_leads_into_a_repository(alice: Client, stack: Stack, p
     ["/demo/assets", "/demo%2fassets", "/demo%2Fassets", "/carol/..%2fdemo/assets", "/carol/%2e%2e%2fdemo/assets"],
 )
 def test_no_spelling_of_an_address_gives_access(carol: Client, anonymous: Client, stack: Stack, prefix: str) -> None:
-    """Client case 11: no bypass by `%2f`; a repository that the user may not read is 404, and 401 for nobody."""
+    """A percent-encoded slash or `..` in an address must not get around the access check of a repository."""
     assert batch_at(carol, stack.origin, prefix) == 404
     assert batch_at(anonymous, stack.origin, prefix) in (401, 404)
 

@@ -14,7 +14,7 @@ from tests.support.stack import Stack
 
 
 def test_a_held_object_has_a_download_action(alice: Client, dialect: Dialect) -> None:
-    """protocol: Batch, rule 2; Actions object; Batch response object entry; client case 12."""
+    """A client downloads only by an action, so every held object must have a whole one (docs/protocol.md, "Batch")."""
     alice = alice.speaking(dialect)
     blob = alice.upload(new_blob())
     entry = alice.entry("download", blob)
@@ -29,7 +29,7 @@ def test_a_held_object_has_a_download_action(alice: Client, dialect: Dialect) ->
 def test_an_action_has_an_address_headers_and_an_expiry(
     alice: Client, stack: Stack, dialect: Dialect, name: str
 ) -> None:
-    """protocol: Action object: href, header, expires_in, expires_at; Limits, expires_in; client-14, client-23."""
+    """The client refuses numbers and times in another form, and drops a short expiry (client-14, client-23)."""
     alice = alice.speaking(dialect)
     blob = new_blob()
     if name == "download":
@@ -49,7 +49,7 @@ def test_an_action_has_an_address_headers_and_an_expiry(
 
 
 def test_an_unknown_object_is_404_and_has_no_action(alice: Client, dialect: Dialect) -> None:
-    """protocol: Per-object error codes, 404; Batch, rules 1 and 2; client-16 and case 13."""
+    """The client silently skips an entry without action or error, so an unknown object has an error (client-16)."""
     blob = new_blob()
     entry = alice.speaking(dialect).entry("download", blob)
     assert entry.keys() == {"oid", "size", "error"}
@@ -71,7 +71,7 @@ def test_a_size_other_than_the_held_one_is_422(alice: Client, dialect: Dialect, 
 def test_a_removed_object_is_410_with_the_reason(
     alice: Client, operator: Administration, dialect: Dialect, operation: str
 ) -> None:
-    """protocol: Per-object error codes, 410; client case 18."""
+    """A removed object is 410 with the reason, so that users know that it is gone on purpose."""
     blob = alice.upload(new_blob())
     operator.remove_object("demo/assets", blob.oid, "licence withdrawn")
     answer = alice.speaking(dialect).batch(operation, blob.entry)
@@ -94,7 +94,7 @@ def test_an_object_removed_after_it_was_asked_for_is_410_within_a_second(
 
 
 def test_a_removed_object_that_is_restored_may_be_uploaded_again(alice: Client, operator: Administration) -> None:
-    """protocol: Per-object error codes, 410 holds until the owner thinks better of it."""
+    """An owner who removed an object by mistake can restore it, and then its bytes are accepted again."""
     blob = alice.upload(new_blob())
     operator.remove_object("demo/assets", blob.oid, "a mistake")
     operator.restore_object("demo/assets", blob.oid)
@@ -113,13 +113,13 @@ def test_an_object_of_another_repository_is_not_there(alice: Client, new_reposit
 
 
 def test_who_may_only_read_downloads(alice: Client, bob: Client) -> None:
-    """protocol: Authentication 5, download needs read access; client case 38."""
+    """Read access is enough to download, so that readers need no right to write."""
     blob = alice.upload(new_blob())
     assert bob.get(bob.action("download", blob)).content == blob.content
 
 
 def test_the_answer_is_right_at_once_after_an_upload(alice: Client) -> None:
-    """Client section 1.5: read-your-writes; case 51: visible to the next batch at once."""
+    """The next batch sees an acknowledged upload, because the client asks about it at once (client-verify)."""
     blob = new_blob()
     action = alice.action("upload", blob)
     assert not alice.holds(blob)

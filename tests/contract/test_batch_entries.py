@@ -43,7 +43,7 @@ def held(alice: Client) -> list[Blob]:
 def test_there_is_one_entry_for_each_asked_in_order(
     alice: Client, held: list[Blob], dialect: Dialect, operation: str
 ) -> None:
-    """protocol: Batch response, objects; client-2, client-15, case 14: 100 entries half held, half not."""
+    """The client hangs on a missing entry and rejects a changed size, so each entry is echoed (client-2, client-15)."""
     missing = [new_blob() for _ in range(50)]
     asked = [blob.entry for pair in zip(held, missing, strict=True) for blob in pair]
     answer = alice.speaking(dialect).batch(operation, *asked)
@@ -57,7 +57,7 @@ def test_there_is_one_entry_for_each_asked_in_order(
 
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_an_object_asked_twice_is_answered_twice(alice: Client, operation: str) -> None:
-    """git-lfs hangs on a missing entry, so repeats are answered too: n in, n out (case 16; client-2)."""
+    """The git-lfs client hangs on a missing entry, so an object asked twice is answered twice (client-2)."""
     held, missing = alice.upload(new_blob()), new_blob()
     asked = [held.entry, missing.entry, held.entry, missing.entry]
     entries = alice.batch(operation, *asked).json()["objects"]
@@ -68,10 +68,7 @@ def test_an_object_asked_twice_is_answered_twice(alice: Client, operation: str) 
 @pytest.mark.parametrize("oid", BAD_OIDS, ids=range(len(BAD_OIDS)))
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_a_bad_oid_is_422_for_that_object(alice: Client, dialect: Dialect, operation: str, oid: str) -> None:
-    """An entry whose oid is not 64 lower-case hex digits must not fail the other entries.
-
-    protocol: Per-object error codes, 422; client cases 21, 25 and 26; trap 28.
-    """
+    """An entry whose oid is not 64 lower-case hex digits must not fail the other entries (trap-28)."""
     good = new_blob()
     answer = alice.speaking(dialect).batch(operation, {"oid": oid, "size": 1}, good.entry)
     assert answer.status_code == 200
@@ -86,7 +83,7 @@ def test_a_bad_oid_is_422_for_that_object(alice: Client, dialect: Dialect, opera
 
 @pytest.mark.parametrize("oid", BAD_OIDS, ids=range(len(BAD_OIDS)))
 def test_a_bad_oid_never_becomes_a_path(alice: Client, stack: Stack, oid: str) -> None:
-    """Trap 28: an oid such as `../../x` becomes part of a path or of a URL; client case 26."""
+    """An oid such as `../../x` must not become part of a path or a URL, where it would reach other files (trap-28)."""
     before = sorted((stack.data.parent).rglob("*passwd*"))
     answer = alice.batch("upload", {"oid": oid, "size": 1}, new_blob().entry)
     hrefs = [action["href"] for entry in answer.json()["objects"] for action in entry.get("actions", {}).values()]
@@ -102,7 +99,7 @@ def test_a_bad_oid_never_becomes_a_path(alice: Client, stack: Stack, oid: str) -
 def test_an_oid_that_is_missing_or_no_string_is_422_for_that_object(
     alice: Client, operation: str, entry: dict[str, object]
 ) -> None:
-    """protocol: Batch request object entry, oid; Batch response object entry, oid and size are required."""
+    """An entry with a bad oid is answered with oid and size, because clients require both."""
     good = new_blob()
     answer = alice.batch(operation, entry, good.entry)
     assert answer.status_code == 200
@@ -117,7 +114,7 @@ def test_an_oid_that_is_missing_or_no_string_is_422_for_that_object(
 @pytest.mark.parametrize("size", [-1, -125, -(2**63), 2**63, 10**30])
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_a_size_out_of_range_is_422_for_that_object(alice: Client, operation: str, size: int) -> None:
-    """protocol: Limits, object size at least 0; Per-object error codes, 422; client cases 22 and 24."""
+    """A size out of range fails only its own entry, so that the other objects are still transferred."""
     good = new_blob()
     answer = alice.batch(operation, {"oid": OID, "size": size}, good.entry)
     assert answer.status_code == 200
@@ -132,10 +129,7 @@ def test_a_size_out_of_range_is_422_for_that_object(alice: Client, operation: st
 @pytest.mark.parametrize("size", ["1.5", "5.0", '"5"', "true", "null", "1e30", "{}", "[]", "1" + "0" * 400])
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_a_size_that_is_no_integer_is_422_for_that_object(alice: Client, operation: str, size: str) -> None:
-    """An entry with a bad size must not fail the other entries.
-
-    protocol: Batch request object entry, size is an integer; client case 24.
-    """
+    """An entry with a bad size must not fail the other entries (docs/protocol.md, "Batch request object entry")."""
     good = new_blob()
     objects = f'[{{"oid": "{OID}", "size": {size}}}, {json.dumps(good.entry)}]'
     answer = alice.post("/objects/batch", f'{{"operation": "{operation}", "objects": {objects}}}'.encode())
@@ -150,7 +144,7 @@ def test_a_size_that_is_no_integer_is_422_for_that_object(alice: Client, operati
 
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_a_missing_size_is_422_for_that_object(alice: Client, operation: str) -> None:
-    """protocol: Batch request object entry, size is required; client case 28."""
+    """Every entry needs a size, because the server checks the uploaded bytes against it."""
     bad, _ = alice.batch(operation, {"oid": OID}, new_blob().entry).json()["objects"]
     assert bad["error"]["code"] == 422
     assert type(bad["size"]) is int
@@ -158,7 +152,7 @@ def test_a_missing_size_is_422_for_that_object(alice: Client, operation: str) ->
 
 @pytest.mark.parametrize("size", [0, 1, 2**31, 2**32, 2**53 + 1, 2**63 - 1])
 def test_a_size_is_an_exact_integer(alice: Client, size: int) -> None:
-    """protocol: Batch request object entry, size; client-14 and case 24; trap-7: no 32-bit size anywhere."""
+    """A size comes back exactly, because 32-bit or floating-point numbers lose large ones (client-14, trap-7)."""
     entry = alice.batch("download", {"oid": OID, "size": size}).json()["objects"][0]
     assert entry["size"] == size
     assert entry["error"]["code"] == 404
@@ -166,14 +160,14 @@ def test_a_size_is_an_exact_integer(alice: Client, size: int) -> None:
 
 @pytest.mark.parametrize("size", [2**31 - 1, 2**31, 2**32, 2**32 + 1])
 def test_large_objects_are_offered_for_upload(alice: Client, size: int) -> None:
-    """trap-7: objects over 2 GiB or 4 GiB break."""
+    """A 32-bit size anywhere would break objects of more than 2 or 4 GiB (trap-7)."""
     entry = alice.batch("upload", {"oid": OID, "size": size}).json()["objects"][0]
     assert entry["size"] == size
     assert set(entry["actions"]) == {"upload", "verify"}
 
 
 def test_objects_of_a_whole_batch_fail_one_by_one(alice: Client) -> None:
-    """trap-31: a whole batch fails with 404 or 422 because each of its objects has an error of its own."""
+    """A batch whose objects all fail is still 200, so that the client learns each object's error (trap-31)."""
     answer = alice.batch("download", {"oid": "x", "size": 1}, {"oid": OID, "size": -1}, new_blob().entry)
     assert answer.status_code == 200
     assert [entry["error"]["code"] for entry in answer.json()["objects"]] == [422, 422, 404]
@@ -181,7 +175,7 @@ def test_objects_of_a_whole_batch_fail_one_by_one(alice: Client) -> None:
 
 
 def test_an_error_is_a_code_and_a_message(alice: Client, dialect: Dialect) -> None:
-    """protocol: Object error: code is an integer, message a string."""
+    """Clients read an object's error as an integer code and a message for the user."""
     (entry,) = alice.speaking(dialect).batch("download", new_blob().entry).json()["objects"]
     assert entry.keys() == {"oid", "size", "error"}
     assert entry["error"].keys() == {"code", "message"}
@@ -191,19 +185,19 @@ def test_an_error_is_a_code_and_a_message(alice: Client, dialect: Dialect) -> No
 
 
 def test_a_lone_surrogate_in_an_oid_is_no_server_error(alice: Client) -> None:
-    """Client case 21: an oid that is no hex; JSON can spell strings that UTF-8 cannot."""
+    """JSON can spell an oid that UTF-8 cannot, and such an oid must not cause a server error."""
     body = b'{"operation": "download", "objects": [{"oid": "\\ud800", "size": 1}]}'
     assert alice.post("/objects/batch", body).status_code in (200, 400, 422)
 
 
 def test_the_largest_integers_of_json_are_no_server_error(alice: Client) -> None:
-    """Client case 24: 2^63 and beyond; JSON has no largest integer, parsers do."""
+    """JSON has no largest integer but parsers do, and a huge size must not cause a server error."""
     body = f'{{"operation": "download", "objects": [{{"oid": "{OID}", "size": 1{"0" * 5000}}}]}}'.encode()
     assert alice.post("/objects/batch", body).status_code in (200, 400, 422)
 
 
 def test_an_entry_for_an_object_of_zero_bytes_is_like_any_other(alice: Client) -> None:
-    """protocol: Batch request object entry, size at least 0; client case 23."""
+    """An empty file is an object too, so size 0 has the same actions as any other size."""
     entry = alice.batch("upload", {"oid": new_blob().oid, "size": 0}).json()["objects"][0]
     assert set(entry["actions"]) == {"upload", "verify"}
     assert alice.holds(alice.upload(Blob(b"")))

@@ -30,7 +30,7 @@ REFUSED: dict[str, tuple[int, Callable[[Client], httpx.Response]]] = {
 
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_refused_batch_has_an_error_body_without_objects(bob: Client, dialect: Dialect, case: str) -> None:
-    """protocol: Status codes of batch responses; Error body: no `objects`; client case 9."""
+    """A refused batch has no `objects`, so that no client takes its error for an answer about objects."""
     status, send = REFUSED[case]
     answer = send(bob.speaking(dialect))
     assert answer.status_code == status
@@ -42,7 +42,7 @@ def test_a_refused_batch_has_an_error_body_without_objects(bob: Client, dialect:
 def test_a_repository_that_the_user_may_not_see_is_404_like_one_that_is_not_there(
     carol: Client, stack: Stack, dialect: Dialect, operation: str
 ) -> None:
-    """protocol: Status codes of batch responses, 404: it does not exist for the user; client case 39."""
+    """A hidden repository must look like a missing one, because otherwise users would learn that it exists."""
     carol, blob = carol.speaking(dialect), new_blob()
     hidden = carol.batch(operation, blob.entry)
     unknown = carol.at(f"{stack.origin}/no/such").batch(operation, blob.entry)
@@ -54,7 +54,7 @@ def test_a_repository_that_the_user_may_not_see_is_404_like_one_that_is_not_ther
 
 
 def test_403_is_only_for_uploads_of_who_may_read(bob: Client, carol: Client, dialect: Dialect) -> None:
-    """protocol: Status codes of batch responses, 403; Authentication 5; client case 38."""
+    """A user who may not read gets 404 instead of 403, because 403 would reveal the repository."""
     blob = new_blob()
     assert bob.speaking(dialect).batch("upload", blob.entry).status_code == 403
     assert bob.speaking(dialect).batch("download", blob.entry).status_code == 200
@@ -62,6 +62,6 @@ def test_403_is_only_for_uploads_of_who_may_read(bob: Client, carol: Client, dia
 
 
 def test_a_refused_batch_of_many_objects_is_readable(alice: Client) -> None:
-    """Client case 29: 413 while draining: the client has sent its body and reads the answer."""
+    """The server drains an oversized batch, so that a client that sends all of it can read the 413."""
     for _ in range(3):
         assert alice.post("/objects/batch", b" " * (20 * 1024 * 1024)).status_code == 413

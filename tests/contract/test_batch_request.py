@@ -13,7 +13,7 @@ ENTRY = {"oid": "0" * 64, "size": 1}
 
 
 def test_the_answer_has_transfer_objects_and_hash_algo(alice: Client, dialect: Dialect) -> None:
-    """protocol: Batch, successful response: transfer, objects, hash_algo."""
+    """Clients read the transfer, the objects and the hash algorithm from every answer to a batch."""
     answer = alice.speaking(dialect).batch("download", new_blob().entry)
     assert answer.status_code == 200
     body = answer.json()
@@ -25,7 +25,7 @@ def test_the_answer_has_transfer_objects_and_hash_algo(alice: Client, dialect: D
 
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_both_operations_are_known(alice: Client, dialect: Dialect, operation: str) -> None:
-    """protocol: Batch request body, operation."""
+    """Every client needs both operations, download and upload, in its own dialect (docs/protocol.md, "Batch")."""
     assert alice.speaking(dialect).batch(operation, new_blob().entry).status_code == 200
 
 
@@ -33,14 +33,14 @@ def test_both_operations_are_known(alice: Client, dialect: Dialect, operation: s
     "operation", ["verify", "UPLOAD", "", "download ", 5, True, ["upload"], {"name": "upload"}, None]
 )
 def test_any_other_operation_is_422(alice: Client, operation: object) -> None:
-    """protocol: Batch request body, operation; client case 30."""
+    """A client that sends an unknown operation learns which field is wrong (docs/protocol.md, "Batch")."""
     answer = alice.post("/objects/batch", {"operation": operation, "objects": [ENTRY]})
     assert answer.status_code == 422
     assert "operation" in answer.json()["message"]
 
 
 def test_a_missing_operation_is_422(alice: Client) -> None:
-    """protocol: Batch request body, operation is required; client case 30."""
+    """A client that leaves out the operation learns so, because no default is safe for it."""
     answer = alice.post("/objects/batch", {"objects": [ENTRY]})
     assert answer.status_code == 422
     assert "operation" in answer.json()["message"]
@@ -48,7 +48,7 @@ def test_a_missing_operation_is_422(alice: Client) -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"transfers": None}, {"transfers": []}], ids=["absent", "null", "empty"])
 def test_without_transfers_basic_is_chosen(alice: Client, dialect: Dialect, fields: dict[str, object]) -> None:
-    """protocol: Batch request body, transfers; Versioning 3; client case 31."""
+    """Older clients send no transfers, and basic is the default that they understand."""
     answer = alice.speaking(dialect).batch("download", ENTRY, **fields)
     assert answer.status_code == 200
     assert answer.json()["transfer"] == "basic"
@@ -58,7 +58,7 @@ def test_without_transfers_basic_is_chosen(alice: Client, dialect: Dialect, fiel
     "transfers", [["basic"], *map(list, itertools.permutations(["basic", "ssh", "lfs-standalone-file"])), ["basic"] * 2]
 )
 def test_basic_is_chosen_wherever_it_stands(alice: Client, transfers: list[str]) -> None:
-    """protocol: Batch response, transfer; client-12 and case 31: the first one is never just taken."""
+    """The client lists its transfers in random order, so basic is chosen wherever it stands (client-12)."""
     answer = alice.batch("download", ENTRY, transfers=transfers)
     assert answer.status_code == 200
     assert answer.json()["transfer"] == "basic"
@@ -66,7 +66,7 @@ def test_basic_is_chosen_wherever_it_stands(alice: Client, transfers: list[str])
 
 @pytest.mark.parametrize("transfers", [["tus"], ["x", "ssh"], ["BASIC"], ["basic "], [""]])
 def test_without_a_common_transfer_it_is_422(alice: Client, transfers: list[str]) -> None:
-    """protocol: Batch response, transfer must be one of those offered; client case 32."""
+    """A client cannot use a transfer that it did not offer, so a batch without basic is 422."""
     assert alice.batch("download", ENTRY, transfers=transfers).status_code == 422
 
 
@@ -81,7 +81,7 @@ def test_transfers_that_are_no_list_of_strings_are_422(alice: Client, transfers:
 
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_no_objects_are_answered_with_no_objects(alice: Client, dialect: Dialect, operation: str) -> None:
-    """A client may send an empty `objects` (protocol: Batch request body, objects; case 15; client-2)."""
+    """A client may send an empty `objects`, and an extra entry in the answer would kill it (client-2)."""
     answer = alice.speaking(dialect).batch(operation)
     assert answer.status_code == 200
     assert answer.json()["objects"] == []
@@ -99,7 +99,7 @@ def test_objects_that_are_no_list_of_objects_are_422(alice: Client, operation: s
 
 
 def test_missing_objects_are_422(alice: Client) -> None:
-    """protocol: Batch request body, objects is required."""
+    """A client that leaves out `objects` learns so instead of receiving an empty answer (docs/protocol.md, "Batch")."""
     answer = alice.post("/objects/batch", {"operation": "download"})
     assert answer.status_code == 422
     assert "objects" in answer.json()["message"]
@@ -107,7 +107,7 @@ def test_missing_objects_are_422(alice: Client) -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"hash_algo": "sha256"}, {"hash_algo": None}], ids=["absent", "sha256", "null"])
 def test_objects_are_named_by_sha256(alice: Client, dialect: Dialect, fields: dict[str, object]) -> None:
-    """protocol: Batch request body, hash_algo; Versioning 3; client case 33."""
+    """Older clients send no hash algorithm, and SHA-256 is the default that they mean."""
     blob = alice.upload(new_blob())
     answer = alice.speaking(dialect).batch("download", blob.entry, **fields)
     assert answer.status_code == 200
@@ -118,7 +118,7 @@ def test_objects_are_named_by_sha256(alice: Client, dialect: Dialect, fields: di
 @pytest.mark.parametrize("hash_algo", ["sha512", "sha1", "SHA256", "", 5, ["sha256"]])
 @pytest.mark.parametrize("operation", ["download", "upload"])
 def test_another_hash_algorithm_is_409_for_each_object(alice: Client, operation: str, hash_algo: object) -> None:
-    """protocol: Per-object error codes, 409; client case 33; trap 32: any hash_algo is accepted."""
+    """An oid of another hash algorithm would name other bytes, so each object is 409 (trap-32)."""
     held, missing = alice.upload(new_blob()), new_blob()
     answer = alice.batch(operation, held.entry, missing.entry, hash_algo=hash_algo)
     assert answer.status_code == 200
@@ -130,7 +130,7 @@ def test_another_hash_algorithm_is_409_for_each_object(alice: Client, operation:
 
 
 def test_unknown_fields_are_ignored(alice: Client, dialect: Dialect) -> None:
-    """protocol: Versioning 4, later clients send more; client case 8."""
+    """Later clients send more fields, and a server that refused them would lock those clients out."""
     alice = alice.speaking(dialect)
     blob = alice.upload(new_blob())
     answer = alice.batch(

@@ -19,7 +19,7 @@ BAD_ENTRIES: list[dict[str, object]] = [
 
 
 def test_an_object_that_is_not_held_has_upload_and_verify_actions(alice: Client, dialect: Dialect) -> None:
-    """protocol: Batch, rule 3; Actions object; client case 19."""
+    """A client uploads and verifies only by actions, so an object that is not held has both."""
     blob = new_blob()
     entry = alice.speaking(dialect).entry("upload", blob)
     assert entry.keys() == {"oid", "size", "authenticated", "actions"}
@@ -29,7 +29,7 @@ def test_an_object_that_is_not_held_has_upload_and_verify_actions(alice: Client,
 
 
 def test_an_object_that_is_held_has_no_actions_at_all(alice: Client, dialect: Dialect) -> None:
-    """protocol: Batch, rule 3; Batch response object entry, actions; client-3 and case 20."""
+    """A held object has no `actions`: a null action kills the client, and an upload would be a waste (client-3)."""
     alice = alice.speaking(dialect)
     blob = alice.upload(new_blob())
     entry = alice.entry("upload", blob)
@@ -46,20 +46,20 @@ def test_the_verify_action_lives_at_least_as_long_as_the_upload_action(alice: Cl
 
 @pytest.mark.parametrize("entry", BAD_ENTRIES, ids=range(len(BAD_ENTRIES)))
 def test_where_no_object_is_valid_the_request_is_422(alice: Client, dialect: Dialect, entry: dict[str, object]) -> None:
-    """protocol: Status codes of batch responses, 422: none of the upload objects is valid; client case 27."""
+    """A batch without any valid upload is refused as a whole, because there is nothing to hand out."""
     answer = alice.speaking(dialect).batch("upload", entry)
     assert answer.status_code == 422
     assert "objects" not in answer.json()
 
 
 def test_where_all_of_many_objects_are_invalid_the_request_is_422(alice: Client) -> None:
-    """protocol: Status codes of batch responses, 422; client case 27."""
+    """A batch of many invalid objects is refused as a whole, because it has nothing to upload either."""
     assert alice.batch("upload", *BAD_ENTRIES).status_code == 422
 
 
 @pytest.mark.parametrize("entry", BAD_ENTRIES, ids=range(len(BAD_ENTRIES)))
 def test_where_one_object_is_valid_the_others_fail_one_by_one(alice: Client, entry: dict[str, object]) -> None:
-    """protocol: Batch, rule 1; Per-object error codes, 422; client case 21; trap 31."""
+    """An invalid entry must not keep the valid objects of its batch from being uploaded (trap-31)."""
     good = new_blob()
     answer = alice.batch("upload", entry, good.entry)
     assert answer.status_code == 200
@@ -71,7 +71,7 @@ def test_where_one_object_is_valid_the_others_fail_one_by_one(alice: Client, ent
 
 
 def test_an_object_that_is_held_is_valid(alice: Client) -> None:
-    """protocol: Status codes of batch responses, 422 is only for batches without any valid object."""
+    """A held object counts as valid, so that an invalid entry beside it does not fail the whole batch."""
     held = alice.upload(new_blob())
     answer = alice.batch("upload", BAD_ENTRIES[0], held.entry)
     assert answer.status_code == 200
@@ -97,7 +97,7 @@ def test_a_size_other_than_the_held_one_is_422(alice: Client, difference: int) -
 
 
 def test_an_object_whose_bytes_are_lost_is_offered_for_upload_again(alice: Client, stack: Stack) -> None:
-    """trap-36: a missing file with an index row blocks the push that would heal it. A reader finds it lost."""
+    """A file that a reader finds lost must not block the push that would bring it back (trap-36)."""
     blob = alice.upload(new_blob())
     action = alice.action("download", blob)
     path = stored_path(stack.data / "storage", blob.oid)
@@ -109,7 +109,7 @@ def test_an_object_whose_bytes_are_lost_is_offered_for_upload_again(alice: Clien
 
 
 def test_a_batch_changes_nothing(alice: Client) -> None:
-    """protocol: What the service does, 2: a batch hands out actions, which the client then performs."""
+    """A batch only hands out actions, so that a client may ask again before it uploads."""
     blob = new_blob()
     for _ in range(2):
         assert alice.entry("upload", blob)["actions"].keys() == {"upload", "verify"}
@@ -117,7 +117,7 @@ def test_a_batch_changes_nothing(alice: Client) -> None:
 
 
 def test_the_empty_object_is_uploaded_like_any_other(alice: Client, dialect: Dialect) -> None:
-    """Client case 23: size 0 has an upload link, and 0 bytes are accepted for the oid of nothing."""
+    """An empty file is an object too: its 0 bytes are accepted under their oid and come back."""
     alice = alice.speaking(dialect)
     empty = Blob(b"")
     entry = alice.entry("upload", empty)
@@ -131,7 +131,7 @@ def test_the_empty_object_is_uploaded_like_any_other(alice: Client, dialect: Dia
 
 
 def test_zero_bytes_for_another_oid_are_refused(alice: Client) -> None:
-    """Client case 23: size 0 with another oid has an upload link, and its PUT is refused with 400."""
+    """An empty body must not be stored under the oid of other bytes, so its PUT is refused with 400."""
     pretended = {"oid": new_blob().oid, "size": 0}
     action = alice.batch("upload", pretended).json()["objects"][0]["actions"]["upload"]
     assert alice.put(action, b"").status_code == 400

@@ -24,7 +24,7 @@ def ask(client: Client, accept: str | None, content_type: str | None, expected: 
 
 
 def test_the_answer_is_json_in_the_media_type_that_accept_names(alice: Client, dialect: Dialect) -> None:
-    """protocol: Common conventions, Accept and Body format; client case 1 and row 13."""
+    """The client refuses the media type of another dialect, so Accept decides that of the answer (client-13)."""
     answer = ask(alice, dialect.media_type, dialect.media_type, dialect)
     assert answer.status_code == 200
     assert answer.headers["content-type"] == dialect.media_type
@@ -55,7 +55,7 @@ def test_the_neutral_dialect_answers_where_nothing_names_one(alice: Client, head
 
 
 def test_a_list_in_accept_is_read_with_its_weights(alice: Client) -> None:
-    """protocol: Common conventions, Accept; as HTTP reads it."""
+    """HTTP gives the media types in Accept weights, and a client expects the server to respect them."""
     first = f"{NEUTRAL.media_type};q=0.5, {WIDESPREAD.media_type}"
     assert ask(alice, first, NEUTRAL.media_type, WIDESPREAD).status_code == 200
     refused = f"{NEUTRAL.media_type};q=0, {WIDESPREAD.media_type};q=0.1, text/html"
@@ -63,17 +63,14 @@ def test_a_list_in_accept_is_read_with_its_weights(alice: Client) -> None:
 
 
 def test_accept_may_carry_parameters_and_capitals(alice: Client, dialect: Dialect) -> None:
-    """protocol: Common conventions, Accept; a media type is compared without case."""
+    """HTTP compares media types without case, so Accept may have capitals and parameters."""
     assert ask(alice, f"{dialect.media_type}; charset=utf-8", dialect.media_type, dialect).status_code == 200
     assert ask(alice, dialect.media_type.upper(), dialect.media_type, dialect).status_code == 200
 
 
 @pytest.mark.parametrize("accept", ["text/html", "application/json", "image/png, text/*", "application/vnd.blob"])
 def test_an_accept_that_excludes_both_is_406(alice: Client, dialect: Dialect, accept: str) -> None:
-    """A client that accepts neither dialect cannot read any answer.
-
-    protocol: Status codes of batch responses, 406; client case 3.
-    """
+    """A client that accepts neither dialect cannot read any answer, so the status is 406."""
     assert ask(alice, accept, dialect.media_type, dialect).status_code == 406
 
 
@@ -81,7 +78,7 @@ def test_an_accept_that_excludes_both_is_406(alice: Client, dialect: Dialect, ac
     ("method", "path"), [("POST", "/locks"), ("GET", "/locks"), ("POST", "/locks/verify"), ("POST", "/locks/1/unlock")]
 )
 def test_the_locking_endpoints_answer_406_alike(alice: Client, method: str, path: str) -> None:
-    """protocol: Common conventions, Accept is asked of every request to the batch and locking endpoints."""
+    """A client that accepts neither dialect cannot read an answer about locks either, so the status is 406."""
     headers = [("Authorization", alice.authorization or ""), ("Accept", "text/html")]
     headers += [("Content-Type", NEUTRAL.media_type)] if method == "POST" else []
     answer = alice.send(method, alice.base_url + path, headers=headers, content=b"{}" if method == "POST" else None)
@@ -90,7 +87,7 @@ def test_the_locking_endpoints_answer_406_alike(alice: Client, method: str, path
 
 @pytest.mark.parametrize("charset", ["; charset=utf-8", ";charset=UTF-8", '; charset="utf-8"'])
 def test_content_type_may_name_the_charset(alice: Client, dialect: Dialect, charset: str) -> None:
-    """protocol: Common conventions, Content-Type with a charset parameter; client case 2."""
+    """A client may name the charset in its Content-Type, and its request must not fail for that."""
     assert ask(alice, dialect.media_type, dialect.media_type + charset, dialect).status_code == 200
 
 
@@ -114,7 +111,7 @@ def test_the_locking_endpoints_answer_415_alike(alice: Client, path: str) -> Non
 
 
 def test_every_endpoint_speaks_both_dialects(alice: Client, dialect: Dialect) -> None:
-    """protocol: the media type is the same in every place; client section 8, each case in both."""
+    """The client refuses an answer in the other dialect, so every endpoint speaks both (client-13)."""
     alice = alice.speaking(dialect)
     blob = alice.upload(new_blob())
     path = f"dialects/{blob.oid}"
@@ -136,7 +133,7 @@ def test_every_endpoint_speaks_both_dialects(alice: Client, dialect: Dialect) ->
 
 @pytest.mark.parametrize("accept", [None, "*/*", "text/html"])
 def test_action_urls_ask_for_no_accept(alice: Client, accept: str | None) -> None:
-    """Client case 5: GET and PUT on an href without Accept work; there is no 406 there."""
+    """Clients may send any Accept or none to an action URL, so a 406 there would break their transfers."""
     headers = [("Accept", accept)] if accept is not None else []
     blob = new_blob()
     assert alice.put(alice.action("upload", blob), blob.content, *headers).status_code == 200

@@ -26,7 +26,7 @@ def action(alice: Client, blob: Blob) -> Action:
 
 
 def test_get_answers_the_raw_bytes(alice: Client, blob: Blob, dialect: Dialect) -> None:
-    """protocol: download action: trigger, request, response: status, body, Content-Type, Content-Length."""
+    """The client stores a body as it arrives, so it is the raw bytes, whole and without an encoding."""
     alice = alice.speaking(dialect)
     answer = alice.get(alice.action("download", blob))
     assert answer.status_code == 200
@@ -38,7 +38,7 @@ def test_get_answers_the_raw_bytes(alice: Client, blob: Blob, dialect: Dialect) 
 
 
 def test_get_never_encodes_the_bytes(alice: Client, action: Action, blob: Blob) -> None:
-    """protocol: download action, Content-Length equal to the size; client section 1.3: it offers gzip and zstd."""
+    """The client offers gzip and zstd, but an encoded body would not match the object's size and oid."""
     answer = alice.get(action, ("Accept-Encoding", "gzip, zstd"))
     assert answer.content == blob.content
     assert answer.headers["content-length"] == str(blob.size)
@@ -46,7 +46,7 @@ def test_get_never_encodes_the_bytes(alice: Client, action: Action, blob: Blob) 
 
 @pytest.mark.parametrize("size", [1, 65535, 65536, 65537, 1024 * 1024, 1024 * 1024 + 1])
 def test_every_size_comes_back_whole(alice: Client, size: int) -> None:
-    """protocol: download action; client case 59."""
+    """A size at the edge of a chunk must not lose or repeat bytes."""
     blob = alice.upload(new_blob(size))
     answer = alice.get(alice.action("download", blob))
     assert answer.content == blob.content
@@ -124,7 +124,7 @@ def test_a_range_past_the_end_is_416(alice: Client, action: Action, value: str) 
 def test_a_range_that_is_not_understood_is_answered_with_the_whole(
     alice: Client, action: Action, blob: Blob, value: str
 ) -> None:
-    """Client case 63: garbage is answered 200 with the whole, several ranges never with wrong bytes."""
+    """A range that is not understood is answered with the whole, because wrong bytes would spoil the client's file."""
     answer = alice.get(action, ("Range", value))
     assert answer.status_code == 200
     assert answer.content == blob.content
@@ -165,7 +165,7 @@ def test_the_object_that_if_match_names_is_sent(alice: Client, action: Action, b
 
 
 def test_an_object_removed_meanwhile_is_410(alice: Client, operator: Administration, dialect: Dialect) -> None:
-    """protocol: Per-object error codes, 410: the same where the action is performed."""
+    """An object removed after its action was handed out is 410, because the action may outlive the object."""
     alice = alice.speaking(dialect)
     blob = alice.upload(new_blob())
     action = alice.action("download", blob)
@@ -180,13 +180,13 @@ def test_an_object_removed_meanwhile_is_410(alice: Client, operator: Administrat
 
 @pytest.mark.parametrize("oid", ["0" * 64, "A" * 64, "x", "../objects", "%2e%2e", "batch2", "a" * 5000])
 def test_a_guessed_address_is_403(alice: Client, stack: Stack, oid: str) -> None:
-    """Client case 65: an unknown oid with a URL that looks right; without a token for it the answer is 403 or 404."""
+    """A guessed URL without a token opens nothing, so that a known oid alone gives no access."""
     answer = alice.get({"href": f"{stack.base_url}/objects/{oid}"})
     assert answer.status_code in (403, 404)
 
 
 def test_a_corrupt_object_is_not_deleted_by_reading_it(alice: Client, stack: Stack) -> None:
-    """trap-6: a corrupt object found on read is deleted, though it was the only copy."""
+    """A corrupt object may be the only copy, so reading it must not delete it (trap-6)."""
     blob = alice.upload(new_blob())
     path = stored_path(stack.data / "storage", blob.oid)
     path.chmod(0o600)
@@ -198,7 +198,7 @@ def test_a_corrupt_object_is_not_deleted_by_reading_it(alice: Client, stack: Sta
 
 
 def test_the_bytes_of_a_download_are_those_of_the_repository_and_oid(alice: Client) -> None:
-    """trap-1: wrong bytes under a right-looking oid: what comes back hashes to its name."""
+    """A client must receive the bytes that hash to the oid, and never those of another object (trap-1)."""
     blobs = [alice.upload(new_blob(1000 + n)) for n in range(5)]
     for blob in blobs:
         assert Blob(alice.get(alice.action("download", blob)).content).oid == blob.oid

@@ -75,7 +75,7 @@ def test_unknown_methods_are_405_with_an_error_body(
 
 @pytest.mark.parametrize("offered", ["x", "a" * 64, "3f2c-1.X_y", "0"])
 def test_a_request_id_that_the_client_offers_is_kept(alice: Client, stack: Stack, offered: str) -> None:
-    """trap-34: a request id ties a client's error to a log line, also through a proxy that has made it."""
+    """A request id ties a client's error to a log line, so the id that a proxy has made is kept (trap-34)."""
     headers = [*alice.headers(body=False), ("X-Request-Id", offered)]
     answer = alice.send("GET", f"{stack.origin}/no/such/locks", headers=headers)
     assert answer.status_code == 403
@@ -84,7 +84,7 @@ def test_a_request_id_that_the_client_offers_is_kept(alice: Client, stack: Stack
 
 @pytest.mark.parametrize("offered", ["", "a" * 65, "with space", "semi;colon", '"quoted"', "\xe9", "{}", "a,b"])
 def test_a_request_id_that_is_no_plain_word_is_replaced(alice: Client, offered: str) -> None:
-    """trap-34: nobody writes into the log what looks like something else."""
+    """A request id that is no plain word is replaced, so that nobody can forge log lines with it (trap-34)."""
     headers = [*alice.headers(body=False), ("X-Request-Id", offered)]
     answer = alice.send("GET", f"{alice.base_url}/locks", headers=headers)
     assert answer.status_code == 200
@@ -92,7 +92,7 @@ def test_a_request_id_that_is_no_plain_word_is_replaced(alice: Client, offered: 
 
 
 def test_every_request_has_an_id_of_its_own(alice: Client) -> None:
-    """protocol: Error body, request_id is unique; client case 9."""
+    """A unique request id lets an operator find the log lines of exactly one request."""
     answers = [alice.unlock("0") for _ in range(20)]
     assert len({answer.json()["request_id"] for answer in answers}) == 20
 
@@ -154,7 +154,7 @@ def test_what_is_no_http_is_400_with_a_message(stack: Stack, alice: Client, requ
 
 
 def test_a_host_that_is_none_gives_no_href(alice: Client, stack: Stack) -> None:
-    """trap-33: hrefs with a wrong host: what a client sends as Host never becomes part of a URL unseen."""
+    """A malformed Host must not become part of an href, where it could lead a client elsewhere (trap-33)."""
     body = json.dumps({"operation": "upload", "objects": [new_blob().entry]}).encode()
     with raw.Connection(stack.origin) as connection:
         head = 'POST /demo/assets/objects/batch HTTP/1.1\r\nHost: evil/../"x\r\n'

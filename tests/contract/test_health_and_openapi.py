@@ -42,14 +42,14 @@ def test_healthz_answers_as_long_as_the_facade_lives(stack: Stack, http: httpx.C
 
 
 def test_readyz_looks_at_the_inner_services(stack: Stack, http: httpx.Client) -> None:
-    """trap-34: no health that looks at its dependencies."""
+    """A readiness check that ignores the inner services would attract requests that must fail (trap-34)."""
     answer = http.get(f"{stack.origin}/readyz")
     assert answer.status_code == 200
     assert answer.json() == {"status": "ready", "services": {"storage": "serving", "locks": "serving"}}
 
 
 def test_readyz_is_503_where_an_inner_service_does_not_serve(http: httpx.Client) -> None:
-    """trap-34: no health that looks at its dependencies: these here have no health at all."""
+    """An inner service without a health service counts as not serving, so the facade gets no requests (trap-34)."""
     with running_facade() as (origin, _):
         answer = http.get(f"{origin}/readyz")
         assert answer.status_code == 503
@@ -98,12 +98,12 @@ def test_every_body_is_described_in_both_media_types(description: dict[str, Any]
 
 
 def test_the_schemas_allow_no_null_in_an_answer(description: dict[str, Any]) -> None:
-    """git-lfs dies of a null action, so JSON sent out has no nulls and leaves out an absent field."""
+    """A null action kills the git-lfs client, so an answer leaves out absent fields and has no nulls (client-3)."""
     schemas = description["components"]["schemas"]
     for name in ("BatchAnswer", "ObjectAnswer", "Action", "Actions", "Lock", "LockPage", "LockVerification", "Error"):
         assert "null" not in str(schemas[name]), name
 
 
 def test_an_entry_of_the_answer_always_has_its_oid_and_size(description: dict[str, Any]) -> None:
-    """protocol: Batch response object entry: oid and size are required."""
+    """Clients match an entry by its oid and size, so the schema requires both."""
     assert {"oid", "size"} <= set(description["components"]["schemas"]["ObjectAnswer"].get("required", []))

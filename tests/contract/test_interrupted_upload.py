@@ -32,7 +32,7 @@ def wait_for_files(stack: Stack, blob: Blob, count: int) -> None:
 @pytest.mark.parametrize("framing", ["length", "chunks"])
 @pytest.mark.parametrize("end", ["close", "reset"])
 def test_a_cut_upload_leaves_nothing(alice: Client, stack: Stack, framing: str, end: str) -> None:
-    """Client case 54; trap 2: a cut upload leaves a short file that counts as present; trap 3: a left-over file."""
+    """A cut upload must leave no short file that counts as present or blocks later uploads (trap-2, trap-3)."""
     blob = new_blob(SIZE)
     action = alice.action("upload", blob)
     half = blob.content[: SIZE // 2]
@@ -66,7 +66,7 @@ def test_nothing_is_visible_before_it_is_verified(alice: Client, stack: Stack) -
 
 
 def test_a_stalled_upload_hinders_no_other_of_the_same_object(alice: Client, stack: Stack) -> None:
-    """client-19 and case 57; trap-4: two clients upload one oid at once and one gets an error."""
+    """A client may start again while its first upload still runs, and both must succeed (client-19, trap-4)."""
     blob = new_blob(SIZE)
     action = alice.action("upload", blob)
     with Connection(stack.origin) as stalled:
@@ -80,7 +80,7 @@ def test_a_stalled_upload_hinders_no_other_of_the_same_object(alice: Client, sta
 
 
 def test_all_right_uploads_of_one_object_at_once_succeed(alice: Client, stack: Stack) -> None:
-    """Client case 57; trap 4: two clients upload one oid at once; trap 13: concurrent first uploads fail."""
+    """Two clients may upload one object at once, and right bytes must never get an error (trap-4, trap-13)."""
     for _ in range(3):
         blob = new_blob(SIZE)
         action = alice.action("upload", blob)
@@ -94,7 +94,7 @@ def test_all_right_uploads_of_one_object_at_once_succeed(alice: Client, stack: S
 
 
 def test_many_objects_at_once_are_all_stored(alice: Client) -> None:
-    """trap-13: concurrent first uploads fail: a folder made by check-then-create."""
+    """Many first uploads at once must all succeed, although they create the same folders (trap-13)."""
     blobs = [new_blob() for _ in range(40)]
     entries = alice.batch("upload", *(blob.entry for blob in blobs)).json()["objects"]
     with ThreadPoolExecutor(8) as pool:
@@ -121,7 +121,7 @@ def early_refusals(action: Action) -> Iterable[tuple[int, Action, list[tuple[str
 
 @pytest.mark.parametrize("which", range(3), ids=["no token", "bad token", "wrong length"])
 def test_an_upload_refused_by_its_head_is_answered_readably(alice: Client, stack: Stack, which: int) -> None:
-    """Client case 60: the message is readable although the body was not read: answer, then drain within a bound."""
+    """A client that still sends can read its refusal, because a bounded part is drained (client-early-refusal)."""
     action = alice.action("upload", new_blob(SIZE))
     status, refused, headers = list(early_refusals(action))[which]
     with Connection(stack.origin) as connection:
@@ -133,7 +133,7 @@ def test_an_upload_refused_by_its_head_is_answered_readably(alice: Client, stack
 
 @pytest.mark.parametrize("which", range(3), ids=["no token", "bad token", "wrong length"])
 def test_an_upload_refused_by_its_head_is_answered_before_its_body(alice: Client, stack: Stack, which: int) -> None:
-    """git-lfs repeats a refused upload, so a refusal must be cheap and not wait for the body (client-17)."""
+    """The git-lfs client repeats a refused upload, so a refusal is cheap and does not wait for the body (client-17)."""
     action = alice.action("upload", new_blob(SIZE))
     status, refused, headers = list(early_refusals(action))[which]
     with Connection(stack.origin) as connection:
@@ -144,7 +144,7 @@ def test_an_upload_refused_by_its_head_is_answered_before_its_body(alice: Client
 @pytest.mark.parametrize("size", [64, 1024 * 1024, SIZE])
 @pytest.mark.parametrize("excess", ["one byte", "twice"])
 def test_chunks_are_refused_as_soon_as_they_are_too_many(alice: Client, stack: Stack, size: int, excess: str) -> None:
-    """Client case 55: too long; the answer does not wait for an end that may never come."""
+    """Chunks that exceed the announced size are refused at once, because their end may never arrive."""
     blob = new_blob(size)
     action = alice.action("upload", blob)
     with Connection(stack.origin) as connection:

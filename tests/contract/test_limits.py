@@ -44,7 +44,7 @@ def alice(small: Stack, http: httpx.Client) -> Client:
 
 
 def test_the_default_batch_has_1000_objects(stack: Stack, http: httpx.Client) -> None:
-    """protocol: Limits, batch size; Status codes of batch responses, 413; client case 29; trap 10."""
+    """A bounded batch cannot become an unbounded number of requests to the bucket (trap-10)."""
     alice = Client(http, stack.base_url, f"Bearer {stack.tokens['alice']}")
     entries = [new_blob().entry for _ in range(1000)]
     answer = alice.batch("upload", *entries)
@@ -55,7 +55,7 @@ def test_the_default_batch_has_1000_objects(stack: Stack, http: httpx.Client) ->
 
 
 def test_more_objects_than_the_limit_are_413(alice: Client, dialect: Dialect) -> None:
-    """protocol: Limits, batch size; Status codes of batch responses, 413."""
+    """A user whose batch is over the limit learns the limit and the setting that helps (docs/protocol.md, "Limits")."""
     alice = alice.speaking(dialect)
     entries = [new_blob().entry for _ in range(11)]
     for operation in ("download", "upload"):
@@ -68,7 +68,7 @@ def test_more_objects_than_the_limit_are_413(alice: Client, dialect: Dialect) ->
 
 @pytest.mark.parametrize("path", ["/objects/batch", "/locks", "/locks/verify", "/locks/1/unlock"])
 def test_a_body_over_the_limit_is_413(alice: Client, dialect: Dialect, path: str) -> None:
-    """protocol: Status codes of batch responses, 413: otherwise too large; client case 29."""
+    """A body over the limit is refused, with a length or in chunks, so that it cannot fill the memory."""
     alice = alice.speaking(dialect)
     assert alice.post(path, b" " * 4096).status_code == 400
     assert alice.post(path, b" " * 4097).status_code == 413
@@ -147,7 +147,7 @@ def test_a_path_has_a_longest_length_in_bytes(alice: Client) -> None:
 
 
 def test_actions_live_as_long_as_is_set(alice: Client) -> None:
-    """protocol: Action object, expires_in; client-23: never under 60 s."""
+    """The client drops an action that expires within seconds, so an action lives at least 60 s (client-23)."""
     actions = alice.entry("upload", new_blob())["actions"]
     assert actions["upload"]["expires_in"] == 60
     assert actions["verify"]["expires_in"] >= 60
@@ -160,14 +160,14 @@ def test_errors_name_the_documentation_that_is_set(alice: Client, dialect: Diale
 
 
 def test_the_challenge_names_the_realm_that_is_set(alice: Client, dialect: Dialect) -> None:
-    """protocol: Authentication 4: the value names the scheme and realm."""
+    """A challenge names its scheme and realm, so that a client knows which credentials to send."""
     answer = alice.showing(None).speaking(dialect).locks()
     assert answer.headers["blob-authenticate"] == 'Basic realm="Goods of all kinds"'
     assert answer.headers["lfs-authenticate"] == 'Basic realm="Goods of all kinds"'
 
 
 def test_hrefs_begin_with_the_public_address(alice: Client, small: Stack) -> None:
-    """trap-33: hrefs with the wrong scheme or host behind a proxy; protocol: Action object, href."""
+    """An href with the scheme or host behind the proxy leads clients to an address they cannot reach (trap-33)."""
     blob = new_blob()
     actions = alice.entry("upload", blob)["actions"]
     assert {action["href"] for action in actions.values()} == {f"{PUBLIC_URL}/demo/assets/objects/{blob.oid}"}
@@ -183,7 +183,7 @@ def test_a_verify_body_over_the_limit_is_413(alice: Client, small: Stack) -> Non
 
 
 def test_repeated_bad_credentials_are_slowed_and_good_ones_never(alice: Client, dialect: Dialect) -> None:
-    """client-6 and case 36: 429 with Retry-After; a good one is never refused because others failed."""
+    """The client repeats wrong credentials without end, so they are slowed, but good ones never are (client-6)."""
     statuses = []
     for number in range(6):
         bad = alice.showing(basic("alice", f"wrong{number}")).speaking(dialect)

@@ -19,7 +19,7 @@ def new_path() -> str:
 
 
 def test_a_free_path_is_locked_for_the_caller(alice: Client, dialect: Dialect) -> None:
-    """protocol: Create lock, 201; Lock object, every field; States, create lock; client case 66."""
+    """Clients show a lock's owner and unlock it by its id, so a new lock has every field."""
     path, before = new_path(), time.time()
     answer = alice.speaking(dialect).lock(path)
     assert answer.status_code == 201
@@ -37,7 +37,7 @@ def test_a_free_path_is_locked_for_the_caller(alice: Client, dialect: Dialect) -
 
 
 def test_the_owner_is_who_sent_the_credentials(alice: Client, bob: Client) -> None:
-    """protocol: Lock object, owner is set from the credentials; client case 66: an owner in the body is ignored."""
+    """The credentials decide the owner, because an owner in the body would let users lock as others."""
     lock = alice.lock(new_path(), owner={"name": "bob"}, id="1", locked_at="2000-01-01T00:00:00Z").json()["lock"]
     assert lock["owner"] == {"name": "alice"}
     assert lock["locked_at"] > "2020"
@@ -46,7 +46,7 @@ def test_the_owner_is_who_sent_the_credentials(alice: Client, bob: Client) -> No
 
 
 def test_a_locked_path_is_409_with_the_standing_lock(alice: Client, bob: Client, dialect: Dialect) -> None:
-    """protocol: Create lock, 409; Locking errors, create lock 409; client case 67; trap 17: it names no holder."""
+    """A user who meets a locked path must learn its holder, so the 409 carries the standing lock (trap-17)."""
     path = new_path()
     lock = alice.lock(path).json()["lock"]
     for client in (alice, bob):
@@ -60,7 +60,7 @@ def test_a_locked_path_is_409_with_the_standing_lock(alice: Client, bob: Client,
 
 
 def test_of_many_creators_exactly_one_gets_the_lock(alice: Client, bob: Client) -> None:
-    """protocol: States, create lock; client case 68; trap 14: two clients both get the lock."""
+    """Two clients must never both get a lock, because both would then edit the same file (trap-14)."""
     for _ in range(3):
         path = new_path()
         with ThreadPoolExecutor(20) as pool:
@@ -73,7 +73,7 @@ def test_of_many_creators_exactly_one_gets_the_lock(alice: Client, bob: Client) 
 
 
 def test_a_path_may_be_locked_again_after_its_lock_is_deleted(alice: Client, bob: Client) -> None:
-    """protocol: States, delete lock: the lock is removed; the next one has another id."""
+    """A new lock on the same path has another id, so that the old id cannot remove it."""
     path = new_path()
     first = alice.lock(path).json()["lock"]
     assert alice.unlock(first["id"]).status_code == 200
@@ -96,14 +96,14 @@ def test_a_lock_is_of_a_path_whatever_the_ref(alice: Client, ref: object) -> Non
 def test_the_same_path_of_two_repositories_is_two_locks(
     alice: Client, public: Client, new_repository: NewRepository
 ) -> None:
-    """Client case 71; trap 19: locks of `a/repo` and `b/repo` are the same locks."""
+    """The same path in two repositories is two locks, so that no project blocks another (trap-19)."""
     path = new_path()
     ids = [client.lock(path).json()["lock"]["id"] for client in (alice, public, new_repository())]
     assert len(set(ids)) == 3
 
 
 def test_a_folder_and_a_file_in_it_are_two_paths(alice: Client) -> None:
-    """protocol: Create lock: no lock exists for the path; a lock is of exactly one path."""
+    """A lock protects exactly one path, so a locked folder does not block the files in it."""
     path = new_path()
     for name in (path, f"{path}/a", f"{path}/a/b", f"{path}a"):
         assert alice.lock(name).status_code == 201
@@ -111,10 +111,7 @@ def test_a_folder_and_a_file_in_it_are_two_paths(alice: Client) -> None:
 
 @pytest.mark.parametrize("endpoint", ["known", "unknown"])
 def test_without_push_access_it_is_403(bob: Client, carol: Client, endpoint: str) -> None:
-    """A client takes 404 for a server without locking and stops checking locks, so the answer is 403.
-
-    protocol: Create lock, 403; Locking errors, create lock 403; client case 72.
-    """
+    """A client takes 404 for a server without locking and stops checking locks, so the answer is 403."""
     path = new_path()
     if endpoint == "unknown":
         assert bob.at(f"{bob.base_url}-unknown").lock(path).status_code == 403
@@ -132,5 +129,5 @@ def test_a_body_that_is_not_json_is_400(alice: Client, dialect: Dialect, body: b
 
 @pytest.mark.parametrize("body", [[], "x", 5, None, {}, {"path": None}, {"path": 5}, {"path": ["a"]}, {"path": {}}])
 def test_a_path_that_is_missing_or_no_string_is_422(alice: Client, body: object) -> None:
-    """protocol: Create lock, path is required and a string; client case 70."""
+    """A lock without a path would protect nothing, so the path is required (docs/protocol.md, "Create lock")."""
     assert alice.post("/locks", body).status_code == 422

@@ -25,7 +25,7 @@ def new_lock(client: Client) -> dict[str, Any]:
 
 
 def test_the_owner_removes_a_lock_and_gets_it_back(alice: Client, dialect: Dialect) -> None:
-    """protocol: Delete lock, 200: lock; States, delete lock; client case 76; trap 21: it is not wrapped in `lock`."""
+    """The client reads the removed lock from `lock`, so the answer wraps it there (trap-21)."""
     lock = new_lock(alice)
     answer = alice.speaking(dialect).unlock(lock["id"])
     assert answer.status_code == 200
@@ -43,7 +43,7 @@ def test_a_lock_that_is_gone_is_404(alice: Client, dialect: Dialect) -> None:
 
 @pytest.mark.parametrize("fields", [{}, {"force": False}, {"force": None}])
 def test_the_lock_of_another_stands_without_force(alice: Client, bob: Client, fields: dict[str, object]) -> None:
-    """protocol: Delete lock, 403 without force; Locking errors, delete lock 403; client case 76; trap 22."""
+    """An unlock without force must not answer 200 and do nothing, so it is 403 and the lock stands (trap-22)."""
     lock = new_lock(alice)
     answer = bob.unlock(lock["id"], ref=REF, **fields)
     assert answer.status_code == 403
@@ -55,10 +55,7 @@ def test_the_lock_of_another_stands_without_force(alice: Client, bob: Client, fi
 
 
 def test_force_removes_the_lock_of_another(alice: Client, bob: Client, dialect: Dialect) -> None:
-    """A user who may write every ref can remove the lock of an owner who is away.
-
-    protocol: Delete lock, force; States, delete lock; client case 76.
-    """
+    """A user who may write every ref can remove the lock of an owner who is away (docs/protocol.md, "Delete lock")."""
     his = new_lock(bob)
     assert alice.speaking(dialect).unlock(his["id"], force=True).json() == {"lock": his}
     assert alice.locks(id=his["id"]).json() == {"locks": []}
@@ -77,13 +74,13 @@ def test_a_grant_for_some_refs_gives_no_force(alice: Client, bob: Client, dialec
 
 
 def test_force_is_no_hindrance_for_the_owner(alice: Client) -> None:
-    """protocol: Delete lock: the caller owns the lock, or force is true."""
+    """An owner may pass force, because force adds a right and takes none away (docs/protocol.md, "Delete lock")."""
     lock = new_lock(alice)
     assert alice.unlock(lock["id"], force=True).json() == {"lock": lock}
 
 
 def test_force_needs_push_access(alice: Client, bob: Client, carol: Client) -> None:
-    """protocol: Delete lock, 403: no push access; client case 72."""
+    """Force needs push access, because otherwise any reader could remove the locks of writers."""
     lock = new_lock(alice)
     for client in (bob, carol):
         assert client.unlock(lock["id"], force=True).status_code == 403
@@ -108,7 +105,7 @@ def test_a_repository_may_keep_force_for_its_admins(
 
 @pytest.mark.parametrize("force", ["true", 1, 0, [], {}])
 def test_a_force_that_is_no_boolean_is_422(alice: Client, bob: Client, force: object) -> None:
-    """protocol: Delete lock, force is a boolean; client case 76."""
+    """A force that is no boolean is refused, because a guess could remove another user's lock."""
     lock = new_lock(alice)
     answer = bob.unlock(lock["id"], force=force, ref=REF)
     assert answer.status_code == 422
@@ -117,7 +114,7 @@ def test_a_force_that_is_no_boolean_is_422(alice: Client, bob: Client, force: ob
 
 
 def test_the_body_may_be_empty(alice: Client, stack: Stack) -> None:
-    """protocol: Delete lock, request body: all optional; client case 76: an empty body is ok."""
+    """Every field of an unlock is optional, so a client may send an empty body (docs/protocol.md, "Delete lock")."""
     lock = new_lock(alice)
     assert alice.post(f"/locks/{lock['id']}/unlock", b"").json() == {"lock": lock}
     lock = new_lock(alice)
@@ -127,7 +124,7 @@ def test_the_body_may_be_empty(alice: Client, stack: Stack) -> None:
 
 
 def test_unknown_fields_are_ignored(alice: Client) -> None:
-    """Client case 8: unknown extra fields in every request."""
+    """Later clients send more fields, and an unlock must not fail because of them."""
     lock = new_lock(alice)
     assert alice.unlock(lock["id"], force=None, path="x", id="0", lock={}).json() == {"lock": lock}
 
@@ -156,14 +153,14 @@ def test_an_id_that_is_none_is_404(alice: Client, lock_id: str) -> None:
 
 @pytest.mark.parametrize("lock_id", ["%2e%2e", "..", "a/b", "a%2fb", "..%2f..%2fother%2flocks%2f1", "%2f", ""])
 def test_an_id_that_is_a_path_leads_nowhere(alice: Client, stack: Stack, lock_id: str) -> None:
-    """Client case 77: `/`, `..` and `%2f` in an id; another repository that this spells may be 403."""
+    """A lock id with `/`, `..` or `%2f` must not reach another repository, so it is 404 or 403."""
     target = f"/demo/assets/locks/{lock_id}/unlock"
     answer = check(raw.exchange(stack.origin, "POST", target, alice.headers(body=True), b'{"force": true}'), NEUTRAL)
     assert answer.status_code in (403, 404)
 
 
 def test_the_lock_of_another_repository_is_404(alice: Client, public: Client, new_repository: NewRepository) -> None:
-    """Client case 77; trap 19: a lock id of another repository can be removed."""
+    """A lock id of another repository is 404, because users must not remove locks beyond their access (trap-19)."""
     lock = new_lock(alice)
     for other in (public, new_repository()):
         assert other.unlock(lock["id"]).status_code == 404
@@ -172,7 +169,7 @@ def test_the_lock_of_another_repository_is_404(alice: Client, public: Client, ne
 
 
 def test_of_many_who_remove_a_lock_exactly_one_does(alice: Client) -> None:
-    """protocol: States, delete lock: the lock is removed and returned, once."""
+    """A lock is removed once, so exactly one of many callers gets it back."""
     lock = new_lock(alice)
     with ThreadPoolExecutor(10) as pool:
         answers = list(pool.map(lambda _: alice.unlock(lock["id"], force=True), range(10)))

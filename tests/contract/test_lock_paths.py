@@ -71,7 +71,7 @@ def there(new_repository: NewRepository) -> Client:
 
 @pytest.mark.parametrize("path", STRANGE, ids=range(len(STRANGE)))
 def test_any_relative_path_is_locked_listed_and_unlocked_as_it_is(there: Client, path: str) -> None:
-    """protocol: Create lock, path; List locks, path; client case 69: byte for byte."""
+    """A path comes back byte for byte, because clients compare it with the name of the file."""
     lock = there.lock(path).json()["lock"]
     assert lock["path"] == path
     for query in (f"path={quote(path, safe='')}", f"path={quote_plus(path)}"):
@@ -83,17 +83,14 @@ def test_any_relative_path_is_locked_listed_and_unlocked_as_it_is(there: Client,
 
 @pytest.mark.parametrize("path", REFUSED, ids=range(len(REFUSED)))
 def test_a_path_that_no_working_tree_has_is_422(there: Client, path: str) -> None:
-    """A lock protects a file of a working tree, so its path is relative to the root and of limited length.
-
-    protocol: Create lock, path is relative to the root; client case 70.
-    """
+    """A lock protects a file of a working tree, so its path is relative to the root and of limited length."""
     answer = there.lock(path)
     assert answer.status_code == 422
     assert "path" in answer.json()["message"]
 
 
 def test_paths_are_compared_byte_for_byte(there: Client) -> None:
-    """Client case 69: NFC and NFD are different locks; no case folding; nothing is trimmed."""
+    """Two spellings may be two files, so paths are not normalised, case-folded or trimmed."""
     paths = ["caf\u00e9", "cafe\u0301", "CAF\u00c9", "Caf\u00e9", " caf\u00e9", "caf\u00e9 ", "ｃａｆé"]
     locks = [there.lock(path).json()["lock"] for path in paths]
     assert len({lock["id"] for lock in locks}) == len(paths)
@@ -104,7 +101,7 @@ def test_paths_are_compared_byte_for_byte(there: Client) -> None:
 
 
 def test_invalid_utf8_in_a_query_is_read_as_it_arrives_in_json(there: Client, stack: Stack) -> None:
-    """git-lfs sends a raw byte in the query but U+FFFD in the body, so both have to match."""
+    """The git-lfs client sends a raw byte in the query but U+FFFD in the body, so both have to match."""
     lock = there.lock("caf\ufffd.bin").json()["lock"]
     for query in ("path=caf%FF.bin", "path=caf%ff.bin", "path=caf%E9.bin"):
         assert there.locks(query).json() == {"locks": [lock]}
@@ -124,7 +121,7 @@ def test_invalid_utf8_in_a_body_is_400(there: Client) -> None:
 
 
 def test_a_lone_surrogate_in_a_path_is_no_server_error(there: Client) -> None:
-    """Client case 70: JSON can spell strings that UTF-8 cannot, and no client can have such a path."""
+    """JSON can spell a path that UTF-8 cannot and no client has, and it must not cause a server error."""
     answer = there.post("/locks", b'{"path": "caf\\ud800.bin"}')
     assert answer.status_code in (201, 400, 422)
     if answer.status_code == 201:

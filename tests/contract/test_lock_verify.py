@@ -43,7 +43,7 @@ def of(locks: list[dict[str, Any]], name: str) -> list[dict[str, Any]]:
 def test_locks_are_split_by_owner(
     there: Client, bob_there: Client, locks: list[dict[str, Any]], dialect: Dialect
 ) -> None:
-    """protocol: verification, 200: ours and theirs; What the service does, 4; client-4 and case 75."""
+    """The client checks its push against `theirs`, and a lock without an owner kills it (client-4)."""
     mine, his = of(locks, "alice"), of(locks, "bob")
     answer = there.speaking(dialect).verify_locks()
     assert answer.status_code == 200
@@ -52,12 +52,12 @@ def test_locks_are_split_by_owner(
 
 
 def test_no_locks_are_two_empty_lists(new_repository: NewRepository, dialect: Dialect) -> None:
-    """protocol: verification, 200: empty arrays; client case 75; trap 18: an empty list is null."""
+    """Clients iterate over both lists, and a null in place of an empty list would break them (trap-18)."""
     assert new_repository().speaking(dialect).verify_locks().json() == {"ours": [], "theirs": []}
 
 
 def test_a_list_without_locks_is_there_all_the_same(new_repository: NewRepository) -> None:
-    """Client case 75: both arrays are always present; trap 18."""
+    """A list without locks is empty, not absent or null, because clients iterate over both lists (trap-18)."""
     client = new_repository()
     lock = client.lock("mine").json()["lock"]
     assert client.verify_locks().json() == {"ours": [lock], "theirs": []}
@@ -79,13 +79,13 @@ def test_a_list_without_locks_is_there_all_the_same(new_repository: NewRepositor
 def test_every_field_may_be_missing_null_or_empty(
     there: Client, locks: list[dict[str, Any]], fields: dict[str, object]
 ) -> None:
-    """protocol: verification, request body: all optional; ref does not filter; client cases 8, 75 and 78."""
+    """Every field is optional, and a ref hides no locks, because a lock protects its path on every ref."""
     assert there.verify_locks(**fields).json() == {"ours": of(locks, "alice"), "theirs": of(locks, "bob")}
 
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 4, 5, 6])
 def test_pages_are_split_and_follow_each_other(there: Client, locks: list[dict[str, Any]], limit: int) -> None:
-    """protocol: verification, limit, cursor, next_cursor; trap-16: limit and cursor in the body are ignored."""
+    """A server that ignored the limit and cursor in the body would lose the locks of later pages (trap-16)."""
     ours: list[dict[str, Any]] = []
     theirs: list[dict[str, Any]] = []
     fields: dict[str, object] = {"limit": limit}
@@ -110,7 +110,7 @@ def test_a_cursor_that_no_page_gave_is_422(there: Client, cursor: str) -> None:
 
 @pytest.mark.parametrize("fields", [{"cursor": 5}, {"cursor": []}, {"limit": "5"}, {"limit": 1.5}, {"limit": True}])
 def test_a_field_of_the_wrong_type_is_422(there: Client, fields: dict[str, object]) -> None:
-    """protocol: verification, request body: cursor is a string, limit an integer."""
+    """A cursor or limit of the wrong type is refused by name, because ignoring it would repeat pages."""
     answer = there.verify_locks(**fields)
     assert answer.status_code == 422
     assert next(iter(fields)) in answer.json()["message"]
@@ -143,7 +143,7 @@ def test_without_a_ref_push_access_to_any_is_enough(
 
 
 def test_without_push_access_it_is_403(bob: Client, bob_there: Client, carol: Client, dialect: Dialect) -> None:
-    """protocol: verification, 403; Locking errors, verify locks 403; client case 72."""
+    """Verification precedes a push, so a user who may not push to the ref gets 403."""
     for client in (carol, carol.at(bob_there.base_url)):
         assert client.speaking(dialect).verify_locks().status_code == 403
         assert client.speaking(dialect).verify_locks(ref=REF).status_code == 403
@@ -155,5 +155,5 @@ def test_without_push_access_it_is_403(bob: Client, bob_there: Client, carol: Cl
     "name", ["no/such", "demo", "demo/assets/x", "demo/%2e%2e/x", "demo/%2e", "a" * 300, "%00", "demo/assets=x"]
 )
 def test_locking_is_implemented_so_that_it_is_never_404(bob: Client, stack: Stack, name: str) -> None:
-    """protocol: verification, 404 is for servers without locking; Locking errors, verify locks 404; client-8."""
+    """The client switches lock checks off for good after a 404, so an unknown repository is 403 (client-8)."""
     assert bob.at(f"{stack.origin}/{name}").verify_locks().status_code == 403

@@ -1,4 +1,4 @@
-"""schemathesis against the served description: no 5xx, and no answer off the schema."""
+"""A schemathesis run against the served description: no 5xx, and no answer off the schema."""
 
 import json
 import os

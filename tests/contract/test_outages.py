@@ -34,7 +34,7 @@ def kill(stack: Stack, name: str) -> None:
 
 @pytest.mark.parametrize("name", ["storage", "postgres"])
 def test_a_killed_service_is_not_noticed_by_transfers(fragile: Stack, alice: Client, name: str) -> None:
-    """git-lfs repeats no batch that got a 5xx, so a restart behind the facade must be waited out (client-18)."""
+    """The git-lfs client repeats no batch after a 5xx, so a restart behind the facade is waited out (client-18)."""
     blob, held = new_blob(), alice.upload(new_blob())
     action, download = alice.action("upload", blob), alice.action("download", held)
     kill(fragile, name)
@@ -57,7 +57,7 @@ def test_a_killed_service_is_not_noticed_by_locks(fragile: Stack, alice: Client,
 
 
 def test_a_killed_facade_is_there_again_for_the_next_request(fragile: Stack, alice: Client) -> None:
-    """trap-27: any request kills the process; trap-35: no state in memory: tokens of before still open."""
+    """A killed facade is replaced without loss, because older tokens need no state in memory (trap-27, trap-35)."""
     blob = new_blob()
     action = alice.action("upload", blob)
     kill(fragile, "facade")

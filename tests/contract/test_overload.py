@@ -11,7 +11,7 @@ from tests.support.waiting import STEP_SECONDS
 
 
 def test_more_requests_than_can_be_served_are_429_with_retry_after(http: httpx.Client) -> None:
-    """protocol: Status codes of batch responses, 429; client-7, client-18: 429 with Retry-After, and no 503."""
+    """A 429 without Retry-After kills old clients, and a batch that got a 503 is not repeated (client-7, client-18)."""
     blob = Blob(b"x")
     with running_facade(TOWPATH_REQUESTS_IN_FLIGHT="1") as (origin, inner), ThreadPoolExecutor(1) as pool:
         zoe = Client(http, f"{origin}/a", "Bearer x")

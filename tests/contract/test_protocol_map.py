@@ -1,4 +1,4 @@
-"""docs/protocol.md names what exists, and every test of this folder."""
+"""A check of docs/protocol.md: the page names only what exists, and every test of this folder."""
 
 import ast
 import re

@@ -56,7 +56,7 @@ WITHOUT_REF = {"upload": 403, "lock": 403, "verify": 200, "unlock": 403}
 
 
 def test_a_download_without_ref_succeeds_for_both(alice: Client, bob: Client, dialect: Dialect) -> None:
-    """protocol: Batch, rule 4, the first access example."""
+    """A download needs no ref, so both users of the first access example succeed without it."""
     blob = alice.upload(new_blob())
     for client in (alice, bob):
         client = client.speaking(dialect)
@@ -64,7 +64,7 @@ def test_a_download_without_ref_succeeds_for_both(alice: Client, bob: Client, di
 
 
 def test_an_upload_without_ref_succeeds_only_for_a(alice: Client, bob: Client, dialect: Dialect) -> None:
-    """protocol: Batch, rule 4, the second access example; Status codes of batch responses, 403."""
+    """A user who may write a single ref must name it, so B's upload without `ref` is 403."""
     blob = new_blob()
     refused = bob.speaking(dialect).batch("upload", blob.entry)
     assert refused.status_code == 403
@@ -75,7 +75,7 @@ def test_an_upload_without_ref_succeeds_only_for_a(alice: Client, bob: Client, d
 def test_an_upload_with_the_ref_that_b_may_write_succeeds_for_both(
     alice: Client, bob: Client, dialect: Dialect
 ) -> None:
-    """protocol: Batch, rule 4, the third access example."""
+    """A ref in the request lets B upload, because B may write that ref and no other (docs/protocol.md, "Batch")."""
     for client in (alice, bob):
         client, blob = client.speaking(dialect), new_blob()
         answer = client.batch("upload", blob.entry, ref=BOBS_REF)
@@ -90,7 +90,7 @@ def test_an_upload_with_the_ref_that_b_may_write_succeeds_for_both(
 def test_a_missing_ref_null_or_without_a_name_is_no_ref(
     alice: Client, bob: Client, verb: str, fields: dict[str, object]
 ) -> None:
-    """protocol: Ref object; Versioning 3; client-11 and case 34; trap-26: `ref: null` is a 422."""
+    """Clients send no ref, null or a ref without a name: it is no error and gives no right (client-11, trap-26)."""
     assert write(alice, verb, **fields).status_code == ALLOWED[verb]
     assert write(bob, verb, **fields).status_code == WITHOUT_REF[verb]
     assert bob.batch("download", new_blob().entry, **fields).status_code == 200

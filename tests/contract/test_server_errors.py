@@ -82,7 +82,7 @@ def assert_tells(answer: httpx.Response, status: int) -> None:
 def test_a_failure_behind_a_batch_has_its_status(
     zoe: Client, inner: Inner, dialect: Dialect, operation: str, error: ServiceError, status: int
 ) -> None:
-    """protocol: Status codes of batch responses: 403, 422, 429, 500, 503, 504, 507, 509; no `objects`."""
+    """A failed batch has the status of its cause and no `objects`, so that clients know whether to retry."""
     inner.failures["BatchStatObjects"] = error
     assert_tells(zoe.speaking(dialect).batch(operation, BLOB.entry), status)
 
@@ -92,13 +92,13 @@ def test_a_failure_behind_a_batch_has_its_status(
 def test_a_failure_behind_a_locking_endpoint_has_its_status(
     zoe: Client, inner: Inner, call: str, error: ServiceError, status: int
 ) -> None:
-    """protocol: Create, List, Verify and Delete lock, 500; Locking errors, any locking endpoint 500."""
+    """A failed lock request has the status of its cause, so that clients know whether to retry."""
     inner.failures[call] = error
     assert_tells(locking(zoe, call), status)
 
 
 def test_a_method_that_is_not_there_is_501_on_a_batch_and_500_on_locks(zoe: Client, inner: Inner) -> None:
-    """protocol: Status codes of batch responses, 501; client-8: 501 on locks switches lock checks off for good."""
+    """A missing method is 501 on a batch but 500 on locks, where 501 ends the lock checks for good (client-8)."""
     unimplemented = errors.Unimplemented(Reason.UNIMPLEMENTED, SECRET)
     inner.failures = dict.fromkeys(["BatchStatObjects", *LOCK_CALLS], unimplemented)
     assert_tells(zoe.batch("download", BLOB.entry), 501)
@@ -107,7 +107,7 @@ def test_a_method_that_is_not_there_is_501_on_a_batch_and_500_on_locks(zoe: Clie
 
 
 def test_an_unknown_repository_is_404_on_a_batch_and_403_on_locks(zoe: Client, inner: Inner) -> None:
-    """protocol: Status codes of batch responses, 404; client-8: 404 on locks switches lock checks off for good."""
+    """An unknown repository is 404 on a batch but 403 on locks, where 404 ends the lock checks for good (client-8)."""
     inner.failures["CheckAccess"] = errors.NotFound(Reason.REPOSITORY_NOT_FOUND, SECRET)
     assert_tells(zoe.batch("download", BLOB.entry), 404)
     for call in LOCK_CALLS:
@@ -127,7 +127,7 @@ def test_an_unknown_repository_is_404_on_a_batch_and_403_on_locks(zoe: Client, i
 def test_a_failure_to_decide_about_access_lets_nobody_in(
     zoe: Client, inner: Inner, call: str, error: ServiceError, status: int
 ) -> None:
-    """protocol: Status codes of batch responses, 500, 503, 504; and the same on locks."""
+    """A failure to decide about access is never taken for permission, on batches and on locks alike."""
     inner.failures[call] = error
     assert_tells(zoe.batch("download", BLOB.entry), status)
     assert_tells(zoe.locks(), status)
@@ -199,7 +199,7 @@ def test_a_conflict_without_its_lock_is_502(zoe: Client, inner: Inner) -> None:
     ids=lambda value: value.reason if isinstance(value, ServiceError) else str(value),
 )
 def test_a_failure_behind_an_action_has_its_status(zoe: Client, inner: Inner, error: ServiceError, status: int) -> None:
-    """git-lfs takes 422 for success and repeats 401 for ever, so neither answers a transfer (client-1, client-5)."""
+    """The git-lfs client takes 422 for success and repeats 401, so neither answers a transfer (client-1, client-5)."""
     actions = zoe.entry("upload", BLOB)["actions"]
     inner.failures = dict.fromkeys(["WriteWholeObject", "BatchStatObjects", "ConfirmObject"], error)
     assert_tells(zoe.put(actions["upload"], BLOB.content), status)

@@ -30,7 +30,7 @@ def alice(tight: Stack, http: httpx.Client) -> Client:
 
 
 def test_a_used_up_allowance_is_509(alice: Client, dialect: Dialect, tight: Stack) -> None:
-    """protocol: Status codes of batch responses, 509; Limits, bandwidth limits."""
+    """A 509 tells the user that the traffic allowance is used up, and not that the server is broken."""
     name = f"bandwidth/{dialect.name}"
     with Administration(tight) as operator:
         operator.add_repository(name)
@@ -49,7 +49,7 @@ def test_a_used_up_allowance_is_509(alice: Client, dialect: Dialect, tight: Stac
 
 
 def test_a_full_disk_is_507(alice: Client, tight: Stack) -> None:
-    """protocol: Status codes of batch responses, 507; client case 60: the answer to a PUT is readable."""
+    """A client that still sends its PUT can read the 507, so that its user learns that the disk is full."""
     held, new = alice.upload(new_blob(1000)), new_blob(50_000)
     action = alice.action("upload", new)
     tight.stop()

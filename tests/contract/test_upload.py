@@ -27,7 +27,7 @@ def assert_nothing_is_stored(client: Client, stack: Stack, blob: Blob) -> None:
 
 
 def test_put_stores_the_raw_bytes(alice: Client, dialect: Dialect) -> None:
-    """protocol: upload action: trigger, request, response; client case 51."""
+    """An upload stores the raw body, so that the same bytes come back."""
     alice, blob = alice.speaking(dialect), new_blob(SIZE)
     answer = alice.put(alice.action("upload", blob), blob.content)
     assert answer.status_code == 200
@@ -36,7 +36,7 @@ def test_put_stores_the_raw_bytes(alice: Client, dialect: Dialect) -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 65535, 65536, 65537, 5 * 1024 * 1024 + 1])
 def test_every_size_is_stored(alice: Client, size: int) -> None:
-    """protocol: upload action, Content-Length equal to the size; client case 59."""
+    """A size of zero or at the edge of a chunk must not lose bytes."""
     blob = new_blob(size)
     action = alice.entry("upload", blob).get("actions", {}).get("upload")
     if action is not None:  # the empty object may be held already
@@ -69,7 +69,7 @@ def test_put_takes_chunks_without_a_length(alice: Client, size: int) -> None:
     ],
 )
 def test_put_takes_any_content_type(alice: Client, content_type: str) -> None:
-    """git-lfs guesses the Content-Type, so PUT takes any and stores the bytes verbatim (case 56; client-10)."""
+    """The git-lfs client guesses the Content-Type, so PUT takes any and stores the bytes verbatim (client-10)."""
     blob = Blob(b'{"a": 1}\r\n--x\r\n%41=+' + new_blob().content)
     assert alice.put(alice.action("upload", blob), blob.content, ("Content-Type", content_type)).status_code == 200
     assert alice.get(alice.action("download", blob)).content == blob.content
@@ -87,7 +87,7 @@ def test_put_takes_no_content_type(alice: Client) -> None:
 def test_bytes_of_another_hash_are_400_and_store_nothing(
     alice: Client, stack: Stack, dialect: Dialect, chunked: bool
 ) -> None:
-    """Wrong bytes must never be stored under a right oid, so a mismatch is 400 (case 52; client-1, trap-1)."""
+    """Wrong bytes must never be stored under a right oid, so a mismatch is 400 (client-1, trap-1)."""
     alice, blob = alice.speaking(dialect), new_blob(SIZE)
     wrong = corrupted(blob.content)
     answer = alice.put(
@@ -102,7 +102,7 @@ def test_bytes_of_another_hash_are_400_and_store_nothing(
 def test_bytes_of_another_size_are_400_and_store_nothing(
     alice: Client, stack: Stack, chunked: bool, difference: int
 ) -> None:
-    """protocol: upload action, Content-Length equal to the size; client cases 53 and 55; trap 5: it is counted."""
+    """The server counts the bytes that arrive, because a length may be wrong or absent (trap-5)."""
     blob = new_blob(SIZE)
     wrong = (blob.content + b"x" * difference) if difference > 0 else blob.content[:difference]
     action = alice.action("upload", blob)
@@ -112,7 +112,7 @@ def test_bytes_of_another_size_are_400_and_store_nothing(
 
 @pytest.mark.parametrize("difference", [-1, 1])
 def test_an_object_announced_with_a_wrong_size_is_never_stored(alice: Client, stack: Stack, difference: int) -> None:
-    """trap-5: the size is the one that was announced; right bytes of another size are refused."""
+    """An upload must have the announced size, so right bytes of another size are refused (trap-5)."""
     blob = new_blob(SIZE)
     announced = {"oid": blob.oid, "size": blob.size + difference}
     action = alice.batch("upload", announced).json()["objects"][0]["actions"]["upload"]
@@ -121,7 +121,7 @@ def test_an_object_announced_with_a_wrong_size_is_never_stored(alice: Client, st
 
 
 def test_a_refused_upload_may_be_repeated(alice: Client) -> None:
-    """trap-3: a left-over temp file makes every later upload of that oid fail; client-17."""
+    """A refused upload leaves no temporary file that would block the client's next attempt (trap-3, client-17)."""
     blob = new_blob(SIZE)
     action = alice.action("upload", blob)
     for _ in range(3):
@@ -131,7 +131,7 @@ def test_a_refused_upload_may_be_repeated(alice: Client) -> None:
 
 
 def test_an_object_that_is_stored_already_may_be_put_again(alice: Client) -> None:
-    """Client case 58: 200, and the body is drained; case 48: a retry replays the action."""
+    """A client that retries replays its PUT, so a stored object is 200 again and the body is drained."""
     blob = new_blob(SIZE)
     action = alice.action("upload", blob)
     for _ in range(3):
@@ -140,7 +140,7 @@ def test_an_object_that_is_stored_already_may_be_put_again(alice: Client) -> Non
 
 
 def test_wrong_bytes_never_replace_right_ones(alice: Client) -> None:
-    """trap-1: wrong bytes under a right-looking oid, when the oid is held already."""
+    """Wrong bytes must not replace the right ones that the repository holds under the oid (trap-1)."""
     blob = new_blob(SIZE)
     action = alice.action("upload", blob)
     assert alice.put(action, blob.content).status_code == 200
@@ -149,7 +149,7 @@ def test_wrong_bytes_never_replace_right_ones(alice: Client) -> None:
 
 
 def test_an_object_removed_meanwhile_is_410(alice: Client, operator: Administration) -> None:
-    """protocol: Per-object error codes, 410: the same where the action is performed."""
+    """A removal would have no effect if an older action could still upload the object, so it is 410."""
     blob = new_blob()
     actions = alice.entry("upload", blob)["actions"]
     alice.upload(blob)

@@ -8,7 +8,7 @@ from tests.contract.dialects import Dialect
 
 
 def test_a_stored_object_is_verified(alice: Client, dialect: Dialect) -> None:
-    """protocol: verify action: trigger, request, body, response; States: upload then verify; client case 62."""
+    """The client trusts an upload only after its verify, so a stored object is 200 each time."""
     alice, blob = alice.speaking(dialect), new_blob()
     actions = alice.entry("upload", blob)["actions"]
     assert alice.put(actions["upload"], blob.content).status_code == 200
@@ -17,10 +17,7 @@ def test_a_stored_object_is_verified(alice: Client, dialect: Dialect) -> None:
 
 
 def test_an_object_that_is_not_stored_is_404(alice: Client, dialect: Dialect) -> None:
-    """git-lfs takes 422 for success, so an object that is not held is 404, and the process lives on.
-
-    client-1 and case 62; trap-27.
-    """
+    """The client takes 422 for success, so an object not held is 404, and the process lives on (client-1, trap-27)."""
     alice, blob = alice.speaking(dialect), new_blob()
     action = alice.action("verify", blob)
     assert alice.verify(action, blob.entry).status_code == 404
@@ -29,10 +26,7 @@ def test_an_object_that_is_not_stored_is_404(alice: Client, dialect: Dialect) ->
 
 @pytest.mark.parametrize("difference", [-1, 1, 2**32])
 def test_an_object_of_another_size_is_404(alice: Client, difference: int) -> None:
-    """An object that is not held in the given size counts as not held.
-
-    protocol: verify action, request body, size; client case 62.
-    """
+    """An object that is not held in the given size counts as not held."""
     blob = new_blob()
     actions = alice.entry("upload", blob)["actions"]
     assert alice.put(actions["upload"], blob.content).status_code == 200
@@ -41,7 +35,7 @@ def test_an_object_of_another_size_is_404(alice: Client, difference: int) -> Non
 
 
 def test_an_object_other_than_that_of_the_address_is_404(alice: Client) -> None:
-    """protocol: verify action, request body, oid; an action is good for one object, whatever else is held."""
+    """An action is good for one object, whatever else is held (docs/protocol.md, "Basic transfer: verify action")."""
     stored, other = alice.upload(new_blob()), new_blob()
     assert alice.verify(alice.action("verify", other), stored.entry).status_code == 404
 
@@ -55,7 +49,7 @@ def test_a_body_that_is_not_json_is_400(alice: Client, dialect: Dialect, body: b
 
 @pytest.mark.parametrize("body", [[], "x", 5, None, {}, {"oid": 5}, {"size": 5}])
 def test_json_of_another_shape_is_400(alice: Client, body: object) -> None:
-    """git-lfs takes 422 on verify for success, so INVALID_ARGUMENT is 400 here (client-1)."""
+    """The git-lfs client takes 422 on verify for success, so INVALID_ARGUMENT is 400 here (client-1)."""
     assert alice.verify(alice.action("verify", new_blob()), body).status_code == 400
 
 
@@ -63,10 +57,7 @@ def test_json_of_another_shape_is_400(alice: Client, body: object) -> None:
     ("size", "status"), [(None, 400), ("64", 400), (1.5, 400), (True, 400), ([], 400), (-1, 404), (2**63, 404)]
 )
 def test_a_size_of_another_type_is_400_and_no_size_at_all_404(alice: Client, size: object, status: int) -> None:
-    """git-lfs takes 422 for success, so it is never the answer here.
-
-    protocol: verify action, request body, size is an integer.
-    """
+    """The git-lfs client takes 422 for success, so a bad type is 400 and an impossible size 404 (client-1)."""
     blob = new_blob()
     actions = alice.entry("upload", blob)["actions"]
     assert alice.put(actions["upload"], blob.content).status_code == 200
@@ -77,15 +68,12 @@ def test_a_size_of_another_type_is_400_and_no_size_at_all_404(alice: Client, siz
     ("oid", "status"), [(None, 400), (5, 400), ("", 404), ("x", 404), ("A" * 64, 404), ("../x", 404)]
 )
 def test_an_oid_of_another_type_is_400_and_no_oid_at_all_404(alice: Client, oid: object, status: int) -> None:
-    """git-lfs takes 422 for success, so it is never the answer here.
-
-    protocol: verify action, request body, oid is a string; trap-28.
-    """
+    """The client takes 422 for success, so a bad type is 400 and a text that is no oid 404 (client-1, trap-28)."""
     assert alice.verify(alice.action("verify", new_blob()), {"oid": oid, "size": 64}).status_code == status
 
 
 def test_unknown_fields_are_ignored(alice: Client) -> None:
-    """Client case 8: unknown extra fields in every request."""
+    """Later clients send more fields, and a verify must not fail because of them."""
     blob = new_blob()
     actions = alice.entry("upload", blob)["actions"]
     assert alice.put(actions["upload"], blob.content).status_code == 200
@@ -94,7 +82,7 @@ def test_unknown_fields_are_ignored(alice: Client) -> None:
 
 @pytest.mark.parametrize("charset", ["", "; charset=utf-8", ";charset=UTF-8"])
 def test_content_type_may_name_the_charset(alice: Client, dialect: Dialect, charset: str) -> None:
-    """protocol: verify action, request, the charset parameter may be added."""
+    """A client may name the charset in its Content-Type, and its verify must not fail for that."""
     alice, blob = alice.speaking(dialect), new_blob()
     actions = alice.entry("upload", blob)["actions"]
     assert alice.put(actions["upload"], blob.content).status_code == 200
@@ -109,7 +97,7 @@ def test_content_type_may_name_the_charset(alice: Client, dialect: Dialect, char
 
 
 def test_verify_tells_the_truth_after_a_refused_upload(alice: Client) -> None:
-    """protocol: States: 200 means the object exists on the server; trap-1."""
+    """A verify after a refused upload is 404, because 200 promises that the server has the object (trap-1)."""
     blob = new_blob()
     actions = alice.entry("upload", blob)["actions"]
     assert alice.put(actions["upload"], blob.content + b"x").status_code == 400

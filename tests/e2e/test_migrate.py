@@ -103,7 +103,7 @@ def test_the_administrator_has_the_token_that_was_given(site: Site) -> None:
 
 
 def test_a_short_token_is_refused(site: Site) -> None:
-    """trap-29: what can be guessed does not become an administrator's token."""
+    """A token that can be guessed must not become an administrator's token (trap-29)."""
     site.give_token("too-short")
     result = site.run("migrate")
     assert result.returncode == 1

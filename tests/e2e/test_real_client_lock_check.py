@@ -32,7 +32,7 @@ def _pusher(folder: Path, strict: Stack, helper: str) -> Clone:
 
 @pytest.mark.parametrize("checks", [None, "true"])
 def test_a_push_with_bad_credentials_says_what_is_wrong(checks: str | None, strict: Stack, tmp_path: Path) -> None:
-    """And nobody is told to switch the lock check off, nor is it; a helper gives the same wrong token for ever."""
+    """A user whose helper repeats a wrong token is not told to switch the lock check off, and it stays on."""
     clone = _pusher(tmp_path, strict, "!f() { echo username=mallory; echo password=no-such-token; }; f")
     setting = f"lfs.{strict.base_url}.locksverify"
     if checks is not None:

@@ -70,7 +70,7 @@ async def test_verify_tells_whether_the_object_is_held(place: Place, body: bytes
 
 
 async def test_verify_is_not_asked_for_html(place: Place) -> None:
-    """Nor any other action: their URLs need no Accept."""
+    """Action URLs ignore Accept, so that a download that asks for HTML still gets the bytes."""
     data = b"more data"
     await place.inner.storage.write(place.repository_id, data)
     url = f"{place.base_url}/objects/{oid_of(data)}"

@@ -207,7 +207,7 @@ async def test_removed_objects_are_410(place: Place) -> None:
 
 
 async def test_a_public_repository_is_read_by_anybody(facade: RunningFacade, inner: Inner) -> None:
-    """And written by nobody without credentials; bad ones are refused on it too."""
+    """Anybody reads a public repository, but a write needs credentials, and bad ones are always refused."""
     public = await new_place(facade, inner, public=True)
     oid = await inner.storage.write(public.repository_id, b"public")
     async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:

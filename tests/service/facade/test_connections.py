@@ -38,7 +38,7 @@ async def _is_busy(client: Client, facade: RunningFacade) -> bool:
 
 
 async def test_a_refused_upload_can_be_read_by_a_client_that_sends_on(place: Place) -> None:
-    """Answered at once, drained, then closed: no reset (case 60; client-early-refusal)."""
+    """The facade answers, drains, then closes, so that a client that sends on sees no reset (client-early-refusal)."""
     action = await _upload_action(place, content("refused", 100))
     bad = Action(action.href, {"Authorization": "Bearer x"})
     async with raw.connected(place.facade) as (reader, writer):
@@ -256,7 +256,7 @@ async def test_a_client_that_goes_away_ends_its_download(place: Place) -> None:
     ids=range(7),
 )
 async def test_what_is_no_http_has_an_error_body_too(place: Place, sent: bytes) -> None:
-    """And never ends the process (trap-27)."""
+    """A request that is no HTTP gets an error body and never ends the process (trap-27)."""
     async with raw.connected(place.facade) as (reader, writer):
         writer.write(sent)
         status, headers, body = await raw.answer(reader)

@@ -71,7 +71,7 @@ async def test_actions_lead_to_the_store(scripted: Running, operation: str) -> N
 
 @pytest.mark.parametrize("found", [_held(held=True), _signed(seconds=30)])
 async def test_without_an_address_the_facade_relays(scripted: Running, found: pb.BatchStatObjectsResponse) -> None:
-    """And where it would end within the minute that every action lasts at least."""
+    """The facade relays if the store gives no URL or a URL that ends within the minute an action lasts at least."""
     inner, facade = scripted
     inner.reply("BatchStatObjects", found)
     async with client_of(facade) as client:
@@ -88,7 +88,7 @@ async def _verify(facade: RunningFacade) -> httpx.Response:
 
 
 async def test_verify_confirms_what_is_not_held(scripted: Running) -> None:
-    """And asks nothing more where it is held."""
+    """Verify confirms an object only if it is not held yet, so that a held object costs no further call."""
     inner, facade = scripted
     inner.reply("ConfirmObject", pb.ConfirmObjectResponse(object=pb.Object(oid=OID, size=len(DATA))))
     asked = _asked(inner, "ConfirmObject")

@@ -94,7 +94,7 @@ async def _two_locks(place: Place, request_id: str) -> tuple[httpx.Response, htt
 
 
 async def test_a_request_that_a_proxy_repeats_is_known(proxied: Place, inner: Inner) -> None:
-    """Also by another facade: locking and unlocking are answered as the first time, not refused because of it."""
+    """Any facade answers a repeated lock or unlock like the first time, because a proxy may repeat a request."""
     first, second = await _two_locks(proxied, "one-request")
     assert (first.status_code, second.status_code) == (201, 201)
     assert first.json() == second.json()

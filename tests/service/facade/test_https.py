@@ -108,7 +108,7 @@ async def test_a_renewed_certificate_is_served_without_a_restart(
 
 
 async def test_plain_http_is_not_served_on_that_port(secure: RunningFacade) -> None:
-    """And does no harm."""
+    """A plain HTTP request to the HTTPS port is not served and does no harm, so that no client skips TLS."""
     reader, writer = await asyncio.open_connection(*secure.address)
     writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
     async with asyncio.timeout(STEP_SECONDS):

@@ -175,7 +175,7 @@ async def test_a_removal_is_not_missed_while_the_feed_begins_anew(site: Site) ->
 async def test_a_removal_is_not_missed_by_a_restart_of_storage(
     postgres: TestPostgres, database_url: SecretStr, tmp_path: Path
 ) -> None:
-    """Nor by another facade: places of before it began to learn of removals are asked for."""
+    """A new facade asks storage for places older than its watch, so that it serves no removed object."""
     async with _site(postgres, tmp_path, database_url) as site:
         removed, kept = await site.action(content("gone", SMALL)), await site.action(content("kept", SMALL))
         repository = site.repository_id

@@ -136,7 +136,7 @@ async def test_each_endpoint_reads_as_much_as_it_needs(place: Place) -> None:
 
 
 async def test_too_many_objects_are_told_before_any_is_looked_at(place: Place) -> None:
-    """Also to those who show no credentials, where anybody may read; the first of these entries is no object."""
+    """The facade checks a batch's length before its entries, so that a stranger's huge batch costs little."""
     public = await new_place(place.facade, place.inner, public=True)
     bodies: dict[int, dict[str, object]] = {
         413: {"objects": [5] * 1_001},

@@ -36,7 +36,7 @@ async def test_a_lock_is_made_found_verified_and_removed(place: Place) -> None:
 @pytest.mark.parametrize("user", ["bob", "carol"])
 @pytest.mark.parametrize("known", [True, False])
 async def test_who_may_not_is_told_403_never_404(place: Place, user: str, *, known: bool) -> None:
-    """Also where the repository does not exist (client-8)."""
+    """A user without permission gets 403 for an unknown repository too, because 404 ends lock checks (client-8)."""
     async with place.client(user) as client:
         if not known:
             client.base_url = f"{place.facade.origin}/studio/unknown"
@@ -103,7 +103,7 @@ async def test_strange_paths_come_back_byte_for_byte(place: Place) -> None:
 
 @pytest.mark.parametrize("body", [None, b"", b"{}", b'{"force": null, "ref": {}}'])
 async def test_unlock_and_verify_need_no_body(place: Place, body: bytes | None) -> None:
-    """Nor a Content-Type where there is none."""
+    """Clients may unlock and verify without a body, and then they need no Content-Type either."""
     async with place.client() as alice:
         lock = (await alice.lock("a")).json()["lock"]
         headers = {**alice._headers, **({"Content-Type": MEDIA_TYPE} if body else {})}
@@ -125,7 +125,7 @@ async def test_force_is_a_boolean(place: Place, fields: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("lock_id", ["a/b", "..", "%2f", "1%00", "%20", "1;2", "9" * 100, "x-_y"])
 async def test_a_strange_lock_id_is_404(place: Place, lock_id: str) -> None:
-    """And never an error of the service."""
+    """Any client can send a strange lock id, so it is 404 and never an error of the service."""
     async with place.client() as alice:
         response = await alice.unlock(lock_id)
     assert response.status_code == 404

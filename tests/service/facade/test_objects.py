@@ -75,7 +75,7 @@ async def test_wrong_bytes_are_answered_400_and_nothing_is_kept(
 
 
 async def test_an_interrupted_upload_leaves_nothing(place: Place) -> None:
-    """And the next one succeeds (trap-2, trap-3)."""
+    """An interrupted upload leaves no file that counts as present or blocks the next upload (trap-2, trap-3)."""
     data = content("interrupted", 4_000_000)
 
     async def half() -> AsyncIterator[bytes]:

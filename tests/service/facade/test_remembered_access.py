@@ -98,7 +98,7 @@ async def test_what_a_lock_service_of_before_says_of_a_token_is_not_kept(
 
 
 async def test_what_was_granted_is_asked_again_after_a_change(scripted: tuple[Scripted, RunningFacade]) -> None:
-    """And then remembered again."""
+    """A facade asks once more after a change of access and then caches the answer again, to stay fast."""
     inner, facade = scripted
     inner.reply("Authenticate", NOW)
     watched = Watched(inner)

@@ -110,7 +110,7 @@ async def test_an_upload_without_a_whole_reply_is_a_502(scripted: tuple[Scripted
 async def test_an_early_refusal_of_storage_is_told_as_what_it_is(
     scripted: tuple[Scripted, RunningFacade], size: int
 ) -> None:
-    """Also while the body is still being sent: gRPC is not let forget the status of a call whose write failed."""
+    """A client that still sends gets storage's status, because gRPC must not forget it after a failed write."""
     inner, facade = scripted
     inner.fail("WriteObject", ResourceExhausted(Reason.STORAGE_FULL, "full"))
     inner.fail("WriteWholeObject", ResourceExhausted(Reason.STORAGE_FULL, "full"))

@@ -118,7 +118,7 @@ async def test_unknown_parties(service: RunningLocks, team: Team, call: str) -> 
 
 
 async def test_explanations(service: RunningLocks, team: Team) -> None:
-    """trap-37: it is said why a permission was refused, and which grant gave one."""
+    """An administrator can learn why a permission was refused, and which grant gave it (trap-37)."""
     repository = f"explained/{team.repository}"
     await service.add_repository(repository)
     await service.grant(team.bob_name, repository, admin.ROLE_READ)

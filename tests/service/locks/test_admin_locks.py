@@ -35,7 +35,7 @@ async def test_standing_locks(service: RunningLocks, team: Team) -> None:
 
 
 async def test_an_administrator_removes_any_lock(service: RunningLocks, team: Team) -> None:
-    """Also where the repository keeps force to its admins; the history names the administrator."""
+    """The history names the administrator who removes a lock, even if only repository admins may force."""
     request = admin.UpdateRepositoryRequest(name=team.repository, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
     await service.admin_peer.call(service.admin.UpdateRepository, request)
     lock = await service.create(team.repository_id, team.alice, "f1.dat")
@@ -49,7 +49,7 @@ async def test_an_administrator_removes_any_lock(service: RunningLocks, team: Te
 
 
 async def test_a_lock_of_another_repository(service: RunningLocks, team: Team) -> None:
-    """trap-19: a lock is looked up together with its repository."""
+    """A lock is looked up together with its repository, so that its id opens no other repository (trap-19)."""
     other = f"other/{team.repository}"
     await service.add_repository(other)
     lock = await service.create(team.repository_id, team.alice, "f1.dat")
@@ -61,7 +61,7 @@ async def test_a_lock_of_another_repository(service: RunningLocks, team: Team) -
 
 
 async def test_history(service: RunningLocks, team: Team) -> None:
-    """trap-37: who held a lock, who released it, when, and whether by force; the latest released first."""
+    """The history has a lock's holder, its releaser, the time and the force, the latest release first (trap-37)."""
     mine = await service.create(team.repository_id, team.alice, "f1.dat")
     await service.delete(team.repository_id, team.alice, mine.id, force=True)
     taken = await service.create(team.repository_id, team.alice, "f1.dat")
@@ -82,7 +82,7 @@ async def test_history(service: RunningLocks, team: Team) -> None:
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 6])
 async def test_history_in_pages(service: RunningLocks, team: Team, limit: int) -> None:
-    """trap-16: no page loses its last record, and the last page has no cursor."""
+    """The history loses no record between pages, and the last page has no cursor that leads nowhere (trap-16)."""
     expected: list[Lock] = []
     for number in range(5):
         lock = await service.create(team.repository_id, team.alice, f"f{number}")

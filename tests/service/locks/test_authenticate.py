@@ -63,7 +63,7 @@ async def test_an_expired_token_is_told_from_a_wrong_one(service: RunningLocks, 
 
 
 async def test_secrets_are_not_stored(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
-    """trap-25: neither the secret nor a part of it is anywhere in the table; only its hash is."""
+    """The table has only a token's hash and no part of its secret, so that a stolen table opens nothing (trap-25)."""
     secret = await service.add_token(team.alice_name)
     rows = await postgres.execute("SELECT t.*::text FROM locks.tokens AS t", database=service.database)
     assert team.alice_name not in rows

@@ -21,9 +21,9 @@ NO_REFS = [
 
 
 async def test_the_access_examples_of_the_protocol(service: RunningLocks, team: Team) -> None:
-    """trap-26; protocol "Batch", rule 4, word for word.
+    """The access examples of the protocol hold word for word, because refs serve permission alone (trap-26).
 
-    User A has full access; user B has read-only access plus write access on one ref.
+    User A has full access; user B has read-only access plus write access on one ref (docs/protocol.md, "Batch").
     """
     repository = f"examples/{team.repository}"
     repository_id = await service.add_repository(repository)

@@ -25,7 +25,7 @@ async def test_a_lock(service: RunningLocks, team: Team) -> None:
 
 @pytest.mark.parametrize("other", ["alice", "bob"])
 async def test_a_locked_path_stays_with_its_holder(service: RunningLocks, team: Team, other: str) -> None:
-    """trap-17: the conflict, also with oneself, carries the standing lock with its holder's name."""
+    """A conflict carries the lock with its holder's name, even for the holder, so that users can ask (trap-17)."""
     standing = await service.create(team.repository_id, team.alice, "f1.dat")
     with refused(AlreadyExists, Reason.PATH_LOCKED) as caught:
         await service.create(team.repository_id, getattr(team, other), "f1.dat")
@@ -54,7 +54,7 @@ async def test_locked_again_after_its_removal(service: RunningLocks, team: Team)
 
 
 async def test_one_path_in_two_repositories(service: RunningLocks, team: Team) -> None:
-    """trap-19: the same path of `a/repo` and `b/repo` are two locks."""
+    """The same path in two repositories is two locks, so that no project blocks another (trap-19)."""
     others = await service.add_repository(f"other/{team.repository}")
     mine = await service.create(team.repository_id, team.alice, "f1.dat")
     theirs = await service.create(others, team.bob, "f1.dat")

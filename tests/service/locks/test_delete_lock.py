@@ -11,7 +11,7 @@ from tests.support.locks import RunningLocks, refused
 
 
 async def test_ones_own_lock(service: RunningLocks, team: Team) -> None:
-    """trap-21: the removed lock comes back as it was; a second removal finds nothing."""
+    """The client shows the removed lock, so it comes back as it was; a second removal finds nothing (trap-21)."""
     lock = await service.create(team.repository_id, team.alice, "f1.dat")
     assert await service.delete(team.repository_id, team.alice, lock.id) == lock
     assert not (await service.list(team.repository_id)).locks
@@ -20,7 +20,7 @@ async def test_ones_own_lock(service: RunningLocks, team: Team) -> None:
 
 
 async def test_anothers_lock_needs_force(service: RunningLocks, team: Team) -> None:
-    """trap-22: without force it is refused and stands; with force it is gone."""
+    """An unlock without force must not pretend success: the lock stands, and only force removes it (trap-22)."""
     lock = await service.create(team.repository_id, team.alice, "f1.dat")
     with refused(PermissionDenied, Reason.LOCK_NOT_OWNED):
         await service.delete(team.repository_id, team.bob, lock.id)
@@ -90,7 +90,7 @@ async def test_an_admin_elsewhere_is_none_here(service: RunningLocks, team: Team
 
 
 async def test_a_lock_of_another_repository(service: RunningLocks, team: Team) -> None:
-    """trap-19: a lock is looked up together with its repository, force or not."""
+    """A lock is looked up together with its repository, so that force reaches no other repository (trap-19)."""
     other = await service.add_repository(f"other/{team.repository}")
     lock = await service.create(team.repository_id, team.alice, "f1.dat")
     for force in (False, True):

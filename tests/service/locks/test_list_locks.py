@@ -37,7 +37,7 @@ async def _fill(service: RunningLocks, team: Team, count: int) -> list[pb.Lock]:
 
 
 async def test_no_locks(service: RunningLocks, team: Team) -> None:
-    """trap-18: no locks is an empty list, on both calls."""
+    """Clients iterate over the locks, so no locks are an empty list on both calls (trap-18)."""
     assert await service.list(team.repository_id) == pb.ListLocksResponse()
     assert await service.verify(team.repository_id, team.alice) == pb.VerifyLocksResponse()
 
@@ -53,7 +53,7 @@ async def test_in_the_order_of_their_creation(service: RunningLocks, team: Team)
 
 @pytest.mark.parametrize("limit", [1, 2, 3, 5, 6, 1000])
 async def test_every_lock_is_on_one_page(service: RunningLocks, team: Team, limit: int) -> None:
-    """trap-16: no page loses its last lock, and the last page, also a full one, has no cursor."""
+    """No page loses its last lock, and the last page, even a full one, has no cursor that leads nowhere (trap-16)."""
     locks = await _fill(service, team, 5)
     assert await _all(service, team.repository_id, limit=limit) == locks
 
@@ -84,7 +84,7 @@ async def test_the_lock_of_an_id(service: RunningLocks, team: Team) -> None:
 
 
 async def test_locks_of_other_repositories_are_not_found(service: RunningLocks, team: Team) -> None:
-    """trap-19: neither an id nor a cursor leads into another repository."""
+    """An id or a cursor must not lead into another repository, whose locks the caller may not see (trap-19)."""
     locks = await _fill(service, team, 2)
     other = await service.add_repository(f"other/{team.repository}")
     assert await service.list(other, lock_id=locks[0].id) == pb.ListLocksResponse()
@@ -118,7 +118,7 @@ async def test_verification_splits_by_owner(service: RunningLocks, team: Team) -
 
 
 async def test_verification_in_pages(service: RunningLocks, team: Team) -> None:
-    """trap-16: limit and cursor count for verification too; ours and theirs together fill a page."""
+    """Verification obeys limit and cursor too, so that `ours` and `theirs` together fill a page (trap-16)."""
     locks = await _fill(service, team, 5)
     ours: list[pb.Lock] = []
     theirs: list[pb.Lock] = []
@@ -146,7 +146,7 @@ class CountingDatabase(Database):
 
 
 async def test_one_statement_a_page(service: RunningLocks, team: Team) -> None:
-    """trap-23: the owners' names come with the locks, not by a query for each."""
+    """The owners' names come with the locks, because a query for each lock would slow every page (trap-23)."""
     await _fill(service, team, 10)
     database = CountingDatabase(create_engine(service.database_url, schema="locks", pool_size=1))
     locks, _ = await table.list_locks(

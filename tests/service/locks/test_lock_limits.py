@@ -111,7 +111,7 @@ async def test_at_the_limit_everything_else_goes_on(service: RunningLocks, team:
 
 
 async def test_locks_of_a_removed_user_count_no_more(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
-    """Nor do those of the repository's other users change."""
+    """A removed user's locks count no more, so that others have room, and the other users' counts stay."""
     await fill(service, team, 20)
     await service.create(team.repository_id, team.bob, "bobs")
     request = admin.DeleteUserRequest(name=team.alice_name, release_locks=True)

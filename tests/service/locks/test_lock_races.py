@@ -20,7 +20,7 @@ _CREATORS = 50
 
 
 async def test_one_of_many_creators_wins(service: RunningLocks, team: Team) -> None:
-    """trap-14: of 50 concurrent creators of one lock one wins, and 49 are told who holds it; 20 rounds."""
+    """Two creators must never both win: one of 50 gets the lock and 49 learn its holder, in 20 rounds (trap-14)."""
 
     async def create(creator: int, path: str) -> pb.Lock | ServiceError:
         try:
@@ -87,7 +87,7 @@ async def _rows_read(connection: AsyncConnection) -> int:
 
 
 async def test_the_work_does_not_grow_with_the_locks(service: RunningLocks, team: Team) -> None:
-    """trap-15: with 20,000 locks, creating one and listing pages read about as many rows as the answers have."""
+    """With 20,000 locks, a creation or a page must read about as many rows as its answer has (trap-15)."""
     await fill(service, team, 20_000)
     engine = create_engine(service.database_url, schema="locks", pool_size=1)
     async with engine.begin() as connection:

@@ -56,7 +56,7 @@ async def test_connections_lost_in_the_midst(service: RunningLocks, team: Team, 
 async def test_replicas_answer_the_same(
     service: RunningLocks, team: Team, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    """trap-35: Postgres holds all of the state, so a second replica gives the same answers at once."""
+    """Postgres holds all of the state, so a second replica gives the same answers at once (trap-35)."""
     folder: Path = tmp_path_factory.mktemp("replica")
     token = await service.add_token(team.alice_name)
     async with serving_locks(

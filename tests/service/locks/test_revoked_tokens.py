@@ -30,7 +30,7 @@ async def _revoke(service: RunningLocks, user_name: str, name: str = "laptop") -
 
 
 async def test_who_shows_a_revoked_token_is_told_so(service: RunningLocks, team: Team) -> None:
-    """Also where another one has its name by now; who knows a part of it is told nothing."""
+    """Only a caller with the whole revoked token learns of its revocation, even if a new token has its name."""
     token = await service.add_token(team.alice_name)
     await _revoke(service, team.alice_name)
     assert await _refusal(service, token) == REVOKED

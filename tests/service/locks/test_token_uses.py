@@ -107,7 +107,7 @@ async def test_what_is_refused_is_no_use(service: RunningLocks, team: Team, post
 
 
 async def test_many_uses_are_written_once(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
-    """And none of them tells the facades of a change of access, by which they would forget what they know."""
+    """Many uses of a token are one write and no change of access, so that facades do not drop their caches."""
     token = await service.add_token(team.alice_name)
     watched = await service.peer.call(service.access.WatchAccess, access.WatchAccessRequest())
     token_id = (await _show(service, token)).token_id
@@ -122,7 +122,7 @@ async def test_many_uses_are_written_once(service: RunningLocks, team: Team, pos
 
 
 async def test_a_token_that_is_used_can_end(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
-    """Also by a lock service of before, which deletes its row and knows of no uses."""
+    """A used token can end, even by an older lock service that deletes its row and knows of no uses."""
     for name in ("laptop", "ci"):
         await _show(service, await service.add_token(team.alice_name, name))
         await until(_is_used(service, team.alice_name, name))

@@ -145,7 +145,7 @@ async def _promtool(*arguments: str) -> None:
 
 
 def test_every_alert_has_its_case() -> None:
-    """And none is tested that is not there."""
+    """Every alert has its case and every case its alert, so that no alert goes untested."""
     assert set(CASES) == {alert["alert"] for alert in ALERTS}
 
 

@@ -154,7 +154,7 @@ async def test_a_collector_that_is_away_holds_nothing_up(postgres: TestPostgres,
     ],
 )
 async def test_nothing_is_imported_while_traces_are_off(service: str, absent: str) -> None:
-    """Not by any module that a service consists of."""
+    """No module of a service loads the OpenTelemetry SDK while traces are off, so that they cost nothing."""
     program = f"import sys, services.{service}.__main__; sys.exit({absent!r} in sys.modules)"
     result = await asyncio.to_thread(subprocess.run, [sys.executable, "-c", program], check=False)
     assert result.returncode == 0

@@ -1,4 +1,4 @@
-"""kill -9 of a real process, at the moments that matter: nothing acknowledged is lost, nothing is left over."""
+"""SIGKILL of a real process, at the moments that matter: nothing acknowledged is lost, nothing is left over."""
 
 import asyncio
 import os

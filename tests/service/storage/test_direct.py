@@ -62,7 +62,7 @@ def tables(postgres: TestPostgres, direct: DirectStorage) -> Tables:
 
 
 async def test_what_was_brought_is_held_when_it_is_confirmed(direct: DirectStorage) -> None:
-    """Not before; then it is read by the service and at the store, whole and in ranges."""
+    """A direct upload is held only once it is confirmed; then the service and the store serve it, ranges too."""
     repository, data = new_repository(), some_bytes()
     signed = await direct.upload_url(repository, data)
     assert await direct.put(signed, data) == 200

@@ -78,7 +78,7 @@ async def test_what_has_counted_does_not_count_again(storage: RunningStorage) ->
 
 
 async def test_what_lies_on_no_disk_has_no_path(database_url: SecretStr, tmp_path: Path) -> None:
-    """And does not count."""
+    """An object of a store in memory has no path on a disk, and looking it up counts no bytes as read."""
     async with running_storage(database_url, tmp_path, backend=MemoryBackend()) as storage:
         await storage.write(1, DATA)
         assert await _locate(storage, _request()) == pb.LocateObjectResponse(size=len(DATA))

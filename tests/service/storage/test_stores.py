@@ -215,7 +215,7 @@ async def test_an_upload_that_fails_leaves_nothing_in_a_copy(storage: RunningSto
 
 
 async def test_a_store_that_is_needed_is_not_removed(storage: RunningStorage, stores: Stores) -> None:
-    """Not the primary, not the source of a copy, not one that alone has bytes, not one that uploads go to."""
+    """Data would be lost with the primary, a copy's source, an upload target or the only store of some bytes."""
     oid = await storage.write(1, os.urandom(2000))
 
     async def refused(name: str) -> str:
@@ -340,7 +340,7 @@ async def test_bytes_belong_to_one_store(storage: RunningStorage, stores: Stores
 
 
 async def test_copies_that_make_no_sense(stores: Stores) -> None:
-    """Not of itself, not the primary, not of a store that does not exist, not with a thousand at once."""
+    """A copy to itself, to the primary, of an unknown store or with a thousand at once is a mistake and is refused."""
     await stores.add("second")
     for source, target, parallel, reason in (
         ("first", "first", 1, Reason.INVALID_FIELD),

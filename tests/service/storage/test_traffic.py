@@ -116,7 +116,7 @@ async def test_who_reads_is_told_whose_bytes_are_used_up(database_url: SecretStr
 async def test_counts_out_of_bounds_are_refused(
     sql: Sql, database_url: SecretStr, tmp_path: Path, counts: dict[int, int]
 ) -> None:
-    """And nothing of them is counted."""
+    """A call with counts out of bounds is refused as a whole, so that no part of it is counted."""
     async with running_storage(database_url, tmp_path) as storage:
         error = await failure(storage.stub.CountReads(pb.CountReadsRequest(bytes=counts), timeout=STEP_SECONDS))
         assert error.reason == "INVALID_FIELD"

@@ -81,7 +81,7 @@ async def watcher(storage: RunningStorage) -> Watcher:
 
 
 async def test_a_place_is_where_the_file_is(storage: RunningStorage, watcher: Watcher) -> None:
-    """And it is allowed from the moment that it is told."""
+    """A place leads to the object's file, and a facade may read it from the moment that it is reported."""
     place = await watcher.place()
     oid = oid_of(DATA)
     path = storage.root / "objects" / oid[:2] / oid[2:4] / f"{oid}.{place.suffix}"

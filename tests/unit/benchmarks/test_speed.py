@@ -42,7 +42,7 @@ def results() -> Results:
 
 
 def test_a_ratio_is_the_median_of_those_of_the_rounds(results: Results) -> None:
-    """Not the ratio of the medians, which a slow round would shift."""
+    """A slow round would shift the ratio of the medians, so the ratio is the median of the rounds' ratios."""
     assert results.median("get_1g", TOWPATH) == 28.0
     assert results.times_as_fast(ROWS["get_1g"], TOWPATH, "nginx") == pytest.approx(3.0)
 
@@ -68,7 +68,7 @@ def test_figures_are_kept(results: Results, tmp_path: Path) -> None:
 
 
 def test_tables_have_medians_ratios_and_verdicts(results: Results) -> None:
-    """And say who is not compared, who refused something, and what failed."""
+    """The tables also name every server that is not compared or refused requests, and every failure."""
     results.refused = {"put_64k": {"giftless": 0.03}}
     results.failures = {"put_large": {"disk": "OSError: full"}}
     results.memory = {"batch": {TOWPATH: {"rest": {"own": 200.0, "postgres": 50.0}, "peak": {"own": 420.0}}}}
@@ -121,7 +121,7 @@ def test_a_chart_has_a_colour_for_each_peer() -> None:
 
 
 def test_every_row_is_measured_by_one_load_on_servers_that_there_are() -> None:
-    """And goals speak of rows and servers that are measured."""
+    """Each row has one load, and goals name only measured rows and servers, so that no goal goes unchecked."""
     measured = [row for load in LOADS for row in load.rows]
     assert sorted(measured) == sorted(ROWS)
     servers = {load: set(load.servers) for load in LOADS}
@@ -147,7 +147,7 @@ def test_samples_are_counted_by_package() -> None:
 
 
 def test_a_whole_run_is_what_the_page_is_made_of() -> None:
-    """And nothing else is written where the page's figures are."""
+    """Only a whole run writes the page's figures, so that a quick or partial run cannot overwrite them."""
     whole, quick, some = parse([]), parse(["--quick"]), parse(["--only", "get_1g", "--rounds", "2"])
     assert (whole.scale, whole.rounds, whole.out, whole.is_whole) == (FULL, 5, RESULTS, True)
     assert whole.servers == (TOWPATH, RELAYED, REPEATED, *PEERS)

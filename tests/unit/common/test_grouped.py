@@ -29,7 +29,7 @@ class Doubler:
 
 
 async def test_what_comes_in_one_moment_is_one_group() -> None:
-    """And each is answered with its own."""
+    """Requests of one moment share one group, and each caller gets the answer to its own request."""
     doubler = Doubler()
     doubler.free.set()
     grouped = Doubling(doubler.double, max_batch=10, max_in_flight=1, max_wait_seconds=0)

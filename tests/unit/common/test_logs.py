@@ -60,7 +60,7 @@ def test_a_line_of_ours_and_of_a_library() -> None:
 
 @pytest.mark.parametrize("log_format", ["json", "text"])
 def test_no_line_moves_a_cursor(log_format: str) -> None:
-    """Nor ends before its time, whatever a stranger has sent."""
+    """A stranger's text in a log line must neither move a terminal's cursor nor end the line early."""
     lines = _written(log_format)
     assert len([line for line in lines if "path" in line]) == 1
     assert all(line.isprintable() for line in lines)

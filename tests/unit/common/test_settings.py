@@ -53,7 +53,7 @@ def test_the_environment_wins(secrets: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_an_empty_secret_is_none(secrets: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """trap-29: an empty secret would be known to everybody."""
+    """An empty secret counts as none, because it would be known to everybody (trap-29)."""
     monkeypatch.setenv("TOWPATH_SERVICE_SECRET", "")
     (secrets / "towpath_service_secret").write_text("\n")
     assert ServiceSettings().service_secret is None

@@ -48,7 +48,7 @@ def _refused(
 
 
 def test_a_token_is_taken_from_its_own_header_first() -> None:
-    """And from Authorization where that has no good one, also between others that a comma joins (client-9)."""
+    """Authorization is searched, even joined by commas, if the token's own header has no good token (client-9)."""
     good, late = issue(TOKENS, PERMIT, _later()), issue(TOKENS, PERMIT, _later(-1))
     assert _check(own=[good]) == PERMIT
     assert _check("Basic YTpi", own=[late, good]) == PERMIT
@@ -65,13 +65,13 @@ def test_of_many_tokens_a_few_are_looked_at() -> None:
 
 
 def test_a_token_opens_what_it_was_made_for() -> None:
-    """And can be used again: retries need that."""
+    """A token works more than once, because a client that retries sends the same token."""
     header = f"Bearer {issue(TOKENS, PERMIT, _later())}"
     assert _check(header) == _check(header) == PERMIT
 
 
 def test_a_token_opens_nothing_else() -> None:
-    """Not another operation, repository or object."""
+    """A token opens no other operation, repository or object, so that a leaked token does little harm."""
     header = f"Bearer {issue(TOKENS, PERMIT, _later())}"
     assert "another action" in _refused(header, operation=Operation.DOWNLOAD)
     assert "another action" in _refused(header, operation=Operation.VERIFY)
@@ -102,7 +102,7 @@ def test_one_good_token_among_several_is_enough() -> None:
 
 
 def test_another_key_signs_nothing() -> None:
-    """Nor does the algorithm `none`, nor a token that lacks a claim."""
+    """A token with another key, the algorithm `none` or a missing claim is refused, because anybody can make it."""
     claims = {"operation": "upload", "repository": "demo/assets", "repository_id": 7, "oid": OID, "size": 12}
     whole = {**claims, "user": "alice", "exp": _later()}
     assert _check(f"Bearer {jwt.encode(whole, KEY)}") == PERMIT

@@ -18,7 +18,7 @@ OID = "a" * 64
 
 @pytest.mark.parametrize("operation", Operation)
 def test_an_action_states_the_expiry_of_its_token(operation: Operation) -> None:
-    """expires_in, expires_at and the token agree (trap-24); verify lives on when a long upload has used up its own."""
+    """An action and its token agree on the expiry, and verify outlives an upload that uses up its time (trap-24)."""
     maker = ActionFactory(ActionTokens(SecretStr("k" * 32)), origin="https://h/p", seconds=600, now=NOW)
     action = json.loads(maker.for_operation(ActionGrant(operation, "demo/assets", 7, "", 0, "alice")).build(OID, 12))
     expiry = jwt.decode(

@@ -80,7 +80,7 @@ def test_too_many_objects_are_refused() -> None:
 
 @pytest.mark.parametrize("oid", ["a" * 63, "a" * 65, "A" * 64, "g" * 64, "../../etc/passwd", "a\0" + "a" * 62, 5, None])
 def test_a_bad_oid_is_that_objects_422(oid: object) -> None:
-    """And never becomes a path (trap-28)."""
+    """A bad oid fails its own object with 422 and never becomes a path (trap-28)."""
     assert _fault({"oid": oid, "size": 1}) == 422
 
 
@@ -101,7 +101,7 @@ def test_sizes_up_to_63_bits_are_sizes() -> None:
 
 @pytest.mark.parametrize("algorithm", ["sha512", "", 5, [], False])
 def test_another_hash_algorithm_is_each_objects_409(algorithm: object) -> None:
-    """Also where the oid is not one of ours, as it need not be (trap-32)."""
+    """Another hash algorithm has other oids, so its 409 does not depend on the form of the oid (trap-32)."""
     assert _fault({"oid": OID, "size": 1}, hash_algo=algorithm) == 409
     assert _fault({"oid": "x", "size": 1}, hash_algo=algorithm) == 409
 

@@ -84,7 +84,7 @@ async def test_a_silent_upload_is_not_waited_for() -> None:
 
 
 async def test_an_upload_has_a_least_rate() -> None:
-    """Also one that began fast: what came once is no credit for days."""
+    """An upload must keep a least rate even if it began fast, because early bytes are no credit for days."""
     for first in (0, 1):
         receive = _dripping(b"a", pause=0.02)
         fast = iter([{"type": "http.request", "body": bytes(10**6), "more_body": True}] * first)
@@ -204,7 +204,7 @@ async def test_what_is_checked_before_the_shape_is_told_first() -> None:
     ],
 )
 def test_the_wrong_shape_is_told_with_the_field(value: object, told: str) -> None:
-    """And without the names of our classes."""
+    """A client learns the wrong field by the name that it sent, and not by the names of our classes."""
     with pytest.raises(InvalidArgument) as caught:
         request_body.validate_body(BatchRequest, value)
     assert caught.value.message == told

@@ -24,7 +24,7 @@ def test_missing_files_are_named(tmp_path: Path) -> None:
 
 
 def test_a_key_of_another_certificate_is_refused(tmp_path: Path) -> None:
-    """And a file that is no PEM."""
+    """A key of another certificate or a file that is no PEM is refused before a client's handshake fails."""
     files, others = write_certificate(tmp_path / "a"), write_certificate(tmp_path / "b")
     with pytest.raises(ValueError, match="https_key: is not the key of https_certificate"):
         Certificate(files.chain, others.key)

@@ -114,7 +114,7 @@ def test_no_lock_call_but_for_an_unknown_lock_is_answered_404_or_501() -> None:
 
 
 def test_a_401_names_scheme_and_realm_under_both_names() -> None:
-    """And never as WWW-Authenticate, for which browsers ask for a password (protocol: "Authentication", rule 4)."""
+    """A 401 has no WWW-Authenticate, because browsers would ask for a password (docs/protocol.md, "Authentication")."""
     response, _ = _render(Unauthenticated(Reason.CREDENTIALS_REQUIRED, "credentials are needed"))
     assert response.headers["blob-authenticate"] == 'Basic realm="Towpath"'
     assert response.headers["lfs-authenticate"] == 'Basic realm="Towpath"'
@@ -152,7 +152,7 @@ def test_a_405_and_a_416_have_their_headers() -> None:
     ],
 )
 def test_a_failure_inside_tells_nothing_of_the_inside(error: ServiceError) -> None:
-    """But the request id, as clients show nothing else than the message."""
+    """An internal failure shows the request id alone, because clients show their users only the message."""
     _, body = _render(error)
     assert "secret" not in json.dumps(body)
     assert "request-1" in body["message"]

@@ -32,7 +32,7 @@ async def test_one_address_has_one_turn_at_a_time() -> None:
 
 
 async def test_a_long_line_takes_nobody_more() -> None:
-    """Nor does one whose turn does not come in time, and both are told; the others have theirs."""
+    """A caller beyond the line's length or waiting time is told when to retry, and the others get their turns."""
     queue, short = LoginQueue(1, 60.0), LoginQueue(2, 0.01)
     async with AsyncExitStack() as stack:
         for each in (queue, short):

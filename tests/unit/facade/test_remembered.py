@@ -144,7 +144,7 @@ async def test_memory_has_bounds(
 
 
 async def test_what_is_learnt_is_asked_for_each_time(memory: AccessCache[str, int], changes: RevocationState) -> None:
-    """And remembered, unless something changed meanwhile."""
+    """A fetched answer is cached unless a change arrives meanwhile, because then it may be outdated."""
     locks = Locks()
     assert [await memory.fetch("a", locks) for _ in range(2)] == [1, 2]
     assert memory.get("a") == 2

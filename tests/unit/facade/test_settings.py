@@ -61,5 +61,5 @@ def test_a_public_url_ends_without_a_slash() -> None:
     ],
 )
 def test_one_client_has_a_quarter_of_the_places(given: dict[str, int], share: int) -> None:
-    """And one at least."""
+    """A single client gets a quarter of the places, and at least one, so that it cannot take all of them."""
     assert FacadeSettings.model_validate({**NEEDED, **given}).share_of_requests == share

@@ -63,7 +63,7 @@ async def test_what_others_counted_is_added() -> None:
 
 
 async def test_what_is_counted_meanwhile_is_told_the_next_time() -> None:
-    """And is a debt on top of the one that the others know of."""
+    """A failure counted during a report is reported next, because it adds to the debt that others know."""
     failed = LoginRateLimiter("3/minute")
     failed.add_failure(A)
     told = await failed.pending()

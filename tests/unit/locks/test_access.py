@@ -72,7 +72,7 @@ def test_anybody_reads_a_public_repository_and_nobody_writes_for_that() -> None:
 
 
 def test_the_decision_says_why() -> None:
-    """trap-37: nobody can say why a permission was refused."""
+    """A user whose permission is refused must be able to learn the reason (trap-37)."""
     allowed = _decide(_BOB, Permission.WRITE, "refs/heads/bob")
     assert allowed.grant == _BOB.grants[1]
     refused = _decide(_BOB, Permission.WRITE, "refs/heads/main")

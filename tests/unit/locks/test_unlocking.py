@@ -19,7 +19,7 @@ def test_the_owner_always_may(force: bool, forced_unlock: str) -> None:
 @pytest.mark.parametrize("admin", [False, True])
 @pytest.mark.parametrize("forced_unlock", [FORCED_BY_WRITERS, FORCED_BY_ADMINS])
 def test_without_force_no_one_else_may(admin: bool, forced_unlock: str) -> None:
-    """trap-22: the removal of another's lock without force is refused, and says whose it is."""
+    """An unlock of another's lock without force is refused and names the owner, so that users can ask (trap-22)."""
     with pytest.raises(PermissionDenied, match="alice") as caught:
         check_unlock(
             own=False,

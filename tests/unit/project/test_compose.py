@@ -1,4 +1,4 @@
-"""compose.yaml, .env.example, the settings and the tables of the documents speak of the same variables."""
+"""A check that compose.yaml, .env.example, the settings and the tables of the documents name the same variables."""
 
 import re
 from pathlib import Path

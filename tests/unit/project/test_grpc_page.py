@@ -1,4 +1,4 @@
-"""docs/grpc.md tells of every call of the .proto files, and of nothing else."""
+"""A check that docs/grpc.md describes every call of the .proto files, and nothing else."""
 
 import re
 from collections.abc import Iterator

@@ -35,13 +35,13 @@ def test_settings(text: str, modes: tuple[Mode, Mode]) -> None:
     "text", ["", "Direct", "yes", "upload", "upload=", "upload=direct,upload=relay", "x=direct", ","]
 )
 def test_other_settings_are_refused(text: str) -> None:
-    """And the error names the setting."""
+    """An unknown value is refused, and the error names the setting, so that an operator can correct it."""
     with pytest.raises(ValueError, match=r"storage_transfer\n.*expected relay, direct or auto"):
         StorageSettings.model_validate({**SETTINGS, "storage_transfer": text})
 
 
 def test_auto_is_direct_where_clients_reach_the_store() -> None:
-    """And uploads only where the store signs them."""
+    """The value `auto` is direct only where clients reach the store, and for uploads only where it signs them."""
     assert configured_directions("auto", _signing()) == Directions(downloads=True, uploads=True)
     assert configured_directions("auto", _signing(reachable=False)) == Directions()
     assert configured_directions("auto", _signing(uploads=False)) == Directions(downloads=True)
