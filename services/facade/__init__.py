@@ -1,1 +1,1 @@
-"""The facade: the protocol over HTTP, in front of the services that know objects and locks."""
+"""The facade: the protocol over HTTP, in front of the storage service and the lock service."""

@@ -1,4 +1,4 @@
-"""The facade's process: `python -m services.facade`."""
+"""Entry point of the facade's process: `python -m services.facade`."""
 
 import asyncio
 import resource
@@ -25,20 +25,24 @@ from services.facade.server.http_server import is_inherited, listening_socket, s
 from services.facade.settings import FacadeSettings
 from services.facade.web.trusted_proxies import resolved_proxies
 
-# More than there are cores: they wait for a disk that is shared with storage.
+# More threads than cores, because the threads wait for a disk that is shared with storage.
 _THREADS = 16
-# From then on it tells its clients that the inner services do not answer.
+# After this time the facade serves anyway and answers that the inner services are not available.
 _UNREADY_SECONDS = 5.0
 
 
 def _raise_file_limit() -> None:
-    # Downloads have files open beside their connections. The soft limit is meant for programs that call select.
+    # A download has a file open beside its connection. The soft limit is meant for programs that call select.
     _, max_files = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
 
 
 async def _wait_ready(clients: ServiceClients, stop: asyncio.Event) -> None:
-    """Leave connections to the facades that are ready, for a while: nobody is to be told that this one is not yet."""
+    """Wait until the inner services serve or `stop` is set, for at most 5 s.
+
+    Meanwhile the facades that share the listening socket accept its connections, so that no client is refused because
+    this facade is not ready.
+    """
     waiting = asyncio.create_task(clients.wait_serving()), asyncio.create_task(stop.wait())
     await asyncio.wait(waiting, timeout=_UNREADY_SECONDS, return_when=asyncio.FIRST_COMPLETED)
     await cancel_and_wait(*waiting)
@@ -73,7 +77,7 @@ async def _run(settings: FacadeSettings) -> None:
 
 
 def main() -> None:
-    """Read the environment and serve until told to stop."""
+    """Read the settings and serve until a signal or the parent process ends the service."""
     try:
         settings = FacadeSettings()
         allocator.tune_malloc()

@@ -1,4 +1,4 @@
-"""The application: the endpoints, what surrounds them, and how their errors are answered."""
+"""The ASGI application: endpoints, middleware and exception handlers."""
 
 import asyncio
 from typing import cast
@@ -32,7 +32,7 @@ from services.facade.settings import FacadeSettings
 from services.facade.web.error_reasons import ClientDisconnected, HttpReason, method_not_allowed
 from services.facade.web.forwarded_headers import Networks
 
-# Those that FastAPI serves; `ObjectRoutes` serves that of objects.
+# The routers that FastAPI serves; `ObjectRoutes` serves the router of `routes.objects`.
 _ROUTERS: tuple[APIRouter, ...] = (batch.router, locks.router, health.router)
 
 
@@ -47,10 +47,10 @@ def create_app(
     trusted: Networks,
     shared_disk: SharedDisk | None,
 ) -> ASGIApp:
-    """Return the application, which is not ready once `stop` is set; the caller closes `clients` and `shared_disk`.
+    """Return the application; the caller closes `clients` and `shared_disk`.
 
-    `trusted` are the proxies that it believes.
-    What others count of bad credentials, changes of access, and removals are for the caller to bring in.
+    The application reports that it is not ready once `stop` is set, and believes the headers of the `trusted` proxies.
+    The caller updates `login_limiter`, `changes` and `removal_feed` with the news of the other services.
     """
     errors = ErrorRenderer(realm=settings.realm, documentation_url=settings.documentation_url)
     memory = settings.shared_memory_path
@@ -81,13 +81,13 @@ def create_app(
 
 
 def create_api(errors: ErrorRenderer) -> FastAPI:
-    """Return the endpoints alone, with their errors and their description."""
+    """Return the endpoints alone, with their exception handlers and their OpenAPI description."""
     api = FastAPI(
         docs_url=None,
         redoc_url=None,
         openapi_url="/openapi.json",
         redirect_slashes=False,
-        # Its own would tell queries and the texts of exceptions; `RequestScope` has the span of a request.
+        # FastAPI's telemetry would export queries and exception texts; `RequestScope` opens the span of a request.
         telemetry={
             "tracing": False,
             "metrics": False,
@@ -97,9 +97,9 @@ def create_api(errors: ErrorRenderer) -> FastAPI:
         },
     )
     for router in _ROUTERS:
-        # Not included: FastAPI would look for the route of each request twice.
+        # `include_router` would make FastAPI look up the route of each request twice.
         api.router.routes.extend(router.routes)
-    # FastAPI describes what `ObjectRoutes` serves.
+    # The description includes the routes that `ObjectRoutes` serves instead of FastAPI.
     describe(api, [*api.routes, *objects.router.routes])
 
     async def answered(request: Request, error: Exception) -> Response:
@@ -116,7 +116,7 @@ def create_api(errors: ErrorRenderer) -> FastAPI:
 
 
 def _routing_error(request: Request, error: HTTPException) -> ServiceError:
-    """Return the error for what Starlette's router finds: no such path, or no such method on it."""
+    """Return the error for a path, or a method of a path, that Starlette's router does not know."""
     if error.status_code == 405:
         return method_not_allowed(request.method, _methods_of(request.url.path))
     return NotFound(HttpReason.ROUTE_NOT_FOUND, "nothing is served at this address")

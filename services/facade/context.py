@@ -1,4 +1,4 @@
-"""What every endpoint works with."""
+"""The application context: the objects that all endpoints share."""
 
 import asyncio
 import time
@@ -22,7 +22,7 @@ ObjectKey = tuple[int, str, int]
 
 @dataclass(frozen=True)
 class AppContext:
-    """The settings of this process, its channels to the inner services, what was made from both, and its end."""
+    """The settings of this process, its clients, the objects made from both, and the event that stops it."""
 
     settings: FacadeSettings
     clients: ServiceClients
@@ -35,7 +35,7 @@ class AppContext:
     stop: asyncio.Event
 
     def action_factory(self, request: Request) -> ActionFactory:
-        """Return what makes the actions for the answer to this request. Raises what `actions.origin` says."""
+        """Return the factory of the actions that answer this request. Raises the errors of `actions.origin`."""
         return ActionFactory(
             self.tokens,
             origin=origin(self.settings.public_url, client_of(request.scope)),
@@ -45,6 +45,6 @@ class AppContext:
 
 
 def context_of(request: Request) -> AppContext:
-    """Return the facade that serves a request."""
+    """Return the context of the application that serves a request."""
     context: AppContext = request.scope["state"]["facade"]
     return context

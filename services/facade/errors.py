@@ -1,4 +1,4 @@
-"""From a status and a reason to HTTP: the one table, and the one place where an error's answer is written."""
+"""Mapping of gRPC statuses and reasons to HTTP statuses, and the rendering of every error answer."""
 
 from collections.abc import Iterator
 from enum import StrEnum
@@ -19,7 +19,7 @@ from services.facade.web.responses import json_response
 
 
 class Area(StrEnum):
-    """Where in the interface a request belongs; some errors have another status there."""
+    """The part of the interface that a request addresses; some errors have a different status in it."""
 
     BATCH = "batch"
     LOCKS = "locks"
@@ -28,7 +28,7 @@ class Area(StrEnum):
 
 
 _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
-    # By reason, where it says more than the status.
+    # By reason, where the reason says more than the gRPC status.
     (None, HttpReason.CLIENT_SILENT): 408,
     (None, HttpReason.CLIENT_SLOW): 408,
     (None, HttpReason.INVALID_HOST): 400,
@@ -46,17 +46,17 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, Reason.BANDWIDTH_EXCEEDED): 509,
     (None, Reason.OBJECT_REMOVED): 410,
     (None, Reason.LOCK_NOT_FOUND): 404,
-    # Clients repeat a 429 and a 507; of what the protocol has for locks, this is what a person can do something about.
+    # Clients retry 429 and 507. Of the statuses that the protocol has for locks, 403 is an error that a user can fix.
     (None, Reason.TOO_MANY_LOCKS): 403,
-    # By reason only: an UNAUTHENTICATED without one is a wrong secret between services, no fault of the client.
+    # By reason only: UNAUTHENTICATED without a reason is a wrong secret between services, not the client's fault.
     (None, Reason.BAD_CREDENTIALS): 401,
     (None, Reason.CREDENTIALS_REQUIRED): 401,
-    # The inner service was stopped in the midst of the call.
+    # The inner service was stopped during the call.
     (None, grpc.StatusCode.CANCELLED.name): 503,
-    # A client takes 404 or 501 from `locks/verify` for "no locking here", for good (client row 8).
+    # From 404 or 501 on `locks/verify`, a client concludes permanently that there is no locking (client-8).
     (Area.LOCKS, grpc.StatusCode.NOT_FOUND): 403,
     (Area.LOCKS, grpc.StatusCode.UNIMPLEMENTED): 500,
-    # A client takes 422 on an upload for success (client row 1), and repeats a 401 for ever (client row 5).
+    # A client takes 422 on an upload for success (client-1), and repeats a 401 forever (client-5).
     (Area.ACTIONS, grpc.StatusCode.INVALID_ARGUMENT): 400,
     (Area.ACTIONS, Reason.BAD_CREDENTIALS): 403,
     (Area.ACTIONS, Reason.CREDENTIALS_REQUIRED): 403,
@@ -71,10 +71,10 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, grpc.StatusCode.DEADLINE_EXCEEDED): 504,
 }
 _OTHERWISE = 500
-# What nginx writes in its log for the same; nobody receives it.
+# The status that nginx logs for a client that has disconnected; nobody receives it.
 _CLIENT_CLOSED_REQUEST = 499
 
-# What is told of a failure inside, whatever its own words are.
+# The messages of internal failures, so that the original messages reveal nothing to clients.
 _TOLD = {
     500: "internal error",
     501: "this is not implemented",
@@ -82,7 +82,7 @@ _TOLD = {
     503: "the service is not available for the moment",
     504: "an inner service did not answer in time",
 }
-# The client of the widespread dialect, and browsers.
+# git-lfs knows the interface's own headers; a browser would ask its user for a password.
 _NO_STANDARD_AGENTS = ("git-lfs/", "Mozilla/")
 _STANDARD_AGENT = "Mercurial"
 _RETRY_SECONDS = {429: "10", 503: "5"}
@@ -91,22 +91,22 @@ _log = get_logger(__name__)
 
 
 def http_status(error: ServiceError, area: Area) -> int:
-    """Return the HTTP status of an error: by its reason, then by its gRPC status, in the area before everywhere."""
+    """Return the HTTP status of an error: by its reason, else by its gRPC status; `area` takes precedence in both."""
     keys = ((area, error.reason), (None, error.reason), (area, error.status), (None, error.status))
     return next((_HTTP[key] for key in keys if key in _HTTP), _OTHERWISE)
 
 
 class ErrorRenderer:
-    """Writes the answer for an error, in the caller's dialect."""
+    """Renders the answer to an error, in the caller's dialect."""
 
     def __init__(self, *, realm: str, documentation_url: str | None) -> None:
         self._challenge = f'Basic realm="{realm}"'
         self._documentation_url = documentation_url
 
     def answer(self, error: Exception, scope: Scope) -> Response:
-        """Return the answer to a request that failed; log a `ServiceError` that is no fault of the client.
+        """Return the answer to a request that failed; log a `ServiceError` that is not the client's fault.
 
-        Any other error is for the caller to log, or to raise again.
+        The caller logs any other error, or raises it again.
         """
         if isinstance(error, ClientDisconnected):
             return Response(status_code=_CLIENT_CLOSED_REQUEST)
@@ -119,8 +119,8 @@ class ErrorRenderer:
     def render(self, error: ServiceError, scope: Scope) -> Response:
         """Return the answer: the Error body, with the challenges on 401, Retry-After on 429 and 503, Allow on 405.
 
-        The metadata `retry_after` (seconds), `allow` and `size` of the error go into headers. What is told of a failure
-        inside says nothing of the inside; the message of a 5xx names the request id, as clients show nothing else.
+        The error's metadata `retry_after` (seconds), `allow` and `size` go into headers. The message of an internal
+        failure reveals nothing internal; the message of a 5xx names the request id, because clients show nothing else.
         """
         area = _area_of(scope)
         status = http_status(error, area)
@@ -155,8 +155,9 @@ def _area_of(scope: Scope) -> Area:
 def _challenges(headers: Headers, area: Area) -> Iterator[str]:
     """Yield the headers in which a 401 names the scheme and the realm.
 
-    The standard one makes a browser ask for a password, so the interface has names of its own, and those who know it
-    are not told by the standard one. Mercurial knows the interface, says that it is git-lfs, and needs it.
+    The standard header makes a browser ask for a password. The interface therefore has its own headers, and batch and
+    locks omit the standard header for clients that know them. Mercurial calls itself git-lfs and needs the standard
+    header all the same.
     """
     yield from (spoken.challenge for spoken in media_types.DIALECTS)
     agent = headers.get("user-agent", "")
@@ -166,6 +167,6 @@ def _challenges(headers: Headers, area: Area) -> Iterator[str]:
 
 
 def dialect_of(scope: Scope) -> media_types.Dialect:
-    """Return the dialect in which a request is answered."""
+    """Return the dialect of an error answer to a request, even where Accept excludes both dialects."""
     headers = Headers(scope=scope)
     return media_types.for_error(headers.getlist("accept"), headers.get("content-type"))

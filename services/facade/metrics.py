@@ -1,4 +1,4 @@
-"""What the facade tells Prometheus. `operation` is the id of the description at /openapi.json, or "other"."""
+"""Prometheus metrics of the facade. `operation` is an operation id of /openapi.json, or "other"."""
 
 from functools import cache
 
@@ -8,7 +8,7 @@ from services.common.observability.metrics import SECONDS
 
 REQUESTS = Counter("towpath_http_requests_total", "Requests that have ended.", ["operation", "status"])
 REQUEST_SECONDS = Histogram("towpath_http_request_seconds", "How long requests took.", ["operation"], buckets=SECONDS)
-# To look a child up by its labels takes longer than to count with it.
+# Looking a child up by its labels takes longer than counting with it.
 requests_of = cache(REQUESTS.labels)
 request_seconds_of = cache(REQUEST_SECONDS.labels)
 IN_FLIGHT = Gauge("towpath_http_requests_in_flight", "Requests that are being served.")

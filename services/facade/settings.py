@@ -14,7 +14,7 @@ _MONTH_SECONDS = 31 * 24 * 3600
 
 
 class FacadeSettings(ServiceSettings):
-    """What serving HTTP needs."""
+    """The settings that serving HTTP needs."""
 
     listen: str = Field(
         default="127.0.0.1:8080",
@@ -173,7 +173,7 @@ class FacadeSettings(ServiceSettings):
 
     @field_validator("failed_logins")
     @classmethod
-    def _check_failed_logins(cls, value: Any) -> str:  # noqa: ANN401 - whatever the environment holds
+    def _check_failed_logins(cls, value: Any) -> str:  # noqa: ANN401 - the environment may contain anything
         parse(value)
         return str(value)
 

@@ -1,1 +1,1 @@
-"""Authentication, authorization, the tokens of actions, and the limits on failed logins; no endpoint."""
+"""Authentication, authorization, action tokens, and limits on failed logins; contains no endpoint."""

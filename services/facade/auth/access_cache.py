@@ -1,4 +1,4 @@
-"""Answers that need not be asked for again, as long as it is known that nothing has changed."""
+"""Cache of answers that is cleared by any change, and not used while changes are unknown."""
 
 import time
 from collections import OrderedDict
@@ -14,20 +14,21 @@ _MAX_ANSWERS = 10_000
 
 
 class Revocations(Protocol):
-    """Changes that may make answers wrong."""
+    """Changes that may make cached answers wrong."""
 
     generation: int
-    """Another number after each change: what was asked for before it may be wrong."""
+    """A number that differs after each change; an answer requested before the change may be wrong."""
 
     @property
     def is_current(self) -> bool:
-        """Whether all changes are known but those of the last moments."""
+        """True while all changes are known, except those of the last moments."""
 
 
 class AccessCache(Generic[Question, Answer]):
-    """The last 10,000 answers of one kind, as long as changes are known and there is none.
+    """LRU cache of 10,000 answers of one kind, valid while changes are known and no change has occurred.
 
-    A question is small and holds no secret. Answers are counted as `recalled`, and by `answer` as `asked` for.
+    A question is small and contains no secret. Cache hits are counted as `recalled`; `get_or_fetch` counts misses as
+    `asked`.
     """
 
     def __init__(self, changes: Revocations, *, recalled: Counter, asked: Counter) -> None:
@@ -38,10 +39,10 @@ class AccessCache(Generic[Question, Answer]):
         self._asked = asked
 
     async def get_or_fetch(self, question: Question, ask: Callable[[], Awaitable[tuple[Answer, float]]]) -> Answer:
-        """Return the answer, from memory where that can be trusted, and else from `ask`.
+        """Return the cached answer where it can be trusted, else the answer from `ask`.
 
-        That one returns with it for how many seconds it may be kept, from when it was asked for, 0 for not at all; what
-        it raises is raised.
+        `ask` returns the answer and the seconds for which it may be cached, counted from the request; 0 forbids
+        caching. Raises the errors of `ask`.
         """
         if (known := self.get(question)) is not None:
             return known
@@ -49,16 +50,16 @@ class AccessCache(Generic[Question, Answer]):
         return await self.fetch(question, ask)
 
     async def fetch(self, question: Question, ask: Callable[[], Awaitable[tuple[Answer, float]]]) -> Answer:
-        """Return the answer from `ask`, whatever is remembered, and remember it as `answer` does."""
+        """Return the answer from `ask` regardless of the cache, and cache it as `get_or_fetch` does."""
         generation, asked_at = self._changes.generation, time.monotonic()
         answer, seconds = await ask()
-        # An answer may be older than a change that was learnt of meanwhile.
+        # The answer may be older than a change that was reported meanwhile.
         if seconds > 0 and self._changes.is_current and self._changes.generation == generation:
             self._put(question, answer, asked_at + seconds)
         return answer
 
     def get(self, question: Question) -> Answer | None:
-        """Return the answer from memory, where that can be trusted."""
+        """Return the cached answer where it can be trusted, else None."""
         if self._generation != self._changes.generation:
             self._answers.clear()
             self._generation = self._changes.generation

@@ -1,7 +1,7 @@
-"""The tokens of actions: good for one operation on one object of one repository, until a time.
+"""Action tokens: each is valid for one operation on one object of one repository, until it expires.
 
-They are JSON Web Tokens of the one algorithm HS256. A batch has hundreds of them, so they are made and checked here, by
-one HMAC each: see docs/decisions/0021.
+Action tokens are JSON Web Tokens with the single algorithm HS256. This module makes and checks them itself, with one
+HMAC each, because a batch has hundreds of them: see docs/decisions/0021.
 """
 
 import hmac
@@ -20,7 +20,7 @@ from services.facade.web.authorization_header import bearer, split_values
 from services.facade.web.error_reasons import HttpReason
 
 TOKEN_HEADER = "X-Towpath-Token"  # noqa: S105 - the name of a header, not a secret
-"""The header of an action that has its token: its own, because clients and proxies take only one Authorization."""
+"""The header that carries an action token; not Authorization, because clients and proxies take only one of those."""
 
 _MAX_TOKENS = 8
 _URL_SAFE = bytes.maketrans(b"+/", b"-_")
@@ -32,16 +32,16 @@ def _encoded(data: bytes) -> str:
 
 
 def _decoded(text: str) -> bytes:
-    """Return what was encoded so. Raises ValueError."""
+    """Return the bytes that `_encoded` has encoded. Raises ValueError."""
     return a2b_base64(text.encode().translate(_STANDARD) + b"=" * (-len(text) % 4))
 
 
-# All tokens begin with it; one that says anything else, such as another algorithm, is none.
+# Every token begins with this header; a token with a different header, such as another algorithm's, is refused.
 _HEADER = _encoded(b'{"alg":"HS256","typ":"JWT"}')
 
 
 class Operation(StrEnum):
-    """What an action does."""
+    """The operation of an action."""
 
     DOWNLOAD = "download"
     UPLOAD = "upload"
@@ -49,7 +49,7 @@ class Operation(StrEnum):
 
 
 class ObjectLocation(NamedTuple):
-    """The place of an object on a disk, as storage has told it; see StorageService.WatchRemovals."""
+    """The location of an object on a disk, reported by storage; see StorageService.WatchRemovals."""
 
     suffix: str
     server_started: int
@@ -57,11 +57,11 @@ class ObjectLocation(NamedTuple):
 
 
 class ActionGrant(NamedTuple):
-    """What a token allows: this operation of this user on this object, of this size in bytes, of this repository.
+    """The claims of an action token: one operation of one user on one object of one repository.
 
-    The next three are the access by which it was handed out: the user's id, 0 for an anonymous caller, the token that
-    the user had shown, 0 where it is not known, and the ref of the batch. Tokens of earlier versions tell none of them,
-    nor the place.
+    `size` is in bytes. `user_id`, `token_id` and `ref` are the access by which the action was issued: the user's id, 0
+    for an anonymous caller; the id of the token that the user presented, 0 where it is not known; and the ref of the
+    batch. Action tokens of earlier versions lack these three claims and `place`.
     """
 
     operation: Operation
@@ -81,22 +81,25 @@ _LATER_CLAIMS = ActionGrant._field_defaults
 
 
 class _RefusedError(Exception):
-    """A token is not good; the message says why."""
+    """An action token is not valid; the message says why."""
 
 
 class TokenIssuer:
-    """Issues tokens that differ in their objects: what they have in common is written, and signed, once."""
+    """Issues tokens that differ only in their objects; their common part is encoded and hashed once."""
 
     def __init__(self, begun: hmac.HMAC, claims: bytes) -> None:
-        """Go on from a key with which an HMAC has `begun`; `claims` is the JSON object of those in common."""
+        """Continue an HMAC that has `begun` with the key; `claims` is the JSON object of the common claims."""
         shared = claims.removesuffix(b"}")
-        # Base64 takes three bytes at a time, so what follows begins anew after spaces.
+        # Base64 encodes three bytes at a time: spaces fill the common part up, so that the rest is encoded by itself.
         self._beginning = f"{_HEADER}.{_encoded(shared + b' ' * (-len(shared) % 3))}"
         self._begun = begun.copy()
         self._begun.update(self._beginning.encode())
 
     def issue(self, oid: str, size: int, place: ObjectLocation | None = None) -> str:
-        """Return the token for an object of `size` bytes, whose oid and suffix are hexadecimal digits."""
+        """Return the token for an object of `size` bytes.
+
+        The oid and the suffix must be hexadecimal digits, because they are put into the JSON without escaping.
+        """
         placed = ""
         if place is not None:
             placed = f',"place":["{place.suffix}",{place.server_started},{place.transaction_id}]'
@@ -105,20 +108,20 @@ class TokenIssuer:
 
 
 class ActionTokens:
-    """Makes tokens with one key, and accepts those of that key and of another, if there is one.
+    """Issues tokens signed with `key`, and accepts tokens of that key and of `accepted`, if it is given.
 
-    All facades have the same keys. While keys are changed, one facade may sign with what the other only accepts.
+    All facades have the same keys. While keys are rotated, a facade may sign with the key that another only accepts.
     """
 
     def __init__(self, key: SecretStr, accepted: SecretStr | None = None) -> None:
         keys = [each.get_secret_value().encode() for each in (key, accepted) if each is not None]
-        # To begin with a key takes longer than to go on from there.
+        # Copying an HMAC takes less time than creating it from the key.
         self._begun = [hmac.new(each, digestmod="sha256") for each in keys]
 
     def issuer(self, grant: ActionGrant, expires_at: int) -> "TokenIssuer":
-        """Return what issues the tokens of one batch, which end at `expires_at` (Unix time).
+        """Return the issuer of the tokens of one batch; they expire at `expires_at` (Unix time).
 
-        They are like `grant`, but each for an object of its own.
+        The tokens have the claims of `grant`, except for the object.
         """
         claims = grant._asdict()
         del claims["oid"], claims["size"], claims["place"]
@@ -127,10 +130,11 @@ class ActionTokens:
     def check(
         self, headers: Sequence[str], *, own: Sequence[str] = (), operation: Operation, repository: str, oid: str
     ) -> ActionGrant:
-        """Return what a request on an action's URL is permitted, by one good token.
+        """Return the grant of the first token that is valid for this operation, repository and oid.
 
-        It is in one of its `own` headers, or as Bearer in an Authorization one. Raises `PermissionDenied`
-        (TOKEN_REFUSED) where none is good for this: never 401, which makes clients loop.
+        The values of `own` are tokens themselves; the Authorization `headers` contain Bearer tokens. At most 8 tokens
+        are checked. Raises `PermissionDenied` (TOKEN_REFUSED) where no token is valid: never 401, because clients
+        repeat a 401 forever.
         """
         problem = "the token of the action is missing"
         shown = chain(
@@ -149,7 +153,7 @@ class ActionTokens:
         raise PermissionDenied(HttpReason.TOKEN_REFUSED, problem)
 
     def _read(self, token: str) -> ActionGrant:
-        """Return what a token permits that one of the keys has signed, until it ends. Raises `_RefusedError`."""
+        """Return the grant of a token, if its signature is genuine and it has not expired. Raises `_RefusedError`."""
         signed, _, signature = token.rpartition(".")
         header, _, payload = signed.partition(".")
         genuine = any(hmac.compare_digest(_signature(begun, signed), signature) for begun in self._begun)
@@ -169,7 +173,7 @@ class ActionTokens:
 
 
 def _signature(begun: hmac.HMAC, rest: str) -> str:
-    """Return the signature of what `begun` has begun with, and the rest."""
+    """Return the signature of the bytes that `begun` has hashed, followed by `rest`."""
     whole = begun.copy()
     whole.update(rest.encode())
     return _encoded(whole.digest())

@@ -1,6 +1,6 @@
-"""Who the caller is, and what the caller may do: asked of the AccessService (protocol: "Authentication").
+"""Identity and permissions of callers, decided by the AccessService (docs/protocol.md, "Authentication").
 
-What it has granted is remembered for as long as no change is told, see `access_changes`; what it refuses is not.
+Granted answers are cached until a revocation is reported, see `revocation_watch`; refusals are not cached.
 """
 
 import hashlib
@@ -29,22 +29,22 @@ from services.facade.web.error_reasons import HttpReason, invalid_reply
 _MAX_CREDENTIALS = 4
 _MAX_KNOWN = 10_000
 _KEPT_SECONDS = 3600.0
-# A ref is as long as a client likes.
+# The client chooses the length of a ref; answers for longer refs are not cached.
 _MAX_CACHED_REF = 256
 
 
 @dataclass(frozen=True)
 class Caller:
-    """Whose request it is; an anonymous caller has the id 0 and no name."""
+    """The user of a request; an anonymous caller has the id 0 and no name."""
 
     user_id: int = 0
     name: str = ""
     token_id: int = 0
-    """The token that was shown; 0 where there is none, or the lock service is of a version that does not tell."""
+    """The id of the token presented; 0 where there is none, or the lock service's version does not report it."""
 
 
 class Permission(Enum):
-    """What a request needs."""
+    """The permission that a request needs."""
 
     READ = access_service_pb2.PERMISSION_READ
     WRITE = access_service_pb2.PERMISSION_WRITE
@@ -56,7 +56,7 @@ _PERMISSIONS = {
     Operation.UPLOAD: Permission.WRITE,
     Operation.VERIFY: Permission.WRITE,
 }
-# The metadata of a token that only who was given it can show: what is wrong with it is for them to know.
+# The metadata of a token that was valid once: only its owner can present it, and may therefore learn the reason.
 _TOLD = ("expired", "revoked")
 _ENDED = (
     Reason.BAD_CREDENTIALS,
@@ -67,7 +67,7 @@ _ENDED = (
 
 
 class Authorizer:
-    """Asks the AccessService, and slows those who show bad credentials again and again."""
+    """Asks the AccessService, and slows addresses that repeatedly present bad credentials."""
 
     def __init__(
         self, clients: ServiceClients, login_limiter: LoginRateLimiter, changes: RevocationState, queue: LoginQueue
@@ -75,7 +75,7 @@ class Authorizer:
         self._clients = clients
         self._failed_logins = login_limiter
         self._queue = queue
-        # Digests of tokens that were good when they were last asked for, the latest last.
+        # Digests of the tokens that were valid at their last check, the latest last.
         self._good: OrderedDict[bytes, None] = OrderedDict()
         self._callers: AccessCache[bytes, Caller] = _remembered("caller", changes)
         self._permissions: AccessCache[tuple[int, str, Permission, str, int], int] = _remembered("permission", changes)
@@ -83,12 +83,12 @@ class Authorizer:
     async def authenticate(
         self, headers: Sequence[str], address: str, aside: Callable[[], AbstractAsyncContextManager[None]]
     ) -> Caller:
-        """Return who shows these Authorization headers; of several values, in one or more of them, one good is enough.
+        """Return the caller with these Authorization headers; one valid value among several is enough.
 
-        Where too many bad ones came from this address, those that were not good before wait for a turn, `aside`, so
-        that the lock service has no more work than it can do. Raises `Unauthenticated` where none is good, and
-        `ResourceExhausted` (LOGINS_LIMITED) where that happened too often, or no turn comes; a good one is not refused
-        for what others have shown.
+        While `address` is over its limit of bad credentials, tokens that were not valid at their last check wait for a
+        turn in the login queue, within `aside`, so that the lock service is not overloaded. Raises `Unauthenticated`
+        where no value is valid, and `ResourceExhausted` (LOGINS_LIMITED) where `address` is over its limit or gets no
+        turn. A token that was valid at its last check is never refused because of other clients' bad credentials.
         """
         if not headers:
             return Caller()
@@ -101,7 +101,7 @@ class Authorizer:
             return await self._caller(shown, address)
         for token, digest in zip(shown, digests, strict=True):
             if digest in self._good:
-                # One that has ended meanwhile waits as the others do.
+                # A token that has ended meanwhile waits for a turn like any other.
                 with suppress(Unauthenticated):
                     return await self._owner(token)
         async with aside(), self._queue.turn(address):
@@ -142,17 +142,18 @@ class Authorizer:
         return Caller(reply.user_id, reply.user_name, reply.token_id), reply.keep_seconds
 
     async def check(self, caller: Caller, repository: str, permission: Permission, ref: str) -> int:
-        """Return the repository's id where the caller may do this there.
+        """Return the repository's id, if the caller has the permission there, on this ref.
 
-        Raises `Unauthenticated`, `NotFound` or `PermissionDenied`, as AccessService.CheckAccess says.
+        Raises `Unauthenticated`, `NotFound` or `PermissionDenied`; see AccessService.CheckAccess.
         """
         question = caller.user_id, repository, permission, ref, 0
         return await self._permissions.get_or_fetch(question, partial(self._ask_permission, *question))
 
     async def check_grant(self, grant: ActionGrant) -> None:
-        """Check that the access by which an action was handed out still stands: the token, the grant, and the ref.
+        """Check that the access by which an action was issued is still valid: the token, the grant and the ref.
 
-        Raises `PermissionDenied` (TOKEN_REFUSED) where it has ended.
+        Raises `PermissionDenied` (TOKEN_REFUSED) where the access has ended. An action token of an earlier version
+        names no access, and passes.
         """
         if grant.user_id is None:
             return
@@ -197,6 +198,6 @@ def _digest(token: str) -> bytes:
 
 
 def _shown(headers: Sequence[str]) -> Iterator[str]:
-    """Yield what may be a token, of the first few values of Authorization headers that show one."""
+    """Yield the possible tokens in the first `_MAX_CREDENTIALS` Authorization values that contain any."""
     values = filter(None, map(tokens, split_values(headers)))
     return chain.from_iterable(islice(values, _MAX_CREDENTIALS))

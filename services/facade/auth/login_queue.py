@@ -1,4 +1,4 @@
-"""How addresses that have shown too many bad credentials have others checked: one at a time, and few a second."""
+"""Login queue: an address over its limit has its credentials checked one at a time, and few a second."""
 
 import asyncio
 import time
@@ -10,16 +10,16 @@ from services.common.errors import ResourceExhausted
 from services.facade.web.addresses import limit_key
 from services.facade.web.error_reasons import HttpReason
 
-# Between two questions of one address; what others ask is not to wait for these.
+# The pause between two checks of one address, so that checks of other addresses need not wait for them.
 _RETRY_SECONDS = 0.02
-# For how long the answer is kept back from whom there is no room for: it would come again at once.
+# The delay of a refusal where the queue is full, because the client would otherwise retry at once.
 _REFUSAL_SECONDS = 1.0
 _REFUSAL = "too many bad credentials came from your address, and others wait for theirs to be checked"
 
 
 @dataclass
 class _Line:
-    """Those of one address that wait, the one whose turn it is, and when the next turn begins."""
+    """The queue of one address: the current turn, the number of requests in it, and the start of the next turn."""
 
     turn: asyncio.Lock = field(default_factory=asyncio.Lock)
     waiting: int = 0
@@ -27,7 +27,7 @@ class _Line:
 
 
 class LoginQueue:
-    """A short line for each address: `most` wait at once, each for up to `wait_seconds`."""
+    """A queue for each address: at most `most` requests are in it, and each waits for up to `wait_seconds`."""
 
     def __init__(self, most: int, wait_seconds: float) -> None:
         self._most = most
@@ -36,9 +36,9 @@ class LoginQueue:
 
     @asynccontextmanager
     async def turn(self, address: str) -> AsyncIterator[None]:
-        """Wait for a turn of this address, and have it.
+        """Wait for a turn of this address, and occupy it until the block ends.
 
-        Raises `ResourceExhausted` (LOGINS_LIMITED) where none comes.
+        Raises `ResourceExhausted` (LOGINS_LIMITED) where the queue is full or the wait is too long.
         """
         holder = limit_key(address)
         line = self._lines.setdefault(holder, _Line())
@@ -72,5 +72,5 @@ class LoginQueue:
 
 
 def logins_limited(message: str, seconds: int) -> ResourceExhausted:
-    """Return the error for credentials that come after too many bad ones, and may come again after so many seconds."""
+    """Return the error for an address over its limit of bad credentials, with the `seconds` until a retry."""
     return ResourceExhausted(HttpReason.LOGINS_LIMITED, message, retry_after=str(seconds))

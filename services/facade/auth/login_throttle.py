@@ -1,4 +1,4 @@
-"""How addresses that show bad credentials again and again are slowed (client row 6)."""
+"""Rate limiter for addresses that repeatedly present bad credentials (client-6)."""
 
 import asyncio
 import math
@@ -12,31 +12,31 @@ from services.facade.web.addresses import OVERFLOW_KEY, limit_key
 
 _MAX_ADDRESSES = 10_000
 _MAX_SHARED = 1_000
-# Sums of seconds are not exact.
+# The tolerance for sums of seconds, because floating-point sums are not exact.
 _ROUNDING_SECONDS = 1e-6
 
 
 class LoginRateLimiter:
-    """Counts bad credentials; of a limit such as `10/minute` an address may show ten, and then one every six seconds.
+    """Counts bad credentials: with the limit `10/minute` an address may present ten, and then one every six seconds.
 
-    Each is a debt of so many seconds, which time pays off. What is counted here is told to the other facades by its
-    owner: `untold` says what, and `settle` takes what they know together.
+    Each bad credential is a debt of `seconds_each`, paid off by time. The owner shares the counts with the other
+    facades: `pending` returns the counts that are not shared yet, and `merge` takes over the debts of all facades.
     """
 
     def __init__(self, limit: str) -> None:
         parsed = parse(limit)
         self._window = float(parsed.get_expiry())
         self.seconds_each = self._window / parsed.amount
-        """The debt of one bad credential."""
+        """The debt of one bad credential, in seconds."""
         self._theoretical_arrival: dict[str, float] = {}
         self._pending: dict[str, int] = {}
         self._has_pending = asyncio.Event()
 
     def add_failure(self, address: str) -> int:
-        """Count one; return 0, or where the limit is reached, after how many whole seconds to come again."""
+        """Count a bad credential and return 0; at the limit, only return the whole seconds until a retry."""
         now, debtor = time.monotonic(), limit_key(address)
         if debtor not in self._theoretical_arrival and len(self._theoretical_arrival) >= _MAX_ADDRESSES:
-            # A flood fills no memory.
+            # Overflow bucket, so that a flood of addresses cannot exhaust memory.
             debtor = OVERFLOW_KEY
         paid_at = max(now, self._theoretical_arrival.get(debtor, now)) + self.seconds_each
         if (seconds := paid_at - now - self._window) > _ROUNDING_SECONDS:
@@ -47,19 +47,19 @@ class LoginRateLimiter:
         return 0
 
     def is_limited(self, address: str) -> bool:
-        """Tell whether the limit is reached: one more would not be counted."""
+        """Return whether the limit is reached, so that a further bad credential would not be counted."""
         paid_at = self._theoretical_arrival.get(limit_key(address))
         return paid_at is not None and paid_at + self.seconds_each - time.monotonic() - self._window > _ROUNDING_SECONDS
 
     async def pending(self) -> Mapping[str, int]:
-        """Wait until something is counted; return how much of that nobody was told yet, by address."""
+        """Wait until something is counted; return the counts not shared yet, of at most 1,000 addresses."""
         await self._has_pending.wait()
         self._has_pending.clear()
         self._forget_expired()
         return dict(islice(self._pending.items(), _MAX_SHARED))
 
     def merge(self, told: Mapping[str, int], debts: Mapping[str, float]) -> None:
-        """Take over what these addresses owe in all, in seconds, now that what was `told` is in there."""
+        """Take over the total debts of these addresses, in seconds; the counts `told` are part of them."""
         now = time.monotonic()
         for debtor, seconds in debts.items():
             left = self._pending.pop(debtor, 0) - told.get(debtor, 0)

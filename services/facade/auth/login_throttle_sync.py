@@ -1,4 +1,4 @@
-"""What one facade counts of bad credentials, told to all of them by way of the lock service."""
+"""Synchronisation of all facades' counts of bad credentials, by way of the lock service."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -13,13 +13,13 @@ from services.facade.auth.login_throttle import LoginRateLimiter
 from services.facade.clients.services import ServiceClients
 from services.facade.web.error_reasons import invalid_reply
 
-# However many guess, this is how often something is written of it.
+# Bounds how often counts are written, however many clients guess.
 _INTERVAL_SECONDS = 1.0
 
 
 @asynccontextmanager
 async def synchronised(login_limiter: LoginRateLimiter, clients: ServiceClients) -> AsyncIterator[LoginRateLimiter]:
-    """Tell the other facades of what is counted within seconds, and take in what they have counted."""
+    """Share the counts with the other facades within seconds, and take over theirs, until the block ends."""
     sync = run_periodically(
         partial(_sync, login_limiter, clients), _INTERVAL_SECONDS, trouble="failed logins not told to other facades"
     )
@@ -37,12 +37,12 @@ async def _sync(login_limiter: LoginRateLimiter, clients: ServiceClients) -> Non
         if told:
             debts = await _owed(clients, told, login_limiter.seconds_each)
     finally:
-        # What could not be told stays pending, and this facade counts for itself.
+        # Counts that could not be shared stay pending; meanwhile this facade limits by its own counts.
         login_limiter.merge(told, debts)
 
 
 async def _owed(clients: ServiceClients, told: Mapping[str, int], seconds_each: float) -> Mapping[str, float]:
-    """Tell the lock service, and return what these addresses owe then."""
+    """Report counts to the lock service; return the resulting debts of their addresses, in seconds."""
     request = access_service_pb2.CountFailedLoginsRequest(seconds_each=seconds_each)
     for address, count in told.items():
         request.failed.add(address=address, count=count)

@@ -1,4 +1,4 @@
-"""Whether what the facade remembers of people's access still holds (docs/decisions/0018)."""
+"""Watch for revocations, because a revocation invalidates cached answers about access (docs/decisions/0018)."""
 
 import asyncio
 import math
@@ -19,26 +19,26 @@ _MAX_SOURCES = 16
 
 
 class RevocationState:
-    """The changes by which somebody may have lost an access, as far as this facade was told of them."""
+    """The revocations that lock services have reported to this facade."""
 
     def __init__(self) -> None:
         self.generation = 0
-        """Another number after each change: what was asked for before it may be wrong."""
+        """A number that differs after each revocation; an answer requested before the revocation may be wrong."""
         self._known: OrderedDict[str, int] = OrderedDict()
         self._held_until = -math.inf
 
     @property
     def is_current(self) -> bool:
-        """Whether all changes are known but those of the last 0.9 seconds."""
+        """True while all revocations are known, except those of the last 0.9 seconds."""
         return time.monotonic() < self._held_until
 
     @property
     def known(self) -> Mapping[str, int]:
-        """How many changes each source has told of."""
+        """The number of changes that each source has reported."""
         return self._known
 
     def record(self, source: str, changes: int, *, asked_at: float) -> None:
-        """Take in what a source has answered to a question of this moment (`time.monotonic`)."""
+        """Record the answer of a source to a request that was made at `asked_at` (`time.monotonic`)."""
         if self._known.get(source) != changes:
             self.generation += 1
             self._known[source] = changes
@@ -50,7 +50,7 @@ class RevocationState:
 
 @asynccontextmanager
 async def watch_revocations(clients: ServiceClients) -> AsyncIterator[RevocationState]:
-    """Learn of all changes until left."""
+    """Watch for revocations until the block ends."""
     changes = RevocationState()
     watching = asyncio.create_task(watch_forever(partial(_ask, changes, clients), "changes of access are not known"))
     try:
@@ -60,7 +60,7 @@ async def watch_revocations(clients: ServiceClients) -> AsyncIterator[Revocation
 
 
 async def _ask(changes: RevocationState, clients: ServiceClients) -> None:
-    """Ask one of the lock services what there is to know. What it answers later than this holds is worth nothing."""
+    """Ask one lock service for changes, with the deadline `HOLD_SECONDS`: a later answer is no longer valid."""
     request = access_service_pb2.WatchAccessRequest(known=changes.known, wait_seconds=WAIT_SECONDS)
     asked_at = time.monotonic()
     reply = await clients.locks.call(clients.access_stub.WatchAccess, request, deadline=HOLD_SECONDS)

@@ -1,4 +1,4 @@
-"""How the inner services are, for those who watch over the facade: any number of them costs the services the same."""
+"""Cached health of the inner services, so that any number of probes costs the services the same."""
 
 import asyncio
 import time
@@ -8,11 +8,11 @@ from services.common.lifecycle import cancel_and_wait
 from services.common.rpc.client import Health
 
 MAX_AGE_SECONDS = 1.0
-"""An answer that was asked for longer ago is not given any more."""
+"""The time, counted from its request, for which an answer is cached."""
 
 
 class HealthCache:
-    """Asks at most once in `MAX_AGE_SECONDS`, and never while an answer is still awaited. Its owner closes it."""
+    """Asks at most once in `MAX_AGE_SECONDS`, and never while a request is in flight. Its owner closes it."""
 
     def __init__(self, ask: Callable[[], Awaitable[Mapping[str, Health]]]) -> None:
         self._ask = ask
@@ -20,7 +20,7 @@ class HealthCache:
         self._asked_at = 0.0
 
     async def get(self) -> Mapping[str, Health]:
-        """Return what each service says of itself; it is asked to the end, whoever gives up waiting."""
+        """Return the health of each service; the shared request goes on if a caller is cancelled."""
         now = time.monotonic()
         asked = self._asked
         if asked is None or (asked.done() and now - self._asked_at >= MAX_AGE_SECONDS):
@@ -29,7 +29,7 @@ class HealthCache:
         return await asyncio.shield(asked)
 
     async def close(self) -> None:
-        """Cancel what is under way."""
+        """Cancel the request in flight."""
         if self._asked is not None and not self._asked.done():
             await cancel_and_wait(self._asked)
 

@@ -1,4 +1,4 @@
-"""What storage says of objects: of those of a batch, and of single ones, where those asked for at once share a call."""
+"""Lookups of objects in storage; concurrent lookups of single objects share a call."""
 
 import asyncio
 from collections.abc import Sequence
@@ -16,14 +16,14 @@ ObjectStat = pb.BatchStatObjectsResponse.ObjectStat
 SizedOid = tuple[str, int]
 """An object: its oid, and its size in bytes."""
 
-# While storage is away, many wait for it.
+# Many calls wait for storage while it is not available.
 _MAX_IN_FLIGHT = 16
-# This process has something to do while storage looks the next ones up.
+# A further call leaves after this time, so that storage works on it while this process handles the one before.
 _MAX_WAIT_SECONDS = 0.002
 
 
 class _Options(NamedTuple):
-    """What the objects of one call to storage have in common."""
+    """The options that all objects of one call to storage share."""
 
     repository_id: int
     intent: pb.Intent.ValueType = pb.INTENT_UNSPECIFIED
@@ -37,10 +37,10 @@ class _Lookup(NamedTuple):
 
 
 class ObjectLookupClient:
-    """Asks storage. Its owner closes it.
+    """Looks up objects in storage. Its owner closes it.
 
-    What is asked for one object goes with what others ask in that moment, in the call of one of them: in storage's log
-    that is one line, with one request id.
+    Concurrent lookups of single objects are micro-batched into one call, made in the context of one of them: storage's
+    log has one line for the call, with one request id.
     """
 
     def __init__(self, storage: ServiceClient) -> None:
@@ -51,27 +51,27 @@ class ObjectLookupClient:
     async def stat(
         self, repository_id: int, objects: Sequence[SizedOid], intent: pb.Intent.ValueType, *, seconds: int = 0
     ) -> Sequence[ObjectStat]:
-        """Return what is held of `objects` (oid and size in bytes each), in their order.
+        """Return the state of `objects` (oid and size in bytes each) in a repository, in their order.
 
-        With `seconds`, those whose bytes a transfer moves have an address of the store for so long, where it signs
-        them. Raises what StorageService.BatchStatObjects says.
+        With `seconds`, each object that the transfer moves has a signed URL of the store for that time, where the store
+        signs URLs. Raises the errors of StorageService.BatchStatObjects.
         """
         asked = _Options(repository_id, intent, seconds)
-        # Whether there is room is to be told by what one client announces, not by what several do.
+        # Uploads are not combined, because storage checks the free space for the objects that one client announces.
         if len(objects) == 1 and intent != pb.INTENT_WRITE:
             return [await self._stats.submit(_Lookup(asked, *objects[0]))]
         return await self._stat(asked, objects)
 
     async def stat_one(self, repository_id: int, oid: str, size: int) -> ObjectStat:
-        """Return what is held of an object. Raises what StorageService.BatchStatObjects says."""
+        """Return the state of an object in a repository. Raises the errors of StorageService.BatchStatObjects."""
         return await self._stats.submit(_Lookup(_Options(repository_id), oid, size))
 
     async def locate(self, asked: pb.LocateObjectRequest) -> pb.LocateObjectResponse:
-        """Return where on a disk an object lies. Raises what StorageService.LocateObject says."""
+        """Return the paths of an object on a disk. Raises the errors of StorageService.LocateObject."""
         return await self._storage.call(self._stub.LocateObject, asked)
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the lookups in flight."""
         await self._stats.close()
 
     async def _stat_all(self, group: Sequence[_Lookup]) -> Sequence[ObjectStat | ServiceError]:
@@ -84,7 +84,7 @@ class ObjectLookupClient:
             try:
                 stats = await self._stat(asked, [(wanted.oid, wanted.size) for wanted in some])
             except ServiceError as error:
-                # It holds for all of them; to ask again for each would take the same time again.
+                # The error applies to all of them; asking again for each would take the same time again.
                 found.update(dict.fromkeys(some, error))
             else:
                 found.update(zip(some, stats, strict=True))

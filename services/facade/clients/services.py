@@ -1,4 +1,4 @@
-"""The inner services, as the facade calls them."""
+"""Channels, stubs and clients with which the facade calls the inner services."""
 
 import asyncio
 from collections.abc import AsyncIterator, Mapping
@@ -21,7 +21,7 @@ STORAGE_SERVICE = "towpath.storage.v1.StorageService"
 LOCK_SERVICE = "towpath.locks.v1.LockService"
 ACCESS_SERVICE = "towpath.access.v1.AccessService"
 
-# Those whose second call does no more than the first; streams are repeated by `upload` and `download`.
+# Methods that are safe for gRPC to retry by itself; `objects.upload` and `objects.download` do their own retries.
 _REPEATABLE = {
     STORAGE_SERVICE: ["BatchStatObjects", "ConfirmObject", "LocateObject", "WatchRemovals"],
     LOCK_SERVICE: ["CreateLock", "ListLocks", "VerifyLocks", "DeleteLock"],
@@ -32,7 +32,7 @@ _HEALTH_PAUSE_SECONDS = 0.05
 
 
 class ServiceClients:
-    """The channels to storage and locks, and the stubs on them."""
+    """The channels to storage and locks, and the stubs and clients that use them."""
 
     def __init__(self, settings: FacadeSettings) -> None:
         tls = settings.read_tls()
@@ -52,12 +52,12 @@ class ServiceClients:
         self.objects = ObjectLookupClient(self.storage)
         self.whole_objects = SmallUploadClient(self.storage)
         self.write_object: grpc.aio.StreamUnaryMultiCallable[bytes, pb.WriteObjectResponse]
-        """`WriteObject`, whose requests its caller serializes."""
+        """`WriteObject`; its caller serializes the requests."""
         self.write_object = self.storage.channel.stream_unary(
             f"/{STORAGE_SERVICE}/WriteObject", response_deserializer=pb.WriteObjectResponse.FromString
         )
         self.write_shared_object: grpc.aio.StreamStreamMultiCallable[bytes, pb.WriteSharedObjectResponse]
-        """`WriteSharedObject`, likewise."""
+        """`WriteSharedObject`; its caller serializes the requests."""
         self.write_shared_object = self.storage.channel.stream_stream(
             f"/{STORAGE_SERVICE}/WriteSharedObject",
             response_deserializer=pb.WriteSharedObjectResponse.FromString,
@@ -69,7 +69,7 @@ class ServiceClients:
     @classmethod
     @asynccontextmanager
     async def open(cls, settings: FacadeSettings) -> AsyncIterator[Self]:
-        """Open the channels, and close them at the end."""
+        """Open the channels, and close them when the block ends."""
         clients = cls(settings)
         try:
             yield clients
@@ -81,7 +81,7 @@ class ServiceClients:
             await clients.locks.close()
 
     async def wait_serving(self) -> None:
-        """Wait until both services say that they serve, however long that takes."""
+        """Wait, without a timeout, until both services report that they serve."""
         while set((await self._ask_health()).values()) != {Health.SERVING}:  # noqa: ASYNC110 - they are other processes
             await asyncio.sleep(_HEALTH_PAUSE_SECONDS)
 

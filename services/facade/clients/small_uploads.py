@@ -1,4 +1,4 @@
-"""Objects on their way to storage that fit in one message each: small ones that come at once share a call."""
+"""Uploads to storage of objects that fit in one message each; concurrent uploads of small objects share a call."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -14,12 +14,15 @@ from services.common.rpc.client import ServiceClient
 from services.facade.web.error_reasons import invalid_reply
 
 COMMIT_SECONDS = 60.0
-"""Many bytes may have to reach the disk; the client hears nothing, and gives up after 30 s (client row 19)."""
+"""The timeout of a commit, because many bytes may have to reach the disk.
 
-# Of larger ones the bytes take more than the call.
+The client receives nothing meanwhile, and gives up after 30 s (client-19).
+"""
+
+# For larger objects, moving the bytes costs more than the call.
 _SMALL_BYTES = 128 * 1024
 _MAX_BATCH = 16
-# The next ones are at storage when it is done with those before. A store that is far is slow, and takes much at once.
+# The next batch reaches storage before it has finished the last. A remote store is slow, and takes many at once.
 _MAX_WAIT_SECONDS = 0.005
 _MAX_IN_FLIGHT = 16
 
@@ -27,9 +30,9 @@ Response = TypeVar("Response")
 
 
 class SmallUploadClient:
-    """Writes them. Its owner closes it.
+    """Uploads objects of one message each; small objects are micro-batched. Its owner closes it.
 
-    In storage's log a call for several is one line, with the request id of one of them.
+    Storage's log has one line for a call with several objects, with the request id of one of them.
     """
 
     def __init__(self, storage: ServiceClient) -> None:
@@ -42,7 +45,7 @@ class SmallUploadClient:
     async def write(self, request: pb.WriteWholeObjectRequest) -> None:
         """Write an object of at most 1 MiB; it is durable when this returns.
 
-        A storage that cannot be reached is `Unavailable` at once. Raises what StorageService.WriteWholeObject says.
+        Raises `Unavailable` at once where storage cannot be reached, and the errors of StorageService.WriteWholeObject.
         """
         if len(request.data) > _SMALL_BYTES:
             await self._write_one(request)
@@ -50,7 +53,7 @@ class SmallUploadClient:
             await self._grouped.submit(request)
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the batches in flight."""
         await self._grouped.close()
 
     async def _write_group(self, group: Sequence[pb.WriteWholeObjectRequest]) -> Sequence[ServiceError | None]:
@@ -60,7 +63,7 @@ class SmallUploadClient:
                 return [None]
             told = await self._call(self._stub.WriteWholeObjects, pb.WriteWholeObjectsRequest(objects=group))
         except ServiceError as error:
-            # It holds for all of them; to ask again for each would take the same time again.
+            # The error applies to all of them; asking again for each would take the same time again.
             return [error] * len(group)
         if len(told.objects) != len(group):
             return [invalid_reply("WriteWholeObjects", "the reply has not as many entries as there were")] * len(group)
@@ -72,7 +75,7 @@ class SmallUploadClient:
             raise invalid_reply("WriteWholeObject", "the reply lacks the object")
 
     async def _call(self, method: Callable[..., Awaitable[Response]], request: Message) -> Response:
-        # For how long storage may be away is for who asks to know.
+        # Do not wait for storage to come back: the caller of `write` decides how long to retry.
         return await self._storage.call(method, request, deadline=COMMIT_SECONDS, wait_for_ready=False)
 
 

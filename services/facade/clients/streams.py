@@ -1,4 +1,4 @@
-"""Streams to and from storage: what is sent, and when to try again."""
+"""Parts shared by the streams to and from storage: sending with a timeout, and the errors worth a retry."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -13,13 +13,13 @@ from services.common.rpc.client import ServiceClient
 ReplyT = TypeVar("ReplyT", bound=Message)
 
 PAUSE_SECONDS = 0.2
-"""How long to wait before the next attempt."""
+"""The pause before a retry."""
 
 _INTERRUPTIONS = (grpc.StatusCode.UNAVAILABLE, grpc.StatusCode.ABORTED, grpc.StatusCode.DEADLINE_EXCEEDED)
 
 
 def is_retryable(error: ServiceError) -> bool:
-    """Tell whether another attempt may succeed: the service is away, is being stopped, or does not answer."""
+    """Return whether a retry may succeed: the service is unavailable, is stopping, or does not answer."""
     return error.status in _INTERRUPTIONS or error.reason == grpc.StatusCode.CANCELLED.name
 
 
@@ -32,7 +32,7 @@ def deadline_exceeded(peer: ServiceClient) -> ServiceError:
 
 
 class RequestStream(Generic[ReplyT]):
-    """The serialized messages of one call on their way out; each may take `seconds`, then it is TimeoutError."""
+    """The outgoing serialized messages of one call; raises TimeoutError where a message takes over `seconds`."""
 
     def __init__(
         self,
@@ -43,11 +43,11 @@ class RequestStream(Generic[ReplyT]):
         self._seconds = seconds
 
     async def send(self, message: bytes) -> bool:
-        """Send a message; return False where the service has ended the call, whose status says why."""
+        """Send a message; return False where the service has ended the call. The call's status says why."""
         return await self._do(self._write(message))
 
     async def end(self) -> bool:
-        """Tell the service that all was sent; return as `send` does."""
+        """Signal the end of the stream; return False where the service has ended the call, like `send`."""
         return await self._do(self._call.done_writing())
 
     async def _do(self, step: Coroutine[object, object, None]) -> bool:
@@ -57,14 +57,14 @@ class RequestStream(Generic[ReplyT]):
         except TimeoutError:
             raise
         except Exception:
-            # gRPC raises several kinds here, some of them private; each means that the call has ended.
+            # gRPC raises several exception types here, some of them private; each means that the call has ended.
             return False
         return True
 
     async def _write(self, message: bytes) -> None:
         await self._call.wait_for_connection()
-        # When a write fails since the service has ended the call, `call.write` puts "internal error" in the place
-        # of the service's status, which it often has not read yet. What lies below it leaves the status alone.
+        # When a write fails because the service has ended the call, `call.write` overwrites the service's status, often
+        # not read yet, with "internal error". The Cython call below it leaves the status alone.
         below = getattr(getattr(self._call, "_cython_call", None), "send_serialized_message", None)
         if below is None:
             await self._call.write(message)

@@ -1,4 +1,4 @@
-"""Asking an inner service for ever for what may change."""
+"""Long polling of an inner service for changes."""
 
 from collections.abc import Awaitable, Callable
 from typing import Never
@@ -6,15 +6,15 @@ from typing import Never
 from services.common.concurrency.periodic import run_periodically
 
 HOLD_SECONDS = 0.9
-"""The time for which an answer holds, from when it was asked for. The rest of a second is for the request itself."""
+"""The time for which an answer is valid, counted from its request. The rest of a second is for the request itself."""
 WAIT_SECONDS = 0.2
-"""The time that a service may wait for a change: twice this, and twice the way there and back, stay below the other."""
+"""The time that a service may wait for a change; twice this, plus two round trips, stays below `HOLD_SECONDS`."""
 
 _RETRY_SECONDS = 0.5
 
 
 async def watch_forever(ask: Callable[[], Awaitable[None]], trouble: str, *, every_seconds: float = 0.0) -> Never:
-    """Ask again and again, `every_seconds` after each answer; while that fails, log `trouble` once.
+    """Repeat `ask` forever, `every_seconds` after each answer; log `trouble` once while `ask` fails.
 
     One failure is tolerated, because a service that has just started may not know the answer yet.
     """

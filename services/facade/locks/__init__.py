@@ -1,1 +1,1 @@
-"""The four lock calls: asked of the lock service, and shown as the protocol has them."""
+"""The four lock calls: requests to the lock service, and the rendering of its replies."""

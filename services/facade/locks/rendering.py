@@ -1,6 +1,7 @@
-"""A lock, and pages of them, as the protocol shows them (protocol: "Lock object").
+"""Rendering of locks and of pages of locks (docs/protocol.md, "Lock object").
 
-The bodies with locks are plain dicts of the form that `models` describes: a page of a thousand is made often.
+Bodies with locks are plain dicts in the form of the models in `schemas`, because pages of a thousand locks are
+rendered often.
 """
 
 from datetime import UTC, datetime
@@ -13,13 +14,13 @@ from services.facade.web.error_reasons import invalid_reply
 
 
 class LockOwner(TypedDict):
-    """See `models.LockOwner`."""
+    """The form of `schemas.LockOwner`."""
 
     name: str
 
 
 class Lock(TypedDict):
-    """See `models.Lock`."""
+    """The form of `schemas.Lock`."""
 
     id: str
     path: str
@@ -28,7 +29,7 @@ class Lock(TypedDict):
 
 
 def lock_body(lock: lock_service_pb2.Lock) -> Lock:
-    """Return the body; every lock has an owner's name, without which clients crash (client row 4).
+    """Return the body of a lock, always with its owner's name: clients crash without it (client-4).
 
     Raises `ServiceError` (INVALID_REPLY) where a field is missing.
     """
@@ -40,12 +41,12 @@ def lock_body(lock: lock_service_pb2.Lock) -> Lock:
 
 
 def list_json(page: lock_service_pb2.ListLocksResponse) -> bytes:
-    """Return the JSON of a `models.LockPage`. Raises as `lock_body` does."""
+    """Return the JSON of a `schemas.LockPage`. Raises the errors of `lock_body`."""
     return to_json({"locks": [lock_body(lock) for lock in page.locks], **_next(page.next_cursor)})
 
 
 def verification_json(page: lock_service_pb2.VerifyLocksResponse) -> bytes:
-    """Return the JSON of a `models.LockVerification`. Raises as `lock_body` does."""
+    """Return the JSON of a `schemas.LockVerification`. Raises the errors of `lock_body`."""
     sides = {"ours": page.ours, "theirs": page.theirs}
     bodies = {side: [lock_body(lock) for lock in locks] for side, locks in sides.items()}
     return to_json({**bodies, **_next(page.next_cursor)})

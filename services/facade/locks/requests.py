@@ -1,4 +1,4 @@
-"""The four lock calls (protocol: "Create lock" to "Delete lock"): asked of the LockService."""
+"""The four lock calls, as requests to the LockService (docs/protocol.md, "Create lock" to "Delete lock")."""
 
 import re
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from services.facade.locks.rendering import list_json, lock_body, verification_j
 from services.facade.web.error_reasons import invalid_reply
 
 Body = Mapping[str, object]
-"""The body of an answer; each function names the model whose form it has."""
+"""The body of an answer; each function names the model of `schemas` that has its form."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _MAX_LIMIT = 2**31 - 1
@@ -22,20 +22,20 @@ def parse_limit(text: str) -> int:
     if not _NUMBER.fullmatch(text):
         raise InvalidArgument(Reason.INVALID_FIELD, "limit: expected a whole number")
     sign, digits = text[0], text.lstrip("+-0")
-    # Python refuses to read very long numbers.
+    # Python refuses to parse very long numbers.
     number = int(digits or "0") if len(digits) < 20 else _MAX_LIMIT
     return -number if sign == "-" else number
 
 
 def coerce_limit(limit: int | None) -> int:
-    """Return a limit for the LockService: 0, its default, for what is absent or less than 1."""
+    """Return a limit for the LockService: 0, its default, where `limit` is absent or less than 1."""
     return max(0, min(limit or 0, _MAX_LIMIT))
 
 
 async def create(clients: ServiceClients, repository_id: int, user_id: int, path: str, *, key: str) -> Body:
-    """Lock a path (`LockAnswer`); a repeat has the same `key`.
+    """Lock a path and return a `LockAnswer`; `key` is the idempotency key, the same for a retry.
 
-    Raises `AlreadyExists` (PATH_LOCKED), with the standing lock.
+    Raises `AlreadyExists` (PATH_LOCKED) with the existing lock as its detail.
     """
     request = pb.CreateLockRequest(repository_id=repository_id, user_id=user_id, path=path, idempotency_key=key)
     try:
@@ -50,7 +50,7 @@ async def create(clients: ServiceClients, repository_id: int, user_id: int, path
 async def list_page(
     clients: ServiceClients, repository_id: int, *, path: str, lock_id: str, cursor: str, limit: int | None
 ) -> bytes:
-    """Return a page of locks, in JSON (`LockPage`); what is empty or None is not asked for.
+    """Return a page of locks as JSON (`LockPage`); an empty `path` or `lock_id` does not filter.
 
     Raises `InvalidArgument` (INVALID_CURSOR).
     """
@@ -65,7 +65,7 @@ async def list_page(
 
 
 async def verify(clients: ServiceClients, repository_id: int, user_id: int, *, cursor: str, limit: int | None) -> bytes:
-    """Return a page of locks, split by owner, in JSON (`LockVerification`).
+    """Return a page of locks, split by owner, as JSON (`LockVerification`).
 
     Raises `InvalidArgument` (INVALID_CURSOR).
     """
@@ -78,9 +78,9 @@ async def verify(clients: ServiceClients, repository_id: int, user_id: int, *, c
 async def delete(
     clients: ServiceClients, repository_id: int, user_id: int, lock_id: str, *, force: bool, key: str
 ) -> Body:
-    """Remove a lock (`LockAnswer`); a repeat has the same `key`.
+    """Remove a lock and return a `LockAnswer`; `key` is the idempotency key, the same for a retry.
 
-    Raises `NotFound` (LOCK_NOT_FOUND) and `PermissionDenied`, as the LockService says.
+    Raises `NotFound` (LOCK_NOT_FOUND) and `PermissionDenied`; see LockService.DeleteLock.
     """
     request = pb.DeleteLockRequest(
         repository_id=repository_id, id=lock_id, user_id=user_id, force=force, idempotency_key=key

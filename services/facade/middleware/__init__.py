@@ -1,1 +1,1 @@
-"""ASGI layers around every request; no rule of an endpoint."""
+"""ASGI middleware around every request; contains no rule of an endpoint."""

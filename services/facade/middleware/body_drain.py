@@ -1,4 +1,4 @@
-"""How a request is answered whose body was not read to its end: the client can read the answer (client 3.4)."""
+"""Draining of request bodies that were not read to their end, so that the client can read the answer (client-early-refusal)."""
 
 import asyncio
 from contextlib import suppress
@@ -11,13 +11,16 @@ from services.facade.web.request_body import has_body
 
 _DRAIN_SECONDS = 10.0
 _DRAIN_BYTES = 64 * 1024**2
-# A body as small as this has come, or comes at once; reading it keeps the connection usable.
+# A body as small as this has arrived or arrives at once; reading it leaves the connection usable.
 _SMALL_BYTES = 64 * 1024
 _SMALL_SECONDS = 0.1
 
 
 class BodyDrain:
-    """Answers in full, then reads on for a while, then ends the connection: closing it at once would reset it."""
+    """Sends the whole answer, reads on for up to 10 s or 64 MiB, then closes the connection.
+
+    Closing the connection with unread bytes would reset it, and the client could lose the answer.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -50,17 +53,17 @@ class BodyDrain:
 
 
 class _RequestBody:
-    """The body of a request that has one, and whether it was read to its end."""
+    """The body of a request; `is_read` is set once the body was read to its end."""
 
     def __init__(self, headers: Headers, receive: Receive) -> None:
         self._receive = receive
         self._length = headers.get("content-length")
-        # Such a client sends nothing before it is told to go on, which reading does.
+        # The client sends no body before it gets 100 Continue, and the server sends that at the first read.
         self._is_held_back = headers.get("expect", "").lower() == "100-continue"
         self.is_read = False
 
     async def receive(self) -> Message:
-        """Return the next message, and see whether it is the last."""
+        """Return the next message, and set `is_read` if it is the last."""
         self._is_held_back = False
         message = await self._receive()
         if message["type"] != "http.request" or not message.get("more_body", False):
@@ -68,12 +71,12 @@ class _RequestBody:
         return message
 
     async def read_small_rest(self) -> None:
-        """Read a small body to its end, if it is there."""
+        """Read a small body to its end, if the rest arrives within 0.1 s."""
         if self._length is not None and int(self._length) <= _SMALL_BYTES:
             await self.read_rest(_SMALL_BYTES, _SMALL_SECONDS)
 
     async def read_rest(self, max_bytes: int, max_seconds: float) -> None:
-        """Read what comes, up to a bound, and forget it."""
+        """Read and discard the rest of the body, up to these bounds."""
         left = max_bytes
         with suppress(TimeoutError):
             async with asyncio.timeout(max_seconds):

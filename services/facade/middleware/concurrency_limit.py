@@ -1,4 +1,4 @@
-"""How many requests are served at once: those above are told to come again (429: a client repeats no 503)."""
+"""Limit on concurrent requests: requests above it get 429, because clients do not retry a 503."""
 
 import asyncio
 import time
@@ -13,16 +13,16 @@ from services.common.errors import Reason, ResourceExhausted
 from services.facade.errors import ErrorRenderer
 from services.facade.web.forwarded_headers import Networks, client_network, client_of
 
-# What watches over the facade must be answered then above all.
+# Health probes must be answered above all while the facade is overloaded.
 _UNLIMITED = ("/healthz", "/readyz")
 _RETRY_SECONDS = "1"
-# Where git-lfs takes 429 for "no locking here", and tells its user to switch the check off (trap 44).
+# From 429 here, git-lfs concludes that there is no locking, and tells its user to disable the check (trap-44).
 _PATIENT = "/locks/verify"
 _LOOK_SECONDS = 0.25
 
 
 class _Slots:
-    """The places that there are, and how many requests of each address and user are under way."""
+    """The free slots, and the number of requests in flight of each address and user."""
 
     def __init__(self, limit: int, share: int) -> None:
         self.free = limit
@@ -33,10 +33,10 @@ class _Slots:
 
 
 class Slot:
-    """The place of one request among those that are served at once.
+    """The slot of one request among the requests that are served at once.
 
-    What takes one raises `ResourceExhausted` (RATE_LIMITED) where none is left, and `patiently` where there is none for
-    `wait_seconds` from now on.
+    `take`, `count_address` and `count_user` raise `ResourceExhausted` (RATE_LIMITED) where the limit is reached;
+    `wait_for` raises it only where the limit stays reached until `wait_seconds` from now, or too many requests wait.
     """
 
     def __init__(self, slots: _Slots, wait_seconds: float = 0.0) -> None:
@@ -46,7 +46,7 @@ class Slot:
         self._is_taken = False
 
     def take(self) -> None:
-        """Take it."""
+        """Take the slot."""
         if self._slots.free <= 0:
             raise _refusal("too many requests are being served")
         self._slots.free -= 1
@@ -67,7 +67,10 @@ class Slot:
         self._holders.append(holder)
 
     async def wait_for(self, take: Callable[[], None]) -> None:
-        """Call `take`, which takes a part of this; where there is none, again until there is, without a place."""
+        """Call `take`, one of the methods above, and retry it while the limit is reached.
+
+        The request gives its slot back while it waits.
+        """
         try:
             take()
         except ResourceExhausted:
@@ -98,13 +101,13 @@ class Slot:
 
     @asynccontextmanager
     async def released(self) -> AsyncIterator[None]:
-        """Leave it while something is waited for, which costs nothing; then take one again."""
+        """Give the slot back during the block, because waiting there costs nothing; then take a slot again."""
         self._give_back()
         yield
         await self.wait_for(self.take)
 
     def end(self) -> None:
-        """Give back all that the request holds."""
+        """Give the slot back, and stop counting the request for its address and user."""
         self._give_back()
         for holder in self._holders:
             self._slots.in_flight[holder] -= 1
@@ -119,23 +122,23 @@ class Slot:
 
 
 def release_slot(scope: Scope) -> None:
-    """Give back what a request holds that has its answer, though it has not ended."""
+    """Give back the slot of a request that has its answer, although it has not ended."""
     place: Slot | None = scope.get("state", {}).get("place")
     if place is not None:
         place.end()
 
 
 def slot_of(scope: Scope) -> Slot:
-    """Return the place that `ConcurrencyLimit` has given a request."""
+    """Return the slot that `ConcurrencyLimit` has given to a request."""
     place: Slot = scope["state"]["place"]
     return place
 
 
 class ConcurrencyLimit:
-    """Answers 429 while as many requests are served as there may be, or as many of one address or user.
+    """Answers 429 while the limit on all requests, or the share of one address or user, is reached.
 
-    To verify locks waits for its place, for up to `verify_wait_seconds`. A loopback address and a trusted proxy's own
-    stand for anybody, and are not counted.
+    A request to verify locks waits for its slot, for up to `verify_wait_seconds`. Loopback addresses and the addresses
+    of trusted proxies are not counted, because they stand for any client.
     """
 
     def __init__(
@@ -155,7 +158,7 @@ class ConcurrencyLimit:
         self._errors = errors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request, or refuse it before anything is done for it."""
+        """Serve a request, or refuse it before any work is done for it."""
         if scope["path"] in _UNLIMITED:
             await self._app(scope, receive, send)
             return

@@ -1,4 +1,4 @@
-"""The outermost layer of a request: its id, its client, its log line and metrics, and its end at a stop."""
+"""Outermost middleware: a request's id, client, log line, metrics and span, and its end at shutdown."""
 
 import asyncio
 import time
@@ -24,11 +24,11 @@ _log = get_logger(__name__)
 
 
 class RequestScope:
-    """Gives each request its id, tells it in `X-Request-Id`; counts it and writes its log line when it has ended.
+    """Gives each request an id, returned in `X-Request-Id`; counts and logs the request when it has ended.
 
-    `forwarded.client_of` tells what trusted proxies say of it. Once `stop` is set, each answer is the last on its
-    connection; a request that the server cancels then has its answer too, where none has begun, else its connection
-    ends at once.
+    `forwarded_headers.client_of` returns the client that trusted proxies report. Once `stop` is set, each answer is the
+    last on its connection. A request that the server then cancels is answered with an error if its answer has not
+    begun; otherwise its connection is aborted.
     """
 
     def __init__(self, app: ASGIApp, *, trusted: Networks, stop: asyncio.Event, errors: ErrorRenderer) -> None:
@@ -38,7 +38,7 @@ class RequestScope:
         self._errors = errors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request; what escapes the application is logged, its answer has been sent already."""
+        """Serve a request; log an exception that the application raises after it has answered 500."""
         headers = Headers(scope=scope)
         current = request_id.adopt(headers.get("x-request-id"))
         peer, _ = scope.get("client") or ("", 0)
@@ -76,7 +76,7 @@ class RequestScope:
                 task = asyncio.current_task()
                 if not self._stop.is_set() or task is None:
                     raise
-                # The cancellation is answered here, and is to end nothing else.
+                # The cancellation is handled here, and must not end anything else.
                 task.uncancel()
                 add_log_fields(scope, cancelled_by="stop")
                 if status:
@@ -85,7 +85,7 @@ class RequestScope:
                     error = Unavailable(Reason.UNAVAILABLE, "the server stops")
                     await self._errors.render(error, scope)(scope, counted_receive, counted_send)
             except Exception:
-                # Nothing is known of it; the client was told 500 by the handler that the application has for this.
+                # The error is unexpected; the application's exception handler has already answered 500.
                 _log.exception("request failed")
             finally:
                 seconds = round(time.monotonic() - started, 6)
@@ -102,12 +102,12 @@ class RequestScope:
                     **fields,
                 }
                 span.finish(operation, told, failed=status >= _SERVER_ERROR)
-                # Whoever watches over the process asks every few seconds; that is no news.
+                # Health probes arrive every few seconds and are no news.
                 tell = _log.debug if operation in _HEALTH else _log.info
                 tell("request", seconds=seconds, **told)
                 metrics.IN_FLIGHT.dec()
 
 
 def _bytes_of(message: Message) -> int:
-    """Return how many bytes of an answer's body a message carries."""
+    """Return the number of bytes of an answer's body that a message carries."""
     return int(message["count"]) if message["type"] == FILE_MESSAGE else len(message.get("body", b""))

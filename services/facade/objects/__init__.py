@@ -1,1 +1,1 @@
-"""Rules of batches and transfers, and the ways of their bytes; no parsing of requests."""
+"""Rules of batches and transfers, and the paths of their bytes; contains no parsing of requests."""

@@ -1,6 +1,6 @@
-"""The actions that a batch hands out (protocol: "Action object"): where, with which token, and until when.
+"""The actions in the answer to a batch: URLs, headers and expiry (docs/protocol.md, "Action object").
 
-They are JSON of the form that `models.Action` describes, written as such: a batch has hundreds.
+Actions are built as JSON text in the form of `schemas.Action`, because a batch has hundreds of them.
 """
 
 import re
@@ -21,18 +21,18 @@ from services.facade.web.error_reasons import HttpReason
 from services.facade.web.forwarded_headers import ClientRequest
 from services.facade.web.responses import timestamp
 
-# A client that resumes a long upload verifies it long after the upload's own action was given.
+# A client that resumes a long upload verifies it long after the upload's own action was issued.
 _VERIFY_EXTRA_SECONDS = 24 * 3600
-# One that ends earlier is of little use.
+# A signed URL that expires earlier is of little use.
 _MIN_SECONDS = 60
 
 _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+)(:[0-9]{1,5})?", re.ASCII)
 
 
 def origin(public_url: str | None, seen: ClientRequest) -> str:
-    """Return what stands before the repository in hrefs: `public_url`, else where the client sent the request to.
+    """Return the part of hrefs before the repository: `public_url`, else the origin that the client addressed.
 
-    Raises `InvalidArgument` (INVALID_HOST) where its host is needed and is missing, malformed or there twice.
+    Raises `InvalidArgument` (INVALID_HOST) where the client's host is needed and is missing, malformed or repeated.
     """
     if public_url is not None:
         return public_url
@@ -48,21 +48,21 @@ class ActionFactory:
         self._tokens = tokens
         self._origin = origin
         self.seconds = seconds
-        """How long an action can be used; more for verify."""
+        """The lifetime of an action in seconds; actions to verify live longer."""
         self._now = now
 
     def for_operation(self, grant: ActionGrant) -> "ActionBuilder":
-        """Return what makes those that are like `grant`, but for their objects."""
+        """Return the builder of the actions that have the claims of `grant`, except for the object."""
         seconds = self.seconds + (_VERIFY_EXTRA_SECONDS if grant.operation is Operation.VERIFY else 0)
         issuer = self._tokens.issuer(grant, self._now + seconds)
         return ActionBuilder(issuer, f"{self._origin}/{grant.repository}/objects/", seconds, self._now)
 
 
 class ActionBuilder:
-    """Makes the actions of one batch that do the same, each on its object. Their expiry is that of their tokens."""
+    """Makes the actions of one batch and one operation. An action expires together with its token."""
 
     def __init__(self, issuer: TokenIssuer, base: str, seconds: int, now: int) -> None:
-        """Make them at addresses that are `base` and the oid, for so many `seconds` from `now` (Unix time) on."""
+        """Make actions at `base` followed by the oid, valid for `seconds` from `now` (Unix time)."""
         self._issuer = issuer
         self._seconds = seconds
         self._now = now
@@ -71,11 +71,11 @@ class ActionBuilder:
         self._end = f'"}},"expires_in":{seconds},"expires_at":"{timestamp(now + seconds)}"}}'
 
     def build(self, oid: str, size: int, place: ObjectLocation | None = None) -> str:
-        """Return the action on an object of `size` bytes, which may have a place on a disk."""
+        """Return the action on an object of `size` bytes; `place` is its location on a disk, if known."""
         return f"{self._begin}{oid}{self._then}{self._issuer.issue(oid, size, place)}{self._end}"
 
     def build_transfer(self, oid: str, size: int, found: ObjectStat) -> str:
-        """Return the action that moves the bytes: at the address of the store where there is one, else here."""
+        """Return the action that moves the bytes: at the store where it has signed a URL, else at the facade."""
         signed = found.signed if found.HasField("signed") else None
         if signed is None or (ends := signed.expires_at.seconds) < self._now + _MIN_SECONDS:
             place = found.place if found.HasField("place") else None

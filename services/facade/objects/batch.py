@@ -1,6 +1,6 @@
-"""The batch (protocol: "Batch", rules 1 to 4): which actions, or which error, each entry gets.
+"""The batch: the actions, or the error, of each entry (docs/protocol.md, "Batch", rules 1 to 4).
 
-Answers are JSON of the form that `models` describes, written as such: a batch has hundreds.
+Entries are built as JSON text in the form of the models in `schemas`, because a batch has hundreds of them.
 """
 
 import asyncio
@@ -24,10 +24,10 @@ TRANSFER = "basic"
 HASH_ALGORITHM = "sha256"
 
 _MAX_SIZE = 2**63 - 1
-# An entry with the largest size, indented; and the rest of the body, of which a ref is as long as a client likes.
+# An entry with the largest size, indented; and the rest of the body, in which the client chooses the ref's length.
 _ENTRY_BYTES = 160
 _REST_BYTES = 64 * 1024
-# As many as git-lfs asks for, which take 2 ms; to sign more tokens takes longer than others should wait.
+# git-lfs asks for this many, and signing them takes 2 ms; signing more would delay other requests for too long.
 _MAX_INLINE_OBJECTS = 100
 _PERMISSIONS = {"download": Permission.READ, "upload": Permission.WRITE}
 _INTENTS = {"download": pb.INTENT_READ, "upload": pb.INTENT_WRITE}
@@ -35,7 +35,7 @@ _INTENTS = {"download": pb.INTENT_READ, "upload": pb.INTENT_WRITE}
 
 @dataclass(frozen=True)
 class Limits:
-    """How many objects a batch may have, and how many bytes an object that is uploaded."""
+    """The most objects of a batch, and the most bytes of an object to upload."""
 
     objects: int
     object_bytes: int
@@ -47,7 +47,7 @@ class Limits:
 
 
 class ObjectError(TypedDict):
-    """See `models.ObjectError`."""
+    """The form of `schemas.ObjectError`."""
 
     code: int
     message: str
@@ -63,9 +63,9 @@ async def resolve_batch(
     limits: Limits,
     maker: ActionFactory,
 ) -> bytes:
-    """Return the JSON that `models.BatchAnswer` describes; what is wrong with one object is told in its entry.
+    """Return the JSON of a `schemas.BatchAnswer`; the error of one object is in that object's entry.
 
-    Raises `ServiceError` for what is wrong with the request: see `check_request`, `Authorizer.check`,
+    Raises `ServiceError` where the whole request fails: the errors of `check_request`, `Authorizer.check` and
     `ObjectLookupClient.stat`, and `InvalidArgument` where no object of an upload is valid.
     """
     check_request(request)
@@ -104,14 +104,14 @@ async def resolve_batch(
 
 
 def body_of(entries: Iterable[str]) -> bytes:
-    """Return the JSON of an answer with these entries, each JSON too."""
+    """Return the JSON of an answer with these entries, each of which is JSON already."""
     return f'{{"transfer":"{TRANSFER}","objects":[{",".join(entries)}],"hash_algo":"{HASH_ALGORITHM}"}}'.encode()
 
 
 def check_lengths(value: object, limits: Limits) -> None:
     """Raise for too many objects (`ResourceExhausted`, BATCH_TOO_LARGE) or transfers (`InvalidArgument`) in a body.
 
-    The value is the body's JSON: to look at each entry takes long where there are many.
+    The check runs on the body's JSON value, because validating each entry takes long where there are many.
     """
     if not isinstance(value, dict):
         return
@@ -126,13 +126,13 @@ def check_lengths(value: object, limits: Limits) -> None:
 
 
 def check_request(request: BatchRequest) -> None:
-    """Raise `InvalidArgument` for no transfer in common."""
+    """Raise `InvalidArgument` where the client and the facade have no transfer in common."""
     if request.transfers and TRANSFER not in request.transfers:
         raise InvalidArgument(Reason.INVALID_FIELD, f"transfers: expected {TRANSFER} to be among them")
 
 
 def check_entry(entry: ObjectEntry, request: BatchRequest, limits: Limits) -> ObjectError | None:
-    """Return what is wrong with an entry, whatever is held; None where nothing is."""
+    """Return the error of an entry that is invalid in itself; None where it is valid."""
     if request.hash_algo is not None and request.hash_algo != HASH_ALGORITHM:
         return {"code": 409, "message": f"hash_algo: expected {HASH_ALGORITHM}"}
     if not is_oid(entry.oid):
@@ -145,7 +145,7 @@ def check_entry(entry: ObjectEntry, request: BatchRequest, limits: Limits) -> Ob
 
 
 def refusal(entry: ObjectEntry, found: ObjectStat, operation: Operation) -> ObjectError | None:
-    """Return why a valid entry has no actions, by what is held of it; None where nothing is wrong."""
+    """Return the error of a valid entry by the state of its object; None where there is no error."""
     if found.status == pb.OBJECT_STATUS_REMOVED:
         return {"code": 410, "message": removed_message(found.removal_reason)}
     if found.status == pb.OBJECT_STATUS_PRESENT:
@@ -159,7 +159,7 @@ def refusal(entry: ObjectEntry, found: ObjectStat, operation: Operation) -> Obje
 def with_actions(
     entry: ObjectEntry, found: ObjectStat, transfers: ActionBuilder, verifies: ActionBuilder | None
 ) -> str:
-    """Return the answer for an entry that is not refused; downloads have no `verifies`."""
+    """Return the answer to an entry without an error; `verifies` is None for downloads."""
     oid, size = entry.oid, entry.size
     if verifies is None:
         actions = f',"actions":{{"download":{transfers.build_transfer(oid, size, found)}}}'
@@ -172,12 +172,12 @@ def with_actions(
 
 
 def removed_message(reason: str) -> str:
-    """Return what is told of an object that was removed."""
+    """Return the message for an object that was removed."""
     return f"the object was removed: {reason}" if reason else "the object was removed"
 
 
 def with_error(entry: ObjectEntry, error: ObjectError | None) -> str:
-    """Return the answer with an error; it echoes what the entry has of the right type."""
+    """Return the answer to an entry with an error; it echoes the oid and the size that have the right type."""
     refused = {
         "oid": entry.oid if isinstance(entry.oid, str) else "",
         "size": entry.size if type(entry.size) is int else 0,

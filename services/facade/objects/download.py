@@ -1,4 +1,7 @@
-"""An object on its way from storage (protocol: "Basic transfer: download action"): a restart of storage is not seen."""
+"""Reads of objects for downloads (docs/protocol.md, "Basic transfer: download action").
+
+A restart of storage does not interrupt a download.
+"""
 
 import asyncio
 import time
@@ -26,11 +29,11 @@ async def read_object(
     by_kernel: bool,
     rpc_seconds: float,
 ) -> AsyncGenerator[bytes | FilePart, None]:
-    """Yield a part of the object, in pieces of at most 1 MiB: from the shared disk where it is there, else by storage.
+    """Yield a part of the object in pieces of at most 1 MiB, from the shared disk if it is there, else from storage.
 
-    Where storage goes away, the reading goes on from the byte that it had reached, unless nothing comes for
-    `rpc_seconds`. With `by_kernel` pieces of a file come unread; each is good until the next is asked for. Raises what
-    StorageService.ReadObject says, EOFError and OSError; then what was yielded is not the whole part.
+    Where storage becomes unavailable, reading resumes at the byte that it had reached, unless nothing arrives for
+    `rpc_seconds`. With `by_kernel`, pieces of a file are yielded unread; each is valid until the next is requested.
+    Raises the errors of StorageService.ReadObject, EOFError and OSError; the bytes yielded by then are incomplete.
     """
     is_counted = False
     if shared_disk:
@@ -63,7 +66,7 @@ async def _relayed(
                 async for data in messages:
                     position += len(data)
                     yield data
-                    # What the client takes to read is its own affair.
+                    # The time that the client takes to read does not count.
                     deadline = time.monotonic() + rpc_seconds
         except ServiceError as error:
             if not is_retryable(error) or time.monotonic() > deadline:
@@ -100,7 +103,7 @@ async def _attempt(
 async def _next(
     call: grpc.aio.UnaryStreamCall[pb.ReadObjectRequest, pb.ReadObjectResponse], seconds: float
 ) -> pb.ReadObjectResponse | None:
-    """Return the next message, or None at the end."""
+    """Return the next message, or None at the end. Raises TimeoutError after `seconds`."""
     async with asyncio.timeout(seconds):
         message = await call.read()
     return message if isinstance(message, pb.ReadObjectResponse) else None

@@ -1,4 +1,4 @@
-"""The answer that carries an object: its length is told beforehand, and it is whole or visibly cut."""
+"""Answers that carry an object: Content-Length is set, so that an answer is whole or visibly cut."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
@@ -18,12 +18,12 @@ _log = get_logger(__name__)
 
 
 def can_send_files(scope: Scope) -> bool:
-    """Tell whether the server lets the kernel send parts of files, for this request."""
+    """Return whether the server can let the kernel send parts of files for this request."""
     return FILE_MESSAGE in scope.get("extensions", {})
 
 
 class WholeResponse(Response):
-    """Sends an object, or a part of it, that is here."""
+    """Sends an object, or a part of it, that is in memory."""
 
     def __init__(self, data: bytes | bytearray, *, status_code: int, headers: Mapping[str, str]) -> None:
         super().__init__(status_code=status_code, headers=headers)
@@ -36,7 +36,7 @@ class WholeResponse(Response):
 
 
 class ObjectResponse(Response):
-    """Sends `first` and then `rest`; where that fails, the connection ends before the answer does."""
+    """Sends `first` and then `rest`; where that fails, the connection is aborted before the answer is complete."""
 
     def __init__(
         self,

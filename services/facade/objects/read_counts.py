@@ -1,4 +1,4 @@
-"""Bytes that were read of the shared disk without asking storage, which counts them (docs/decisions/0030)."""
+"""Counts of bytes read from the shared disk without asking storage, reported to storage (docs/decisions/0030)."""
 
 import asyncio
 import time
@@ -20,9 +20,9 @@ _log = get_logger(__name__)
 
 
 class ReadCounts:
-    """Counts them by repository, and knows whose bytes are not used up.
+    """Counts bytes by repository, and caches which repositories have bandwidth left.
 
-    Where a report fails, its bytes are reported again, and count twice if storage had counted them.
+    The bytes of a failed report are reported again, and count twice if storage had counted them.
     """
 
     def __init__(self, clients: ServiceClients) -> None:
@@ -31,22 +31,25 @@ class ReadCounts:
         self._allowed_until: OrderedDict[int, float] = OrderedDict()
 
     def count(self, repository_id: int, count: int) -> None:
-        """Count bytes that a repository has moved just now."""
+        """Count bytes that were read from a repository."""
         self._unreported[repository_id] += count
 
     def allow(self, repository_id: int, *, asked_at: float) -> None:
-        """Take in that the bytes of a repository were not used up when storage was asked (`time.monotonic`)."""
+        """Record that a repository had bandwidth left when storage was asked, at `asked_at` (`time.monotonic`)."""
         self._allowed_until[repository_id] = asked_at + HOLD_SECONDS
         self._allowed_until.move_to_end(repository_id)
         if len(self._allowed_until) > _MAX_REPOSITORIES:
             self._allowed_until.popitem(last=False)
 
     def is_allowed(self, repository_id: int) -> bool:
-        """Tell whether the bytes of a repository were not used up 0.9 seconds ago."""
+        """Return whether a repository is known to have had bandwidth left within the last 0.9 seconds."""
         return time.monotonic() < self._allowed_until.get(repository_id, 0.0)
 
     async def report(self) -> None:
-        """Report what was counted. Raises what StorageService.CountReads says; what was not reported stays."""
+        """Report the counts to storage; counts that could not be reported are retained.
+
+        Raises the errors of StorageService.CountReads.
+        """
         while counts := dict(islice(self._unreported.items(), _MAX_REPOSITORIES)):
             for repository_id in counts:
                 del self._unreported[repository_id]
@@ -65,7 +68,7 @@ class ReadCounts:
                     self.allow(repository_id, asked_at=asked_at)
 
     async def report_last(self) -> None:
-        """Report what is left, as this facade ends."""
+        """Report the remaining counts when this facade stops; log the loss if storage does not answer."""
         for _ in range(_LAST_ATTEMPTS):
             try:
                 await self.report()

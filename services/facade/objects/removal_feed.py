@@ -1,4 +1,4 @@
-"""Removals of objects, after which places that batches have told of are not read unasked (docs/decisions/0030)."""
+"""Removal feed: a removal ends the use of locations from earlier batches without asking (docs/decisions/0030)."""
 
 import asyncio
 import math
@@ -16,7 +16,7 @@ from services.facade.clients.watch import HOLD_SECONDS, WAIT_SECONDS, watch_fore
 
 @asynccontextmanager
 async def watch_removals(clients: ServiceClients) -> "AsyncIterator[RemovalFeed]":
-    """Learn of all removals until left."""
+    """Follow the removal feed until the block ends."""
     removals = RemovalFeed(clients)
     watching = asyncio.create_task(watch_forever(removals.ask, "removals of objects are not known"))
     try:
@@ -26,27 +26,27 @@ async def watch_removals(clients: ServiceClients) -> "AsyncIterator[RemovalFeed]
 
 
 class RemovalFeed:
-    """The removals of objects, as far as this facade was told of them."""
+    """The removals of objects that storage has reported to this facade."""
 
     def __init__(self, clients: ServiceClients) -> None:
         self.generation = 0
-        """Another number after each removal: what was asked for before it may be wrong."""
+        """A number that differs after each removal; an answer requested before the removal may be wrong."""
         self._clients = clients
         self._server_started = 0
         self._known_since = 0
         self._held_until = -math.inf
         self.is_bandwidth_limited = True
-        """Whether repositories may move only so many bytes a day."""
+        """True unless storage has reported that the daily bytes of repositories are not limited."""
 
     @property
     def is_current(self) -> bool:
-        """Whether all removals are known but those of the last 0.9 seconds."""
+        """True while all removals are known, except those of the last 0.9 seconds."""
         return time.monotonic() < self._held_until
 
     def allow(self, place: ObjectLocation) -> bool:
-        """Tell whether nothing has removed an object, or made its bytes doubtful, since its place was told.
+        """Return whether an object was neither removed nor reported damaged since its location was read.
 
-        Removals of the last 0.9 seconds may not be known.
+        Removals of the last 0.9 seconds may be unknown.
         """
         return (
             place.transaction_id >= self._known_since
@@ -55,16 +55,18 @@ class RemovalFeed:
         )
 
     async def ask(self) -> None:
-        """Ask one of the storage services for what there is to know, which may wait for a removal for 0.2 seconds.
+        """Ask one storage service for removals; the service may wait 0.2 seconds for a removal.
 
-        What it answers later than an answer holds is worth nothing. Raises what StorageService.WatchRemovals says.
+        The deadline is `HOLD_SECONDS`, because a later answer is no longer valid. Raises the errors of
+        StorageService.WatchRemovals.
         """
         request = pb.WatchRemovalsRequest(known_since=self._known_since, wait_seconds=WAIT_SECONDS)
         asked_at = time.monotonic()
         reply = await self._clients.storage.call(
             self._clients.storage_stub.WatchRemovals, request, deadline=HOLD_SECONDS
         )
-        # Another storage service may have listened for longer; what either says is true, but only of its own server.
+        # Another storage service may have listened for longer. Each answer is true, but only of the database server
+        # that it names.
         is_same = reply.server_started == self._server_started
         if not is_same or reply.known_since > self._known_since:
             self.generation += 1

@@ -1,4 +1,4 @@
-"""Objects read where storage keeps them, on a disk that this process shares with it."""
+"""Shared disk: direct reads of objects from the disk on which storage stores them."""
 
 import asyncio
 import math
@@ -27,9 +27,9 @@ from services.facade.objects.removal_feed import RemovalFeed
 from services.facade.web.error_reasons import invalid_reply
 from services.facade.web.ranges import ByteRange
 
-# What one turn takes to send: so much a client must read within `body_idle_seconds`, as of a message of storage's.
+# A client must read a whole piece within `body_idle_seconds`; a message of storage has the same size.
 _PIECE_BYTES = 1024 * 1024
-# Up to here, to read the bytes and to send them with the head costs less than to let the kernel send them.
+# Up to this size, reading the bytes and sending them with the head costs less than letting the kernel send them.
 _SMALL_BYTES = 256 * 1024
 _RETRY_SECONDS = 10.0
 _LOOK_SECONDS = 10.0
@@ -49,7 +49,7 @@ class FilePart:
 
 
 class SharedDiskObject:
-    """An object's file. `open` begins, and `close` ends it in any case."""
+    """The file of an object; the caller calls `close` in any case, even if `open` fails."""
 
     def __init__(self, grant: ActionGrant, part: ByteRange) -> None:
         self._grant = grant
@@ -58,13 +58,13 @@ class SharedDiskObject:
         self._small: bytes | None = None
 
     async def open(self, folder: Path, paths: Sequence[str]) -> bool:
-        """Open the first of these paths below a folder at which the whole object lies; tell whether there is one."""
+        """Open the first of these paths below a folder that has the whole object; return whether there is one."""
         return await run_in_thread(self._open, folder, paths)
 
     async def pieces(self, *, by_kernel: bool) -> AsyncGenerator[bytes | FilePart, None]:
         """Yield the part of the object, in pieces of at most 1 MiB. Raises EOFError where the file has become shorter.
 
-        With `by_kernel` most come as a `FilePart`, which is good until `close`.
+        With `by_kernel`, all pieces but that of a small part are `FilePart` instances, valid until `close`.
         """
         if self._small is not None:
             yield self._small
@@ -79,7 +79,7 @@ class SharedDiskObject:
     async def close(self) -> None:
         """Close the file."""
         if self._file.is_open:
-            # The last to close a file that was removed waits until the disk has it back.
+            # The last close of a removed file waits until the disk has freed it, so it runs in a thread.
             await run_in_thread(self._file.close)
 
     def _open(self, folder: Path, paths: Sequence[str]) -> bool:
@@ -110,7 +110,7 @@ class SharedDiskObject:
 
 
 def _open_below(folder: Path, path: str) -> int:
-    """Open a file below a folder, by way of folders alone: no link is followed. Raises OSError."""
+    """Open a file below a folder without following links. Raises OSError."""
     *folders, name = path.split("/")
     at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
@@ -118,7 +118,7 @@ def _open_below(folder: Path, path: str) -> int:
             deeper = os.open(each, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
             os.close(at)
             at = deeper
-        # What is no regular file must not hold up its opening.
+        # O_NONBLOCK: opening a file that is not regular, such as a FIFO, must not block.
         return os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=at)
     finally:
         os.close(at)
@@ -128,7 +128,7 @@ def _open_below(folder: Path, path: str) -> int:
 async def shared_disk(
     folder: Path | None, clients: ServiceClients, removal_feed: RemovalFeed
 ) -> "AsyncIterator[SharedDisk | None]":
-    """Have the disk whose folder this process shares with storage, if there is one, until left."""
+    """Yield the disk whose folder this process shares with storage, or None where `folder` is None."""
     if folder is None:
         yield None
         return
@@ -146,8 +146,8 @@ async def shared_disk(
 class SharedDisk:
     """The folder of storage's objects, as this process sees it. Its owner closes it.
 
-    Where it did not have what storage told of, storage sends the bytes, and is not asked again for ten seconds where an
-    object lies: it may be older than this facade, keep its objects elsewhere, or be on another host.
+    Where an object is not at its reported location, storage sends the bytes, and a circuit breaker stops the use of the
+    disk for ten seconds: storage may be older than this facade, store its objects elsewhere, or be on another host.
     """
 
     def __init__(
@@ -166,7 +166,7 @@ class SharedDisk:
         self._open_folder.close()
 
     def read_cached(self, grant: ActionGrant, part: ByteRange) -> bytearray | None:
-        """Return a small part of an object that can be read without asking storage or waiting for the disk."""
+        """Return a small part of an object, or None where reading it needs storage or would wait for the disk."""
         path = self._known_path(grant)
         count = part.end - part.start
         if not self._open_folder.is_open or path is None or count > _SMALL_BYTES:
@@ -178,9 +178,9 @@ class SharedDisk:
 
     @asynccontextmanager
     async def opened(self, grant: ActionGrant, part: ByteRange) -> AsyncIterator[tuple[SharedDiskObject | None, bool]]:
-        """Open the object; yield None where it is not here, and whether the part counts as read already.
+        """Open the object; yield its file, or None where it is not here, and whether the part is counted as read.
 
-        Raises what StorageService.LocateObject says, which is asked unless the object's place is known.
+        Calls StorageService.LocateObject unless the location is known, and raises the errors of that call.
         """
         file = SharedDiskObject(grant, part)
         try:
@@ -203,7 +203,7 @@ class SharedDisk:
             await file.close()
 
     def _known_path(self, grant: ActionGrant) -> str | None:
-        """Return where an object lies, if that may be read without asking storage."""
+        """Return the path of an object that may be read without asking storage, else None."""
         place, oid = grant.place, grant.oid
         if place is None or not self._removals.allow(place) or not _SUFFIX.fullmatch(place.suffix):
             return None
@@ -214,7 +214,7 @@ class SharedDisk:
         return f"objects/{oid[:2]}/{oid[2:4]}/{oid}.{place.suffix}"
 
     async def _locate(self, grant: ActionGrant, part: ByteRange) -> Sequence[str]:
-        """Return the paths below the folder at which an object may lie; then storage has counted the part as read."""
+        """Return the possible paths of an object below the folder; if any, storage has counted the part as read."""
         if self._breaker.is_open:
             return ()
         request = pb.LocateObjectRequest(
@@ -237,7 +237,7 @@ class SharedDisk:
         return located.paths
 
     async def _keep_folder(self) -> None:
-        """Have the folder open from which the file of this moment came: another may be mounted in its place."""
+        """Reopen the folder at most every 10 s, because another folder may be mounted in its place."""
         if time.monotonic() >= self._looked_at + _LOOK_SECONDS:
             self._looked_at = time.monotonic()
             self.close()

@@ -1,4 +1,4 @@
-"""Memory that this process shares with a storage on the same host: uploads go through files in it."""
+"""Shared memory: files through which uploads go to a storage service on the same host."""
 
 import os
 import secrets
@@ -16,10 +16,10 @@ from services.common.observability.logs import get_logger
 from services.common.rpc.options import CHUNK_BYTES, SHARED_BYTES
 
 PIECES = 2
-"""How many pieces a file has room for: one is filled while storage copies the other."""
+"""The number of pieces that a file has room for: one is filled while storage copies the other."""
 
-# Larger pieces take less processor time for each byte. Where more uploads run at once than there are cores to gain by
-# it, what they take of memory counts, and from this many files on there are no more of them.
+# Larger pieces take less CPU time per byte. With more uploads than cores their memory counts more: later files have
+# smaller pieces, and beyond `_FILES` files an upload gets no shared memory.
 _LARGE_FILES = 4
 _FILES = 16
 _RETRY_SECONDS = 10.0
@@ -30,7 +30,7 @@ _log = get_logger(__name__)
 
 
 class MemoryFile:
-    """The file of one upload, with room for `PIECES` pieces. `make` begins, `close` ends it in any case."""
+    """The file of one upload, with room for `PIECES` pieces; the caller calls `close` even if `make` fails."""
 
     def __init__(self, folder: Path, piece_bytes: int) -> None:
         self.name = secrets.token_hex(16)
@@ -41,35 +41,38 @@ class MemoryFile:
         self._filled = 0
 
     async def make(self) -> None:
-        """Make the file. Raises OSError, also where there is no memory for it."""
+        """Create the file. Raises OSError, also where there is no memory for it."""
         await run_in_thread(self._make)
 
     @property
     def is_empty(self) -> bool:
-        """Whether the piece that is being filled has nothing yet."""
+        """True while the current piece has no bytes."""
         return not self._filled
 
     @property
     def is_full(self) -> bool:
-        """Whether nothing more goes into that piece."""
+        """True while the current piece has no room."""
         return self._filled == self._piece_bytes
 
     def fill(self, data: memoryview) -> int:
-        """Add to the piece what goes into it of some bytes, over those of `PIECES` pieces ago; return how many."""
-        # The memory was found when the file was made, and no disk is behind it: nothing is waited for.
+        """Write to the current piece as many of the bytes as it has room for; return their number.
+
+        The piece overwrites the bytes of the piece `PIECES` before it.
+        """
+        # The write never blocks: the memory was allocated when the file was created, and no disk is behind it.
         count = os.pwrite(self._file.number, data[: self._piece_bytes - self._filled], self._offset + self._filled)
         self._filled += count
         return count
 
     def finish_piece(self) -> pb.WriteSharedObjectRequest.Piece:
-        """Return where the piece is, and begin the next."""
+        """Return the offset and the length of the current piece, and begin the next."""
         piece = pb.WriteSharedObjectRequest.Piece(offset=self._offset, length=self._filled)
         self._offset = (self._offset + self._piece_bytes) % (PIECES * self._piece_bytes)
         self._filled = 0
         return piece
 
     async def unlink(self) -> None:
-        """Remove the name; who has opened the file has it still."""
+        """Remove the name; a process that has the file open can still use it."""
         await run_in_thread(self._unlink)
 
     async def close(self) -> None:
@@ -91,10 +94,10 @@ class MemoryFile:
 
 
 class SharedMemory:
-    """The folder, as this process sees it.
+    """The shared folder, as this process sees it.
 
-    Where storage does not see the same, bytes go to it in messages, and it is not asked again for ten seconds: it may
-    be older than this facade, or on another host.
+    Where storage does not see the same folder, uploads go in messages, and a circuit breaker stops the use of the
+    folder for ten seconds: storage may be older than this facade, or on another host.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -104,7 +107,7 @@ class SharedMemory:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[MemoryFile | None]:
-        """Make a file for an upload; yield None where it has to do without."""
+        """Create a file for an upload; yield None where the upload has to do without shared memory."""
         if self._files == _FILES or self._breaker.is_open:
             yield None
             return
@@ -117,7 +120,10 @@ class SharedMemory:
             await file.close()
 
     def is_refused(self, error: ServiceError) -> bool:
-        """Tell whether storage refuses an upload only since it does not share the memory."""
+        """Return whether storage refuses an upload only because it does not share the memory.
+
+        Trips the circuit breaker in that case.
+        """
         if error.reason not in _NOT_SHARED:
             return False
         self._pause(error.message)

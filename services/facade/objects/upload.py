@@ -1,4 +1,7 @@
-"""An upload on its way to storage (protocol: "Basic transfer: upload action"): piece by piece, never held whole."""
+"""Forwarding of uploads to storage (docs/protocol.md, "Basic transfer: upload action").
+
+An upload is forwarded piece by piece; an object of more than one message is never in memory as a whole.
+"""
 
 import asyncio
 import time
@@ -21,12 +24,12 @@ from services.facade.web.error_reasons import invalid_reply
 from services.facade.web.request_body import chunks
 
 _Piece = list[memoryview]
-"""Some of an object's bytes, as they came."""
+"""Some of an object's bytes, in the buffers in which they arrived."""
 
 _END: _Piece = []
 
 _DATA = BytesField(pb.WriteObjectRequest, "data")
-# Storage takes a client that sends little, but regularly, for one that is gone.
+# A partial piece is forwarded after this time, because storage would take a slow client for a client that is gone.
 _MAX_HOLD_SECONDS = 5.0
 
 
@@ -43,10 +46,10 @@ async def upload(
 ) -> None:
     """Write the body of a request as the object of `grant`; it is durable when this returns.
 
-    Where `memory` is shared with storage, the bytes of one that is longer than a message go through it. An object of
-    one message is written again where storage went away meanwhile, for `rpc_seconds`; longer ones are for the client
-    to send again. Raises `InvalidArgument` before the body is read where its Content-Length is not the
-    object's size; what `body.chunks` raises; and what StorageService.WriteObject says.
+    An object longer than one message goes through `memory` where storage shares it. An object of one message is
+    retried for `rpc_seconds` where storage becomes unavailable; the client has to resend a longer object. Raises
+    `InvalidArgument` before the body is read where its Content-Length is not the object's size, the errors of
+    `request_body.chunks`, and the errors of StorageService.WriteObject.
     """
     length = headers.get("content-length")
     if length is not None and int(length) != grant.size:
@@ -74,7 +77,7 @@ async def upload(
 
 
 async def _until_too_many(body: AsyncIterator[bytes], size: int) -> AsyncIterator[bytes]:
-    """Yield the body, and end it at more than `size` bytes: storage refuses those, and no end is waited for."""
+    """Yield the body, and stop after more than `size` bytes: storage refuses it then, so its end is not awaited."""
     async for data in body:
         yield data
         size -= len(data)
@@ -83,7 +86,7 @@ async def _until_too_many(body: AsyncIterator[bytes], size: int) -> AsyncIterato
 
 
 async def _pieces(body: AsyncIterator[bytes]) -> AsyncIterator[_Piece]:
-    """Yield the body in pieces as large as a message may be; smaller ones where the client is slow."""
+    """Yield the body in pieces of a message's largest size, or in smaller pieces where the client is slow."""
     held: _Piece = []
     room = CHUNK_BYTES
     since = time.monotonic()
@@ -110,7 +113,7 @@ async def _chain(first: _Piece, second: _Piece, rest: AsyncIterator[_Piece]) -> 
 async def _write_shared(
     clients: ServiceClients, memory: SharedMemory, grant: ActionGrant, body: AsyncIterator[bytes], rpc_seconds: float
 ) -> bool:
-    """Write the body by way of memory; return False, and take nothing of it, where storage does not share that."""
+    """Write the body through shared memory; where storage does not share it, return False and leave the body unread."""
     async with memory.opened() as file:
         if file is None:
             return False
@@ -142,13 +145,13 @@ async def _write_shared(
                 unanswered += 1
             if going:
                 await outgoing.end()
-            # Where the call has ended, this tells why.
+            # Where the call has ended, reading its reply raises the error that ended it.
             while not (await _reply(clients, call, COMMIT_SECONDS)).HasField("object"):
                 pass
         except TimeoutError as error:
             raise deadline_exceeded(clients.storage) from error
         finally:
-            # It tells storage that the client is gone, and changes nothing where the call has ended.
+            # Cancelling informs storage that the client is gone, and changes nothing where the call has ended.
             call.cancel()
     return True
 
@@ -156,9 +159,9 @@ async def _write_shared(
 async def _filled(
     file: MemoryFile, body: AsyncIterator[bytes], free: Callable[[], Awaitable[None]]
 ) -> AsyncIterator[pb.WriteSharedObjectRequest.Piece]:
-    """Put the body into a file, and yield each piece that is full, or has waited long.
+    """Write the body to a file, and yield each piece that is full or has waited for `_MAX_HOLD_SECONDS`.
 
-    `free` returns when storage has copied the one that is written over next.
+    `free` returns when storage has copied the piece that is overwritten next.
     """
     since = time.monotonic()
     async for data in body:
@@ -205,7 +208,7 @@ async def _write(
     except TimeoutError as error:
         raise deadline_exceeded(clients.storage) from error
     finally:
-        # It tells storage that the client is gone, and changes nothing where the call has ended.
+        # Cancelling informs storage that the client is gone, and changes nothing where the call has ended.
         call.cancel()
     if not reply.HasField("object"):
         raise invalid_reply("WriteObject", "the reply lacks the object")

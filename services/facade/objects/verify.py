@@ -1,4 +1,4 @@
-"""Whether a repository holds an object, for the actions' URLs."""
+"""Checks for the actions' URLs that a repository holds an object."""
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
@@ -8,7 +8,7 @@ from services.facade.objects.batch import removed_message
 
 
 async def require_stored(clients: ServiceClients, repository_id: int, oid: str, size: int) -> None:
-    """Raise `NotFound`, or `FailedPrecondition` (OBJECT_REMOVED), unless the object is held in this size."""
+    """Raise `NotFound` or `FailedPrecondition` (OBJECT_REMOVED) unless the repository holds the object in this size."""
     found = await clients.objects.stat_one(repository_id, oid, size)
     if found.status == pb.OBJECT_STATUS_REMOVED:
         raise FailedPrecondition(Reason.OBJECT_REMOVED, removed_message(found.removal_reason))
@@ -17,9 +17,10 @@ async def require_stored(clients: ServiceClients, repository_id: int, oid: str, 
 
 
 async def confirm_upload(clients: ServiceClients, repository_id: int, oid: str, size: int) -> bool:
-    """Return if the object is held in this size, now that a client has brought it; raises as `require` does.
+    """Check that the repository holds an uploaded object; return whether the store confirmed it in this call.
 
-    Bytes that a client brought to the store itself are held once the store has confirmed them. Tell whether it did now.
+    An object that the client uploaded to the store directly is held once the store has confirmed its bytes. Raises the
+    errors of `require_stored`, and of StorageService.ConfirmObject.
     """
     try:
         await require_stored(clients, repository_id, oid, size)

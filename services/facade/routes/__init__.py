@@ -1,4 +1,4 @@
-"""The endpoints: each translates, calls one function, translates back."""
+"""HTTP endpoints: each translates the request, calls one function, and translates the result."""
 
 from starlette.convertors import Convertor, register_url_convertor
 
@@ -27,7 +27,7 @@ class _LockId(_Text):
     regex = schemas.LOCK_ID_PATTERN.strip("^$")
 
 
-# The paths of the endpoints name these, so they must be there before any endpoint is.
+# The paths of the endpoints name these convertors, so they must be registered before any endpoint is defined.
 register_url_convertor("base", _Base())
 register_url_convertor("oid", _Oid())
 register_url_convertor("lock_id", _LockId())

@@ -1,4 +1,4 @@
-"""POST {base}/objects/batch (protocol: "Batch")."""
+"""The batch endpoint, POST {base}/objects/batch (docs/protocol.md, "Batch")."""
 
 from functools import partial
 

@@ -1,4 +1,4 @@
-"""Whether the facade lives, and whether what it needs answers."""
+"""Health endpoints: liveness of the facade, and readiness of the inner services."""
 
 from collections.abc import Mapping
 from typing import Literal

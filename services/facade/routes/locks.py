@@ -1,4 +1,4 @@
-"""The lock endpoints (protocol: "Create lock", "List locks", "List locks for verification", "Delete lock")."""
+"""The lock endpoints (docs/protocol.md, "Create lock", "List locks", "List locks for verification", "Delete lock")."""
 
 from fastapi import APIRouter, Request, Response
 
@@ -22,7 +22,7 @@ from services.facade.web.schemas import (
 
 router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.LOCKS), tags=["locks"])
 
-# A path of 4,096 bytes whose characters are escapes, beside a ref.
+# Enough for a path of 4,096 bytes whose non-ASCII characters are JSON escapes, and a ref.
 _BODY_BYTES = 16 * 1024
 
 
@@ -83,10 +83,10 @@ async def verify_locks(request: Request) -> Response:
     except ResourceExhausted as error:
         if error.reason != HttpReason.LOGINS_LIMITED:
             raise
-        # After 429 the widespread client would tell its user to switch the lock check off (trap 44).
+        # After 429, git-lfs would tell its user to disable the lock check (trap-44).
         message = f"the credentials are not valid, or were not checked: {error.message}"
         raise PermissionDenied(HttpReason.LOGINS_REFUSED, message) from error
-    # Those who may write some refs only see all locks too, and not every client names a ref here.
+    # Users who may write only some refs see all locks too, and not every client names a ref here.
     permission = Permission.WRITE if asked.ref_name else Permission.WRITE_ANY_REF
     repository_id = await call.authorize(permission, asked.ref_name)
     page = await requests.verify(

@@ -1,4 +1,4 @@
-"""The actions' URLs, served before FastAPI, which would take longer to find an endpoint than most of these take."""
+"""Router of the actions' URLs, without FastAPI, because its routing takes longer than most of these requests."""
 
 import re
 
@@ -20,7 +20,7 @@ _ROUTES = {
 
 
 class ObjectRoutes:
-    """Serves {base}/objects/{oid} with the endpoints of `routes.objects`, and has `others` serve anything else."""
+    """Serves {base}/objects/{oid} with the endpoints of `routes.objects`, and passes other requests to `others`."""
 
     def __init__(self, others: ASGIApp, context: AppContext, errors: ErrorRenderer) -> None:
         self._others = others
@@ -28,7 +28,7 @@ class ObjectRoutes:
         self._errors = errors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Serve a request. An error that is no `ServiceError` is raised again once 500 was sent."""
+        """Serve a request. An unexpected error is raised again after the answer 500 was sent."""
         scope["state"]["facade"] = self._context
         if (found := _PATH.fullmatch(scope["path"])) is None:
             await self._others(scope, receive, send)
@@ -40,7 +40,7 @@ class ObjectRoutes:
             response = await route.endpoint(Request(scope, receive))
         except (ServiceError, ClientDisconnected) as error:
             response = self._errors.answer(error, scope)
-        except Exception as error:  # the client is told of it, and `RequestScope` logs it
+        except Exception as error:  # the client gets 500, and `RequestScope` logs the error
             await self._errors.answer(error, scope)(scope, receive, send)
             raise
         await response(scope, receive, send)

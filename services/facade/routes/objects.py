@@ -1,4 +1,8 @@
-"""The actions' URLs: GET, HEAD, PUT and POST {base}/objects/{oid} (protocol: "Basic transfer")."""
+"""The actions' URLs: GET, HEAD, PUT and POST {base}/objects/{oid}.
+
+See docs/protocol.md, "Basic transfer: download action", "Basic transfer: upload action" and "Basic transfer: verify
+action".
+"""
 
 from fastapi import APIRouter, Request, Response
 
@@ -17,7 +21,7 @@ from services.facade.web.schemas import VerifyObjectRequest
 
 router = APIRouter(default_response_class=Response, tags=["objects"])
 
-# What it needs takes 150.
+# The body of a verify request needs 150 bytes.
 _VERIFY_BYTES = 4 * 1024
 # Clients verify an upload right after it.
 _COMMITTED_SECONDS = 60.0
@@ -53,7 +57,7 @@ async def download(request: Request) -> Response:
     )
     first = await anext(sent, b"")
     if isinstance(first, bytes) and len(first) == wanted.end - wanted.start:
-        # Nothing follows, but who sent it may still say that something is wrong.
+        # No bytes follow, but the sender may still raise an error.
         async for _ in sent:
             pass
         return WholeResponse(first, status_code=status, headers=told)
@@ -74,9 +78,9 @@ async def head(request: Request) -> Response:
 
 
 async def _check_expected(request: Request, grant: ActionGrant, etag: str) -> None:
-    """Raise `FailedPrecondition` (PRECONDITION_FAILED) where If-Match names another object, and this one is held.
+    """Raise `FailedPrecondition` (PRECONDITION_FAILED) where If-Match names another object and this object is held.
 
-    Where it is not held, that is the answer: raises what `held.require` says.
+    Where this object is not held, raise the error of `held.require_stored` instead.
     """
     if not ranges.if_match_matches(request.headers.getlist("if-match"), etag):
         await held.require_stored(context_of(request).clients, grant.repository_id, grant.oid, grant.size)
@@ -126,7 +130,7 @@ async def verify(request: Request) -> Response:
     if (asked.oid, asked.size) != (grant.oid, grant.size):
         raise NotFound(Reason.OBJECT_NOT_FOUND, "oid: this is the address of another object")
     context = context_of(request)
-    # What went past this facade may have come to the store itself, which is asked once.
+    # The client may have uploaded to the store directly, past the facade; the store is asked once.
     is_direct = False
 
     async def confirm() -> tuple[bool, float]:
@@ -135,7 +139,7 @@ async def verify(request: Request) -> Response:
         return True, 0
 
     await context.committed.get_or_fetch((grant.repository_id, grant.oid, grant.size), confirm)
-    # The widespread client verifies three times within a millisecond (client 1.5), each time over a connection that is
-    # open. Those all die with a facade that is killed; a new one waits for the next facade. TLS makes them dear.
+    # git-lfs verifies three times within a millisecond (client-verify) over open connections. A killed facade ends all of
+    # them; a new connection waits for the next facade. With TLS, new connections are too expensive.
     is_last = is_direct and context.settings.https_certificate is None
     return Response(headers={"Connection": "close"} if is_last else None)

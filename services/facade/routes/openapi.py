@@ -1,4 +1,4 @@
-"""The description of the interface at /openapi.json: every status, both media types, all parameters."""
+"""OpenAPI description of the interface at /openapi.json: every status, both media types, all parameters."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -91,7 +91,7 @@ def empty_answers(*errors: int) -> Responses:
 
 
 def bytes_answers(*, head: bool = False) -> Responses:
-    """Return the answers of an endpoint that answers with an object, or with its headers alone."""
+    """Return the answers of an endpoint that answers with an object, or, with `head`, with its headers alone."""
     if head:
         return {status: _answer(status) for status in (200, 403, 404, 410, 412, 429, 501, *_ANYWHERE)}
     content: dict[str, Any] = {"application/octet-stream": {}}
@@ -100,7 +100,7 @@ def bytes_answers(*, head: bool = False) -> Responses:
 
 
 def health_answers(*failures: int, head: bool = False) -> Responses:
-    """Return the answers of a health endpoint, or of one that answers with their headers alone."""
+    """Return the answers of a health endpoint, or, with `head`, of its HEAD variant without bodies."""
     if head:
         return {status: _answer(status) for status in (200, *failures)}
     schema = {"type": "object", "required": ["status"], "properties": {"status": {"type": "string"}}}
@@ -113,7 +113,7 @@ def json_request(model: type[schemas.Body], *, required: bool = True) -> dict[st
 
 
 def bytes_request() -> dict[str, Any]:
-    """Return the description of a body that is an object; any media type is as good."""
+    """Return the description of a body that is an object; the endpoint accepts any media type."""
     return {"requestBody": {"required": True, "content": {"application/octet-stream": {}}}}
 
 
@@ -126,7 +126,7 @@ def _path(name: str, description: str, **schema: object) -> dict[str, Any]:
     return {"name": name, "in": "path", "required": True, "schema": described, "description": description}
 
 
-# The endpoints take them from the request themselves, so FastAPI knows nothing of them.
+# The endpoints read these parameters from the request themselves, so FastAPI does not know them.
 _IN_PATHS = (
     _path("oid", "the object's id", pattern=schemas.OID_PATTERN),
     _path("lock_id", "the lock's id", pattern=schemas.LOCK_ID_PATTERN),
@@ -149,14 +149,14 @@ LOCK_QUERY: dict[str, Any] = {
 
 
 class _WithoutNull(GenerateJsonSchema):
-    """The schema of answers: what is None is left out."""
+    """Generator of the schemas of answers, without null, because answers omit fields that are None."""
 
     def nullable_schema(self, schema: core_schema.NullableSchema) -> JsonSchemaValue:
-        """Return the schema of what is there."""
+        """Return the schema of the value without null."""
         return self.generate_inner(schema["schema"])
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> JsonSchemaValue:
-        """Return the schema without a default: in an answer it would say nothing."""
+        """Return the schema without its default, because a default in an answer would mean nothing."""
         return self.generate_inner(schema["schema"])
 
 
@@ -207,11 +207,11 @@ def _build(routes: Sequence[BaseRoute]) -> dict[str, Any]:
 
 
 def _complete(operation: dict[str, Any], parameters: Sequence[dict[str, Any]]) -> None:
-    """Say which parts its path has, and which credentials an operation takes."""
+    """Add the path's parameters and the accepted credentials to the description of an operation."""
     if parameters:
         operation["parameters"] = [*parameters, *operation.get("parameters", [])]
     if operation["operationId"] in _ON_ACTIONS:
         operation["security"] = [{"action": []}]
     elif "health" not in operation["tags"]:
-        # A public repository is read without any.
+        # A public repository can be read without credentials.
         operation["security"] = [{}, {"password": []}, {"token": []}]

@@ -1,7 +1,7 @@
-"""The checks of a request, in the one order of all endpoints: Accept, credentials, Content-Type, size, JSON, shape.
+"""The checks of a request, in the same order at all endpoints: Accept, credentials, Content-Type, size, JSON, shape.
 
-An anonymous caller without the permission is refused between credentials and Content-Type. The steps are functions and
-no dependencies of FastAPI, because to resolve those took longer than the steps.
+An anonymous caller without the permission is refused between credentials and Content-Type. The checks are plain
+functions instead of FastAPI dependencies, because resolving dependencies took longer than the checks.
 """
 
 import uuid
@@ -31,10 +31,10 @@ _ALIAS = "/info/lfs"
 
 
 def repository_name_in(base: str) -> str:
-    """Return the repository's name in what stands before an endpoint's own path (docs/protocol.md, "Base address").
+    """Return the repository's name in the path before an endpoint's own path (docs/protocol.md, "Base address").
 
-    `NAME`, `NAME.git`, both with `/info/lfs` after them, and each of the four with one slash at its end are the same.
-    What can be a name is known to the AccessService alone: any other is a repository that does not exist.
+    `NAME`, `NAME.git`, both with `/info/lfs` appended, and each of these four with one trailing slash are equivalent.
+    Only the AccessService knows which names are valid: any other name is a repository that does not exist.
     """
     return base.removesuffix("/").removesuffix(_ALIAS).removesuffix(".git")
 
@@ -56,7 +56,7 @@ def accepted_dialect(request: Request) -> Dialect:
 
 
 async def authenticated_caller(request: Request) -> Caller:
-    """Return who the caller is. Raises what `Authorizer.authenticate` and `Slot.count_user` say."""
+    """Return the caller. Raises the errors of `Authorizer.authenticate` and `Slot.count_user`."""
     address, place = client_of(request.scope).address, slot_of(request.scope)
     authorizer = context_of(request).authorizer
     caller = await authorizer.authenticate(_authorizations(request), address, place.released)
@@ -74,10 +74,10 @@ async def read_json(
     may_be_empty: bool = False,
     check: Callable[[object], None] | None = None,
 ) -> Shape:
-    """Return the JSON body; where it may be empty, no body is an empty object.
+    """Return the JSON body; with `may_be_empty`, a missing body counts as an empty object.
 
-    Raises, in this order, what `request_body.check_content_type`, `read`, `Slot.take`, `parse`, `check` and
-    `validate_body` say.
+    Raises, in this order, the errors of `request_body.check_content_type`, `read`, `Slot.take`, `parse`, `check` and
+    `validate_body`.
     """
     settings = context_of(request).settings
     request_body.check_content_type(request.headers)
@@ -103,12 +103,12 @@ class Call:
     caller: Caller
 
     async def authorize(self, permission: Permission, ref: str) -> int:
-        """Return the repository's id. Raises what `Authorizer.check` says."""
+        """Return the repository's id. Raises the errors of `Authorizer.check`."""
         return await self.context.authorizer.check(self.caller, self.repository, permission, ref)
 
 
 async def open_call(request: Request) -> Call:
-    """Do the checks that precede all others: Accept and credentials."""
+    """Run the checks that precede all others: Accept and credentials."""
     repository = repository_name(request)
     dialect = accepted_dialect(request)
     return Call(context_of(request), repository, dialect, await authenticated_caller(request))
@@ -123,10 +123,10 @@ async def open_call_with_body(
     may_be_empty: bool = False,
     check: Callable[[object], None] | None = None,
 ) -> tuple[Call, Shape]:
-    """Do the checks that precede the rule of an endpoint, and return the JSON body as well.
+    """Run the checks that precede the rules of an endpoint, and return the JSON body as well.
 
-    An anonymous caller who lacks `permission` is refused before the body is read, because it could make this process
-    read as many bodies as it likes. Raises what `open_call`, `Authorizer.check` and `read_json` say.
+    An anonymous caller that lacks `permission` is refused before its body is read, because it could otherwise make this
+    process read any number of bodies. Raises the errors of `open_call`, `Authorizer.check` and `read_json`.
     """
     call = await open_call(request)
     if not call.caller.user_id:
@@ -136,9 +136,9 @@ async def open_call_with_body(
 
 
 async def authorized_action(request: Request, operation: Operation) -> ActionGrant:
-    """Return what the token on an action's URL permits, while the access stands for which it was handed out.
+    """Return the grant of the token on an action's URL, if the access by which it was issued is still valid.
 
-    Raises what `ActionTokens.check`, `Slot.count_user` and `Authorizer.check_grant` say.
+    Raises the errors of `ActionTokens.check`, `Slot.count_user` and `Authorizer.check_grant`.
     """
     repository = repository_name(request)
     add_log_fields(request.scope, objects=1)
@@ -158,16 +158,16 @@ async def authorized_action(request: Request, operation: Operation) -> ActionGra
 
 
 def idempotency_key(request: Request) -> str:
-    """Return the key of the change that a request asks for, by which a repeat of it is known.
+    """Return the idempotency key of a request, by which a retry of the request is recognised.
 
-    A trusted proxy that sends a request again, perhaps to another facade, gives it the same id. The ids of anybody else
-    may be anything, so their requests are all different.
+    A trusted proxy that retries a request, perhaps at another facade, sends the same request id. Ids of other senders
+    are not trusted, so each of their requests gets a new key.
     """
     return client_of(request.scope).request_id or uuid.uuid4().hex
 
 
 def query_values(request: Request) -> dict[str, str]:
-    """Return the query; empty values are absent, and what is not UTF-8 is read with U+FFFD."""
+    """Return the query; empty values are absent, and bytes that are not UTF-8 are read as U+FFFD."""
     query = request.scope["query_string"].decode(errors="replace")
     return dict(parse_qsl(query, errors="replace"))
 

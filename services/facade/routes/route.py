@@ -1,4 +1,4 @@
-"""How an endpoint is called: with the request, and nothing else."""
+"""Routes whose endpoints are called with the request alone."""
 
 from collections.abc import Callable, Coroutine
 from typing import Any
@@ -10,9 +10,9 @@ from services.facade.errors import Area
 
 
 def endpoints_in(area: Area) -> type[APIRoute]:
-    """Return the class of routes whose endpoints belong there, for the status of their errors.
+    """Return the route class of the endpoints in this area; the area decides the status of their errors.
 
-    Such an endpoint is called with the request, and asks for the rest itself: FastAPI has no part in that.
+    An endpoint is called with the request and reads all else from it: FastAPI resolves no parameters.
     """
 
     class Endpoint(APIRoute):

@@ -1,1 +1,1 @@
-"""The HTTP server: sockets, connections, TLS, files sent by the kernel; nothing of the protocol."""
+"""The HTTP server: sockets, connections, TLS, files sent by the kernel; knows nothing of the protocol."""

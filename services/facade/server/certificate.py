@@ -1,4 +1,4 @@
-"""The certificate with which the facade itself serves HTTPS, renewed without a restart."""
+"""The certificate with which the facade itself serves HTTPS, reloaded without a restart."""
 
 import asyncio
 import os
@@ -12,15 +12,15 @@ from services.common.concurrency.periodic import run_periodically
 from services.common.observability.logs import get_logger
 
 CHECK_SECONDS = 60.0
-"""How soon renewed files are seen."""
+"""The pause between two checks for renewed files."""
 
 _log = get_logger(__name__)
 
 
 class Certificate:
-    """A certificate chain and its key, as PEM files; `context` serves with what was read of them last.
+    """A certificate chain and its key, as PEM files; `context` serves the last usable pair.
 
-    Raises ValueError where a file cannot be read, is no certificate or key, or they do not belong together.
+    Raises ValueError where a file cannot be read or is no certificate or key, or where the pair does not match.
     """
 
     def __init__(self, chain: Path, key: Path) -> None:
@@ -29,7 +29,7 @@ class Certificate:
         self._seen = self._state()
         self._newest = self._read()
         self.context = _context()
-        # A handshake is finished with the context that this puts in the place of the one it began with.
+        # The callback replaces a handshake's context, so that the handshake ends with the newest certificate.
         self.context.sni_callback = self._use_newest
 
     @classmethod
@@ -38,16 +38,16 @@ class Certificate:
         return cls(chain, key) if chain and key else None
 
     async def keep_renewed(self) -> None:
-        """Renew the certificate when its files have changed."""
+        """Call `renew` every `CHECK_SECONDS`, until cancelled."""
         await run_periodically(
             partial(asyncio.to_thread, self.renew), CHECK_SECONDS, trouble="the files of the certificate cannot be read"
         )
 
     def renew(self) -> bool:
-        """Read the files again if they have changed; return whether new connections have another certificate now.
+        """Reload the files if they have changed; return whether new connections get a new certificate.
 
-        A pair that cannot be used is logged, and the one before stays; it is tried again at each call, since a key may
-        follow its certificate a moment later.
+        An unusable pair is logged, and the pair before it stays in use. The files are tried again at each call, because
+        a key may be written a moment after its certificate.
         """
         state = self._state()
         if state == self._seen:
@@ -62,7 +62,7 @@ class Certificate:
         return True
 
     def _state(self) -> list[tuple[int, ...]]:
-        """Return what changes when the files do; a file that is not there has none."""
+        """Return values that change when the files change; a missing file has none."""
         found: list[tuple[int, ...]] = []
         for path in (self._chain, self._key):
             try:
@@ -105,7 +105,7 @@ def _no_password() -> str:
 
 
 def _reader() -> str:
-    """Return the name of the user that this process runs as, else its number."""
+    """Return the name of the user that this process runs as, or the user's number if it has no name."""
     try:
         return pwd.getpwuid(os.geteuid()).pw_name
     except KeyError:

@@ -1,4 +1,4 @@
-"""The limits of connections, from the settings and from what the system allows."""
+"""Connection limits, from the settings and from the number of files that the system allows."""
 
 import resource
 from dataclasses import dataclass
@@ -17,8 +17,8 @@ _OTHER_FILES = 100
 class ConnectionLimits:
     """The limits of connections.
 
-    So many of them, so many seconds until a request's head is whole, and so many in which a client may read nothing of
-    an answer.
+    `head_seconds` is the time until a request's head must be complete; `idle_seconds` is the time for which a client
+    may read nothing of an answer.
     """
 
     connections: Connections
@@ -27,7 +27,7 @@ class ConnectionLimits:
 
 
 def connection_limits(settings: FacadeSettings, trusted: Networks) -> ConnectionLimits:
-    """Return the limits; no more connections than files can be open for them."""
+    """Return the limits, with no more connections than the process may open files for."""
     max_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     possible = max(1, (max_files - _OTHER_FILES) // _FILES_EACH)
     limit = min(settings.connections, possible)

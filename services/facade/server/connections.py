@@ -1,4 +1,4 @@
-"""The connections of one facade: so many in all, and so many from one address."""
+"""The connections of one facade, limited in total and for each address."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -11,38 +11,38 @@ _log = get_logger(__name__)
 
 
 class Evictable(Protocol):
-    """A connection that can be ended while no request is on its way."""
+    """A connection that can be evicted while it is idle."""
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether neither a request is being served nor its body awaited."""
+        """True while no request is being served and no body is awaited."""
 
     @property
     def has_asked(self) -> bool:
-        """Tell whether a request has come on it."""
+        """True once a request has arrived on the connection."""
 
     def evict(self) -> None:
-        """End it at once."""
+        """End the connection at once."""
 
 
 class Connections:
-    """Keeps to the limits: at a limit, an idle connection makes room for the next one.
+    """Enforces the limits: at a limit, an idle connection is evicted in favour of a new connection.
 
-    That is the oldest on which no request has come, because a client that opens one sends its request at once; where
-    there is none, the one whose last request is longest ago. Where none is idle, the next one is refused. The proxies
-    that are trusted have no limit of their own, because they bring the connections of many.
+    The victim is the oldest connection on which no request has arrived, because a client sends its request as soon as
+    it has connected; otherwise, the connection whose last request ended longest ago. If no connection is idle, the new
+    connection is refused. Trusted proxies have no limit per address, because they forward the requests of many clients.
     """
 
     def __init__(self, limit: int, limit_per_address: int, trusted: Networks = ()) -> None:
         self._limit = limit
         self._limit_per_address = limit_per_address
         self._trusted = trusted
-        # In the order in which they came, or in which their last requests ended.
+        # In the order of arrival, or of the end of the last request.
         self._all: dict[Evictable, str] = {}
         self._by_holder: dict[str, dict[Evictable, None]] = {}
 
     def add(self, connection: Evictable, address: str) -> bool:
-        """Take a new connection of an address in; return False where it has to be ended."""
+        """Add a new connection of an address; return False where the caller has to end the connection."""
         holder = limit_key(address)
         own = self._by_holder.get(holder, {})
         is_limited = not is_trusted(address, self._trusted)
@@ -55,7 +55,7 @@ class Connections:
         return True
 
     def discard(self, connection: Evictable) -> None:
-        """Forget a connection that has ended, or was refused."""
+        """Remove a connection that has ended, or was refused."""
         holder = self._all.pop(connection, None)
         if holder is not None:
             own = self._by_holder[holder]
@@ -64,7 +64,7 @@ class Connections:
                 del self._by_holder[holder]
 
     def request_ended(self, connection: Evictable) -> None:
-        """Note that a connection has just been used."""
+        """Move a connection to the end of the eviction order, because it has just been used."""
         if (holder := self._all.pop(connection, None)) is not None:
             self._all[connection] = holder
             own = self._by_holder[holder]

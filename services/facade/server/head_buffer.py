@@ -1,14 +1,14 @@
-"""The head of an answer, held back until its body begins."""
+"""Buffer for the head of an answer, sent together with the beginning of the body."""
 
 import asyncio
 from typing import Any
 
 
 class HeadBuffer:
-    """A transport that sends the head of an answer together with what follows it.
+    """A transport that sends the head of an answer together with the bytes after it.
 
-    A facade that dies in between would leave a proxy with half an answer, which it has passed on and cannot ask another
-    facade for; and one packet costs less than two. Whoever has written a head writes on, closes, or calls `flush`.
+    If a facade died between the two, a proxy would have passed the head on and could not retry at another facade; and
+    one packet costs less than two. After writing a head, the caller must write on, close, or call `flush`.
     """
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -19,7 +19,7 @@ class HeadBuffer:
         return getattr(self._transport, name)
 
     def write(self, data: bytes) -> None:
-        """Send bytes, or hold them back where they are the head of an answer."""
+        """Send bytes, or buffer them where they are the head of an answer."""
         if self._head:
             self._transport.writelines((self._head, data))
             self._head = b""
@@ -29,12 +29,12 @@ class HeadBuffer:
             self._transport.write(data)
 
     def flush(self) -> None:
-        """Send the head that is held back, if there is one."""
+        """Send the buffered head, if there is one."""
         if self._head:
             self._transport.write(self._head)
             self._head = b""
 
     def close(self) -> None:
-        """Send what is held back, and close."""
+        """Send the buffered head, and close."""
         self.flush()
         self._transport.close()

@@ -1,4 +1,4 @@
-"""The HTTP server: where it listens, and how it stops."""
+"""The HTTP server: its listening socket, and its graceful stop."""
 
 import asyncio
 import socket
@@ -16,27 +16,27 @@ from services.facade.server.certificate import Certificate
 from services.facade.server.connection_limits import ConnectionLimits
 from services.facade.server.protocol import Connection
 
-# Longer than the widespread client keeps a silent connection (client 3.2), so that the client closes it first.
+# Longer than git-lfs leaves an idle connection open (client-connections), so that the client closes it first.
 _KEEP_ALIVE_SECONDS = 60
 _BACKLOG = 2048
-# For how long an idle connection is left open when the facade stops: a client may be sending its next request on it.
+# Idle connections stay open for this time at a stop, because a client may be sending its next request.
 _LINGER_SECONDS = 0.5
 _LOOK_SECONDS = 0.05
-# For how long what is cut off may take to say so.
+# The time in which cancelled requests must have answered their clients.
 _CUT_OFF_SECONDS = 1.0
 
 _log = get_logger(__name__)
 
 
 def is_inherited(listen: str) -> bool:
-    """Tell whether the listening socket is that of whoever started this process, who may have started others."""
+    """Return whether the listening socket is inherited from the parent process, and perhaps shared with others."""
     return listen.startswith("fd:")
 
 
 def listening_socket(listen: str) -> socket.socket:
     """Return the socket for `HOST:PORT` (`[::1]:8080` for IPv6), or the inherited one for `fd:N`; the caller closes it.
 
-    Raises ValueError for any other text, OSError where the address cannot be had.
+    Raises ValueError for any other text, OSError where the address cannot be bound.
     """
     if is_inherited(listen):
         return socket.socket(fileno=int(listen.removeprefix("fd:")))
@@ -58,11 +58,11 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Leave signals alone: `stop` of `serve` tells when to end."""
+        """Leave signals alone, because the event `stop` of `serve` ends the server."""
         yield
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        """Drain, and end the connections that are left."""
+        """Drain, and end the remaining connections."""
         for server in self.servers:
             server.close()
         for listener in sockets or []:
@@ -71,18 +71,18 @@ class _Server(uvicorn.Server):
         begun = loop.time()
         lingering = begun + min(_LINGER_SECONDS, self._drain_seconds)
         state = self.server_state
-        # A request can outlive its connection: what a client has sent is put away whole, even if it does not wait.
+        # A request can outlive its connection: a complete upload is committed even if its client does not wait.
         while (state.tasks or state.connections) and loop.time() < begun + self._drain_seconds:
             if not state.tasks and loop.time() >= lingering:
                 break
             await asyncio.sleep(_LOOK_SECONDS)
         await self._cut_off()
-        # What is idle only needs to be closed.
+        # Idle connections only need to be closed.
         self.config.timeout_graceful_shutdown = 1
         await super().shutdown()
 
     async def _cut_off(self) -> None:
-        """End the requests that have run until now, which `RequestScope` tells their clients."""
+        """Cancel the requests that still run; `RequestScope` informs their clients."""
         if tasks := tuple(self.server_state.tasks):
             _log.warning("requests are cut off", requests=len(tasks), seconds=self._drain_seconds)
             for task in tasks:
@@ -99,17 +99,17 @@ async def serve(
     drain_seconds: float,
     certificate: Certificate | None = None,
 ) -> None:
-    """Serve until `stop` is set, HTTPS with a certificate and else HTTP; then drain, and return.
+    """Serve until `stop` is set, HTTPS with a certificate and otherwise HTTP; then drain, and return.
 
-    To drain is to take no new connection, to answer what still comes on those that are open while anything runs, and
-    to cut off what runs after `drain_seconds`. `accepting` bounds the connections. It owns `listener` from the call on;
-    other processes may take connections from the same socket.
+    While it drains, the server accepts no new connection, answers further requests on open connections as long as any
+    request runs, and cancels the requests that still run after `drain_seconds`. `limits` bounds the connections. The
+    server owns `listener` from the call on; other processes may accept connections from the same socket.
     """
     listener.setblocking(False)
     server = _Server(
         uvicorn.Config(
             app,
-            # Called as its classes of connections are, by names.
+            # uvicorn calls it like its own connection classes, with keyword arguments.
             http=cast("type[asyncio.Protocol]", partial(Connection, limits=limits)),
             ws="none",
             lifespan="off",

@@ -1,4 +1,4 @@
-"""The facade's side of one HTTP connection: what uvicorn's leaves open."""
+"""The facade's side of one HTTP connection: uvicorn's protocol with the limits and checks that it lacks."""
 
 import asyncio
 import json
@@ -25,27 +25,27 @@ _log = get_logger(__name__)
 
 
 async def abort(scope: Scope) -> None:
-    """End the connection of a request at once, unsent bytes included, so that nobody takes a part for the whole."""
+    """Abort the connection of a request and discard unsent bytes, so that no client takes a part for the whole."""
     end: Callable[[], None] | None = scope.get("extensions", {}).get(_ABORT)
     if end is not None:
         end()
-        # The server hears of it in the next turn of the loop.
+        # The server learns of the abort in the next iteration of the loop.
         await asyncio.sleep(0)
 
 
 class Connection(HttpToolsProtocol):
-    """A connection with a bound on a request's head, an Error body for what is no HTTP, and a way to end it.
+    """A connection that bounds a request's head, answers invalid HTTP with an Error body, and can be aborted.
 
     The head of an answer is not sent before its body. Where the end of a request is in doubt, the connection ends with
-    the answer: what follows could be taken for a request of somebody else, behind a proxy that keeps connections.
+    the answer: behind a proxy that reuses connections, the bytes after it could be taken for another client's request.
     """
 
     _head_bytes = 0
     _in_head = False
     _in_body = False
-    # The parser takes what follows this head for another protocol; see `data_received`.
+    # The parser takes the bytes after this head for another protocol; see `data_received`.
     _upgrades = False
-    # Nothing that comes is looked at any more.
+    # Incoming bytes are ignored from now on.
     _ends = False
     _head_timer: asyncio.TimerHandle | None = None
     _unread_timer: asyncio.TimerHandle | None = None
@@ -55,7 +55,7 @@ class Connection(HttpToolsProtocol):
         self._accepting = limits
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override] # as in uvicorn's own
-        """Begin to serve, unless there are too many."""
+        """Begin to serve the connection, or abort it where there are too many."""
         super().connection_made(transport)
         if not self._accepting.connections.add(self, self.client[0] if self.client else ""):
             self._ends = True
@@ -67,7 +67,7 @@ class Connection(HttpToolsProtocol):
         self._files = FileSender(transport, self.flow)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End whatever is left of it."""
+        """Stop counting the connection, and stop its timers."""
         self._accepting.connections.discard(self)
         self._stop_head_timer()
         self._stop_unread_timer()
@@ -75,22 +75,22 @@ class Connection(HttpToolsProtocol):
 
     @property
     def is_idle(self) -> bool:
-        """Tell whether no request is served, and none is here but for a part of its head."""
+        """True while no request is being served, and at most a part of a request's head has arrived."""
         cycle: RequestResponseCycle | None = self.cycle
         return not self._in_body and (cycle is None or cycle.response_complete)
 
     @property
     def has_asked(self) -> bool:
-        """Tell whether a request has come on it."""
+        """True once a request has arrived on the connection."""
         return self.cycle is not None
 
     def evict(self) -> None:
-        """End it at once, in favour of another connection."""
+        """End the connection at once, in favour of another."""
         self._ends = True
         self.transport.abort()
 
     def _await_head(self) -> None:
-        """See that a head which is awaited, or has begun, is whole in time."""
+        """Start the timeout for a head that is awaited or has begun."""
         if self._head_timer is None and not self._ends and (self._in_head or self.is_idle):
             self._head_timer = self.loop.call_later(self._accepting.head_seconds, self._head_is_late)
 
@@ -105,12 +105,12 @@ class Connection(HttpToolsProtocol):
             seconds = self._accepting.head_seconds
             self._refuse(HTTPStatus.REQUEST_TIMEOUT, f"the head of the request was not whole after {seconds:g} seconds")
         else:
-            # Who has said nothing expects no answer.
+            # A client that has sent nothing expects no answer.
             self._ends = True
             self.transport.close()
 
-    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401 - to uvicorn, ASGI has other types
-        """Serve a request; its answer may have parts of files, which cannot be encrypted on their way."""
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: Any) -> None:  # noqa: ANN401 - uvicorn's types differ
+        """Serve a request; only without TLS may its answer contain file parts, because the kernel does not encrypt."""
         if self.scheme == "https":
             super()._start_asgi_task(cycle, app)
             return
@@ -118,7 +118,7 @@ class Connection(HttpToolsProtocol):
         async def with_files(scope: Scope, receive: Receive, send: Send) -> None:
             async def sending(message: Message) -> None:
                 if message["type"] == FILE_MESSAGE:
-                    # A client that is as fast as we are, or is gone, would keep all others waiting.
+                    # Yield to the loop: a client that is as fast as the server, or gone, would make all others wait.
                     await asyncio.sleep(0)
                     if not self.transport.is_closing():
                         self._holding.flush()
@@ -133,14 +133,14 @@ class Connection(HttpToolsProtocol):
         super()._start_asgi_task(cycle, served)
 
     def on_response_complete(self) -> None:
-        """End a request; an answer to HEAD has nothing but its head."""
+        """End a request; send the buffered head, because an answer to HEAD has no body."""
         self._holding.flush()
         self._accepting.connections.request_ended(self)
         self._await_reading()
         super().on_response_complete()
 
     def _await_reading(self) -> None:
-        """See that the client reads what it has not read of the answers that have ended."""
+        """Start the timeout for the client to read the rest of the answers that have ended."""
         self._stop_unread_timer()
         if unread := self.transport.get_write_buffer_size():
             self._unread_timer = self.loop.call_later(self._accepting.idle_seconds, self._look_at_unread, unread)
@@ -151,7 +151,7 @@ class Connection(HttpToolsProtocol):
             self._unread_timer = None
 
     def _look_at_unread(self, before: int) -> None:
-        # What has begun to be answered waits for the client by itself, and writes meanwhile.
+        # A request whose answer has begun waits for the client by itself, and writes meanwhile.
         waits = self.is_idle or not self.cycle.response_started
         if waits and self.transport.get_write_buffer_size() == before:
             _log.warning("the client reads nothing", seconds=self._accepting.idle_seconds)
@@ -164,26 +164,26 @@ class Connection(HttpToolsProtocol):
         super().on_message_begin()
         self._head_bytes = 0
         self._in_head = True
-        # Typed as what ASGI defines; a server may add extensions of its own.
+        # The type lists the extensions that ASGI defines; a server may add others.
         self.scope["extensions"] = {_ABORT: self.transport.abort}  # type: ignore[dict-item] # see above
 
     def on_url(self, url: bytes) -> None:
-        """Take a part of the target in."""
+        """Add a part of the request's target."""
         self._count(url)
         super().on_url(url)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header in; what follows a body in chunks is none, because it would change a request that is served."""
+        """Add a header; ignore trailers of a chunked body, because they would change a request that is being served."""
         self._count(name + value)
         if self._in_head:
             super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
-        """Begin to serve a request, or refuse it for what its head says of where it ends and whom it is for."""
+        """Begin to serve a request, or refuse it where its head leaves its end or its host in doubt."""
         self._in_head = False
         self._stop_head_timer()
         if self.parser.should_upgrade():
-            # CONNECT has no body, and no other reading than as a tunnel.
+            # CONNECT has no body, and can only mean a tunnel.
             if self.parser.get_method() == b"CONNECT":
                 self._refuse(HTTPStatus.NOT_IMPLEMENTED, "the method CONNECT is not implemented")
             self._upgrades = not self._ends
@@ -195,7 +195,7 @@ class Connection(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_body(self, body: bytes) -> None:
-        """Take a part of a body in."""
+        """Add a part of a body."""
         if not self._ends:
             super().on_body(body)
 
@@ -206,10 +206,11 @@ class Connection(HttpToolsProtocol):
             super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
-        """Take bytes in.
+        """Parse the bytes that have arrived.
 
-        A request with `Upgrade` is served as one without: no other protocol is spoken here. The parser would skip its
-        body, and take it for the next request; so a new parser reads the head again, without that header.
+        A request with `Upgrade` is served as if it had no such header, because the facade speaks no other protocol. The
+        parser would take the request's body for the next request, so a new parser reads the head again without that
+        header.
         """
         while not self._ends:
             self._unset_keepalive_if_required()
@@ -247,18 +248,18 @@ class Connection(HttpToolsProtocol):
             raise ValueError("the head of the request is too large")
 
     def send_400_response(self, msg: str) -> None:
-        """Answer what is no HTTP, and end the connection."""
+        """Answer invalid HTTP with 400, and end the connection."""
         self._refuse(HTTPStatus.BAD_REQUEST, msg)
 
     def _refuse(self, status: HTTPStatus, msg: str) -> None:
         """Answer a request that is not served, and end the connection.
 
-        Where an earlier request has no answer yet, or this one is being answered, no other answer is put in between.
+        No answer is written while an earlier request has no answer yet, or this request is being answered.
         """
         if self._ends:
             return
         self._ends = True
-        # The first request of a connection has none yet, whatever the type says.
+        # Before the first request of a connection it is None, whatever its type says.
         cycle: RequestResponseCycle | None = self.cycle
         if cycle and not cycle.response_complete:
             if self.pipeline or (self._in_body and cycle.response_started):
@@ -283,7 +284,7 @@ class Connection(HttpToolsProtocol):
 
 
 def _refusal(version: str, headers: Sequence[tuple[bytes, bytes]]) -> tuple[HTTPStatus, str] | None:
-    """Return the status and the message that refuse a head; None for one whose request can be served (RFC 9112)."""
+    """Return the status and the message that refuse a head, or None if the request can be served (RFC 9112)."""
     hosts = sum(name == b"host" for name, _ in headers)
     if hosts > 1 or (hosts == 0 and version == "1.1"):
         return HTTPStatus.BAD_REQUEST, f"host: expected one, found {hosts or 'none'}"

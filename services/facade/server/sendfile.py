@@ -1,4 +1,4 @@
-"""Parts of files as parts of an answer's body, sent by the kernel: ASGI's extension "Zero Copy Send"."""
+"""Parts of files in an answer's body, sent by the kernel: the ASGI extension "Zero Copy Send"."""
 
 import asyncio
 import errno
@@ -17,22 +17,23 @@ FILE_MESSAGE = "http.response.zerocopysend"
 
 _WAITING_BYTES = 16 * 1024
 _READ_AHEAD_BYTES = 4 * 1024 * 1024
-# What only a socket says, beside what Python calls a ConnectionError.
+# Errors that only a socket raises, in addition to those that Python maps to ConnectionError.
 _LOST = (errno.ENOTCONN, errno.ETIMEDOUT, errno.EHOSTUNREACH, errno.ENETUNREACH, errno.ENETDOWN)
 
 
 class FileSender:
-    """Sends parts of files on one connection, which is not encrypted, in turn with what its transport sends."""
+    """Sends parts of files on one unencrypted connection, in turn with the bytes of its transport."""
 
     def __init__(self, transport: asyncio.Transport, flow: FlowControl) -> None:
         self._transport = transport
         self._flow = flow
 
     async def send(self, cycle: RequestResponseCycle, message: Message) -> None:
-        """Send what a message of this type names, or less where the connection is lost; `offset` and `count` are given.
+        """Send the part of a file that a message names, or less of it where the connection is lost.
 
-        A client that is gone is no error: the server hears of it. Parts end on the answer's Content-Length; more of
-        them is a RuntimeError. Raises EOFError where the file ends earlier, OSError where it cannot be read.
+        The message must have `offset` and `count`. A client that is gone is no error, because the server learns of it.
+        Raises RuntimeError where the parts exceed the answer's Content-Length, EOFError where the file ends early,
+        OSError where it cannot be read.
         """
         file, offset, count = message["file"], message["offset"], message["count"]
         if count > cycle.expected_content_length:
@@ -42,7 +43,7 @@ class FileSender:
         except OSError as error:
             if not (isinstance(error, ConnectionError) or error.errno in _LOST or self._transport.is_closing()):
                 raise
-            # The transport may not have heard of it, where it does not read.
+            # A transport that does not read may not have noticed the loss.
             self._transport.abort()
         cycle.expected_content_length -= count
         if not message.get("more_body", False):
@@ -56,9 +57,9 @@ class FileSender:
             try:
                 sent = await self._send_some(file, offset, end - offset)
             except BlockingIOError:
-                # Who may wait for the socket is the transport alone: the next few bytes are for it.
+                # Only the transport can wait for the socket, so the next few bytes go through the transport.
                 data = await _read(file, offset, min(_WAITING_BYTES, end - offset))
-                # What was lost meanwhile takes nothing any more.
+                # A connection that was lost meanwhile takes no more bytes.
                 if self._transport.is_closing():
                     return
                 self._transport.write(data)
@@ -68,7 +69,7 @@ class FileSender:
             offset += sent
 
     async def _flush(self) -> None:
-        """Return when the transport has handed to the kernel all that it was given, or the connection is lost."""
+        """Wait until the transport has handed all its bytes to the kernel, or the connection is lost."""
         if not self._transport.is_closing() and self._transport.get_write_buffer_size():
             self._transport.set_write_buffer_limits(high=0)
             try:
@@ -78,24 +79,24 @@ class FileSender:
                     self._transport.set_write_buffer_limits()
 
     async def _send_some(self, file: int, offset: int, count: int) -> int:
-        """Send what the socket takes at once; in a thread where the disk has to be read for it."""
+        """Send as many bytes as the socket takes at once; use a thread where the disk has to be read."""
         connection = self._transport.get_extra_info("socket")
         if _is_cached(file, offset) and _is_cached(file, offset + count - 1):
             return _send_file(connection, file, offset, count)
-        # The transport's own number may be another client's by the time that the thread gets to it.
+        # Duplicate the descriptor: the transport's may belong to another client by the time that the thread runs.
         with connection.dup() as duplicate:
             return await run_in_thread(_read_and_send, duplicate, file, offset, count)
 
 
 def _is_cached(file: int, offset: int) -> bool:
-    """Tell whether the kernel has this byte in memory; not where the file system cannot tell, or the file ends."""
+    """Return whether this byte is in the page cache; False where the file system cannot say, or the file ends."""
     with suppress(OSError):
         return os.preadv(file, [bytearray(1)], offset, os.RWF_NOWAIT) == 1
     return False
 
 
 async def _read(file: int, offset: int, count: int) -> bytes:
-    """Return bytes of the file, as many as there are at once; none at its end."""
+    """Return up to `count` bytes of the file, only the cached bytes if there are any; none at the file's end."""
     data = bytearray(count)
     with suppress(OSError):
         if got := os.preadv(file, [data], offset, os.RWF_NOWAIT):
@@ -104,15 +105,15 @@ async def _read(file: int, offset: int, count: int) -> bytes:
 
 
 def _read_and_send(connection: socket.socket, file: int, offset: int, count: int) -> int:
-    # The disk goes on reading while this part is sent.
+    # Let the disk read ahead while this part is sent.
     os.posix_fadvise(file, offset, count + _READ_AHEAD_BYTES, os.POSIX_FADV_WILLNEED)
     return _send_file(connection, file, offset, count)
 
 
 def _send_file(connection: socket.socket, file: int, offset: int, count: int) -> int:
-    """Send what the socket takes, in full packets: the kernel would send one for every few pages of the file."""
+    """Send as many bytes as the socket takes, in full packets: by default the kernel sends one for every few pages."""
     if connection.family == socket.AF_UNIX:
-        # It knows no packets, and refuses the option.
+        # A unix socket has no packets, and refuses the option.
         return os.sendfile(connection.fileno(), file, offset, count)
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_CORK, 1)
     try:

@@ -1,1 +1,1 @@
-"""HTTP by itself: headers, media types, bodies and their schemas; no service is called here."""
+"""Elements of HTTP: headers, media types, bodies and their schemas; calls no service."""

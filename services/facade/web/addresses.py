@@ -1,17 +1,17 @@
-"""The one who has an address, as far as limits go."""
+"""Keys by which limits count client addresses."""
 
 import ipaddress
 
 OVERFLOW_KEY = "others"
 
-# Whoever has one IPv6 address has all of these.
+# A client with one IPv6 address has all addresses with the same prefix.
 _IPV6_PREFIX = 64
 
 
 def limit_key(address: str) -> str:
-    """Return what stands for all addresses of one holder: an IPv4 address itself, of an IPv6 address its /64.
+    """Return the key that all addresses of one client share: an IPv4 address itself, or an IPv6 address's /64.
 
-    What is no address, such as the peer of a unix socket, cannot be told apart.
+    All texts that are no address, such as the peer of a unix socket, share one key.
     """
     try:
         parsed = ipaddress.ip_address(address)

@@ -1,4 +1,4 @@
-"""What an Authorization header shows (protocol: "Authentication", rule 1): the token, in Basic or Bearer."""
+"""Tokens in Authorization headers, in Basic or Bearer (docs/protocol.md, "Authentication", rule 1)."""
 
 import base64
 import binascii
@@ -11,16 +11,16 @@ _BEARER = re.compile(r"[\x21-\x7e]+", re.ASCII)
 
 
 def split_values(headers: Sequence[str]) -> Iterator[str]:
-    """Yield the single values of headers: whoever adds one may have joined it to what was there by a comma."""
+    """Yield the single values of headers, because a client or proxy may have joined several by commas."""
     for header in headers:
         yield from (value for part in header.split(",") if (value := part.strip()))
 
 
 def tokens(header: str) -> tuple[str, ...]:
-    """Return what may be the token of an Authorization header, the likeliest first.
+    """Return the possible tokens of an Authorization header, the likeliest first.
 
-    Nothing is where the header is malformed or of another scheme. With Basic it is the password, under any user name;
-    it is UTF-8 and may contain colons. A user name that begins as tokens do may be it too.
+    A header that is malformed or has another scheme has none. With Basic the token is the password, under any user
+    name; the password is UTF-8 and may contain colons. A user name with the prefix of tokens is a possible token too.
     """
     scheme, _, value = header.strip().partition(" ")
     value = value.strip()
@@ -46,7 +46,7 @@ def _basic(encoded: str) -> tuple[str, ...]:
 
 
 def _text(data: bytes) -> str:
-    """Return what is UTF-8; nothing, where it is in another encoding, as user names may be."""
+    """Return the text of UTF-8 bytes; an empty text for another encoding, because user names may have another."""
     try:
         return data.decode()
     except UnicodeDecodeError:

@@ -1,4 +1,4 @@
-"""Why the facade itself refuses a request, beside the reasons that all services share."""
+"""Reasons for which the facade itself refuses a request, in addition to the reasons that all services share."""
 
 from collections.abc import Iterable
 from enum import StrEnum
@@ -7,7 +7,7 @@ from services.common.errors import ServiceError
 
 
 class HttpReason(StrEnum):
-    """The reasons that only HTTP knows; `errors` gives each its status."""
+    """The reasons that exist only in the facade; `errors.http_status` maps each to an HTTP status."""
 
     BODY_TOO_LARGE = "BODY_TOO_LARGE"
     CLIENT_SILENT = "CLIENT_SILENT"
@@ -26,7 +26,7 @@ class HttpReason(StrEnum):
 
 
 def method_not_allowed(method: str, allowed: Iterable[str]) -> ServiceError:
-    """Return the error for a method that an address does not have, with the metadata `allow`."""
+    """Return the error for a method that an address does not support, with the metadata `allow`."""
     allow = ", ".join(sorted(allowed))
     message = f"the method {method} is not allowed here; allowed: {allow}"
     return ServiceError(HttpReason.METHOD_NOT_ALLOWED, message, allow=allow)

@@ -1,4 +1,4 @@
-"""What a request looks like from the outside: a proxy's word for it counts where the proxy is trusted (trap 33)."""
+"""A request as its client sent it, reconstructed from the headers of trusted proxies (trap-33)."""
 
 import ipaddress
 import re
@@ -14,10 +14,10 @@ from services.facade.web.addresses import limit_key
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Networks = Iterable[Network]
-"""Iterated for each request, so never an iterator; the networks may be others each time."""
+"""Iterated for each request, so never an iterator; the networks may differ each time."""
 
 _SCHEMES = ("http", "https")
-# No empty, "." or ".." parts, and no "=", at which a client would split its configuration (client row 21).
+# No empty, "." or ".." parts, and no "=", at which a client would split its configuration (client-21).
 _PREFIX = re.compile(r"(/(?!\.{1,2}(/|$))[A-Za-z0-9._~%-]+)+", re.ASCII)
 _PORT = re.compile(r":[0-9]{1,5}", re.ASCII)
 
@@ -26,8 +26,8 @@ _PORT = re.compile(r":[0-9]{1,5}", re.ASCII)
 class ClientRequest:
     """A request as its client sent it.
 
-    `hosts` are the values of its Host header, unchecked; `prefix` is the path that a proxy took off its address, empty
-    or `/a/b`. `request_id` is the one that a trusted proxy gave it, else empty.
+    `hosts` are the values of its Host header, unchecked; `prefix` is the path that a proxy removed from its address,
+    empty or `/a/b`. `request_id` is the id that a trusted proxy gave to the request, else empty.
     """
 
     address: str
@@ -38,12 +38,12 @@ class ClientRequest:
 
 
 def resolve_client(peer: str, scheme: str, headers: Headers, trusted: Networks) -> ClientRequest:
-    """Return what the client sent, given the address of the connection's other end, and the connection's scheme.
+    """Return the request as the client sent it, given the connection's peer address and scheme.
 
-    X-Forwarded-For, -Proto, -Host, -Prefix and X-Request-Id are heard from a trusted peer only. Where proxies stand in
-    a row, the client is the right-most address that is not trusted, and of several values of another header the one
-    counts that the proxy nearest to the client appended. What is malformed is as if absent; a host is checked where it
-    is used.
+    X-Forwarded-For, -Proto, -Host, -Prefix and X-Request-Id are accepted from a trusted peer only. Behind several
+    proxies, the client is the right-most address that is not trusted, and of several values of another header the value
+    counts that the proxy nearest to the client appended. A malformed value is ignored; a host is checked where it is
+    used.
     """
     hosts = headers.getlist("host")
     if not is_trusted(peer, trusted):
@@ -66,15 +66,16 @@ def resolve_client(peer: str, scheme: str, headers: Headers, trusted: Networks) 
 
 
 def client_of(scope: Scope) -> ClientRequest:
-    """Return what `RequestScope` found out about a request."""
+    """Return the request as its client sent it, resolved by `RequestScope`."""
     seen: ClientRequest = scope["state"]["outside"]
     return seen
 
 
 def client_network(address: str, trusted: Networks) -> str | None:
-    """Return what one client has for itself: an IPv4 address, or the /64 of an IPv6 one.
+    """Return the network of a single client: an IPv4 address, or the /64 of an IPv6 address.
 
-    None where the address is on loopback or trusted, because anybody may be behind it, or is none.
+    Return None where the text is no address, and where the address is loopback or trusted, because any client may be
+    behind it.
     """
     parsed = _parsed(address)
     if parsed is None or parsed.is_loopback or is_trusted(address, trusted):
@@ -88,7 +89,7 @@ def _values(headers: Headers, name: str) -> list[str]:
 
 
 def _client(peer: str, addresses: Sequence[str], trusted: Networks) -> tuple[str, int]:
-    """Return the client's address, and how many trusted proxies stand between it and us."""
+    """Return the client's address, and the number of trusted proxies between the client and the facade."""
     client, proxies = peer, 1
     for text in reversed(addresses):
         address = _without_port(text)
@@ -110,18 +111,18 @@ def _without_port(text: str) -> str:
     return address if _PORT.fullmatch(colon + port) else text
 
 
-# A connection's other end is the same for each of its requests.
+# All requests of a connection have the same peer.
 @lru_cache(1024)
 def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
     try:
         address = ipaddress.ip_address(text)
     except ValueError:
         return None
-    # A socket of both kinds writes IPv4 so.
+    # A dual-stack socket reports an IPv4 peer as a mapped IPv6 address.
     return getattr(address, "ipv4_mapped", None) or address
 
 
 def is_trusted(text: str, trusted: Networks) -> bool:
-    """Tell whether an address is one of a trusted proxy."""
+    """Return whether an address belongs to a trusted proxy."""
     address = _parsed(text)
     return address is not None and any(address in network for network in trusted)

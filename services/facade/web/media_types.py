@@ -1,4 +1,4 @@
-"""The two dialects of the one interface, and which of them answers a request (docs/protocol.md, "Dialects")."""
+"""The two dialects of the interface, and the choice between them (docs/protocol.md, "Dialects")."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ GENERIC = Dialect("application/vnd.blob+json", "Blob-Authenticate")
 GIT_LFS = Dialect("application/vnd.git-lfs+json", "LFS-Authenticate")
 DIALECTS = (GENERIC, GIT_LFS)
 
-# The second is no registered name, and yet what many programs send.
+# "utf8" is not a registered name, but many programs send it.
 _UTF_8 = ("utf-8", "utf8")
 
 _EXACT, _SUBTYPES, _ANYTHING = 2, 1, 0
@@ -42,8 +42,8 @@ def from_content_type(content_type: str | None) -> Dialect | None:
 def negotiate(accept: Sequence[str], content_type: str | None) -> Dialect | None:
     """Return the dialect that answers a request with these Accept headers; None where they exclude both.
 
-    It is the one that Accept names, by weight and then by precision; where that does not decide, the one that the
-    Content-Type names, else the neutral one.
+    Accept decides by weight and then by precision; on a tie the dialect that the Content-Type names is chosen, else the
+    neutral dialect.
     """
     ranges = _ranges(accept)
     if not ranges:
@@ -58,17 +58,17 @@ def negotiate(accept: Sequence[str], content_type: str | None) -> Dialect | None
 
 
 def is_named(accept: Sequence[str]) -> bool:
-    """Tell whether these Accept headers name the media type of a dialect, and not just admit it."""
+    """Return whether these Accept headers name the media type of a dialect, and do not just admit it."""
     return not _ranges(accept).keys().isdisjoint(dialect.media_type for dialect in DIALECTS)
 
 
 def for_error(accept: Sequence[str], content_type: str | None) -> Dialect:
-    """Return the dialect in which an error is told, also to a client that accepts neither."""
+    """Return the dialect of an error answer, also for a client that accepts neither dialect."""
     return negotiate(accept, content_type) or from_content_type(content_type) or GENERIC
 
 
 def _ranges(accept: Sequence[str]) -> dict[str, float]:
-    """Return the weight of each media range; what is malformed is not there."""
+    """Return the weight of each media range, without malformed ranges."""
     ranges: dict[str, float] = {}
     for element in ",".join(accept).split(","):
         name, parameters = media_type(element)

@@ -1,4 +1,4 @@
-"""Which bytes of an object a request asks for (RFC 9110, section 14)."""
+"""Range and conditional headers of requests for objects (RFC 9110, sections 13 and 14)."""
 
 import re
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ _MAX_CHARACTERS = 200
 
 @dataclass(frozen=True)
 class ByteRange:
-    """The bytes from `start` up to, and without, `end`."""
+    """The bytes from `start` up to, but not including, `end`."""
 
     start: int
     end: int
@@ -22,8 +22,8 @@ class ByteRange:
 def parse_range(headers: Sequence[str], size: int) -> ByteRange | None:
     """Return the part of an object of `size` bytes that the Range headers name; None for the whole of it.
 
-    Whatever is no single range of bytes is ignored, as the RFC allows. Raises `OutOfRange`, with the metadata `size`,
-    where the range names no byte of the object.
+    Headers that are not a single range of bytes are ignored, as the RFC permits. Raises `OutOfRange`, with the metadata
+    `size`, where the range names no byte of the object.
     """
     if len(headers) != 1 or len(headers[0]) > _MAX_CHARACTERS:
         return None
@@ -41,7 +41,7 @@ def _slice(first: str, last: str, size: int) -> ByteRange | None:
     if not first:
         if int(last) == 0:
             raise _unsatisfiable(size)
-        # The last bytes of an empty object cannot be told by a Content-Range.
+        # A Content-Range cannot express the last bytes of an empty object.
         return ByteRange(max(0, size - int(last)), size) if size else None
     if last and int(last) < int(first):
         return None
@@ -56,21 +56,21 @@ def _unsatisfiable(size: int) -> OutOfRange:
 
 
 def if_range_matches(if_range: str | None, etag: str) -> bool:
-    """Tell whether a Range is to be followed: there is no If-Range, or it names this entity tag."""
+    """Return whether a Range applies: there is no If-Range, or it names this entity tag."""
     return if_range is None or if_range.strip() == etag
 
 
 def if_match_matches(if_match: Sequence[str], etag: str) -> bool:
-    """Tell whether a request is for what has this entity tag: there is no If-Match, or it names it, or anything.
+    """Return whether a request applies to this entity tag: there is no If-Match, or it names the tag, or is `*`.
 
-    The comparison is the strong one (RFC 9110, section 13.1.1).
+    The comparison is strong (RFC 9110, section 13.1.1).
     """
     tags = [tag.strip() for tag in ",".join(if_match).split(",")]
     return not if_match or etag in tags or tags == ["*"]
 
 
 def if_none_match_matches(if_none_match: Sequence[str], etag: str) -> bool:
-    """Tell whether the client holds what has this entity tag, by its If-None-Match headers."""
+    """Return whether the client already has the object with this entity tag, by its If-None-Match headers."""
     tags = [tag.strip().removeprefix("W/") for tag in ",".join(if_none_match).split(",")]
     return etag in tags or "*" in tags
 

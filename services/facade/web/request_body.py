@@ -1,4 +1,4 @@
-"""Bodies on their way in: bounded, never waited for without end, JSON, and of the shape that was promised."""
+"""Request bodies: reading within bounds of size and time, parsing of JSON, and validation."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -16,21 +16,21 @@ from services.facade.web.schemas import Body
 
 Shape = TypeVar("Shape", bound=Body)
 
-# Takes a millisecond or two.
+# Decoding this much takes a millisecond or two; longer bodies are decoded in a thread.
 _MAX_INLINE_BYTES = 64 * 1024
 
 
 def has_body(headers: Headers) -> bool:
-    """Tell whether a request has a body, by its headers."""
+    """Return whether a request has a body, by its headers."""
     return "transfer-encoding" in headers or headers.get("content-length", "0") != "0"
 
 
 async def chunks(receive: Receive, idle_seconds: float, min_rate: int) -> AsyncIterator[bytes]:
-    """Yield the body as it comes.
+    """Yield the body as it arrives.
 
-    Raises `ClientDisconnected`, and `DeadlineExceeded`: CLIENT_SILENT where nothing comes for `idle_seconds`,
-    CLIENT_SLOW where less than `min_rate` bytes a second come in each such time. Only the time counts in which we wait
-    for the client.
+    Raises `ClientDisconnected`, and `DeadlineExceeded`: CLIENT_SILENT where nothing arrives for `idle_seconds`,
+    CLIENT_SLOW where fewer than `min_rate` bytes a second arrive, on average over each `idle_seconds`. Only the time
+    spent waiting for the client counts.
     """
     loop = asyncio.get_running_loop()
     more = True
@@ -60,9 +60,8 @@ async def chunks(receive: Receive, idle_seconds: float, min_rate: int) -> AsyncI
 async def read(headers: Headers, receive: Receive, *, max_bytes: int, seconds: float) -> bytes:
     """Return the whole body.
 
-    Raises `ResourceExhausted` (BODY_TOO_LARGE), before anything is read where Content-Length says so;
-    `ClientDisconnected`; and
-    `DeadlineExceeded` (CLIENT_SLOW) where it is not there after so many seconds.
+    Raises `ResourceExhausted` (BODY_TOO_LARGE), before anything is read where Content-Length exceeds `max_bytes`;
+    `ClientDisconnected`; and `DeadlineExceeded` (CLIENT_SLOW) where the body is not complete after `seconds`.
     """
     too_large = ResourceExhausted(HttpReason.BODY_TOO_LARGE, f"body: expected at most {max_bytes} bytes")
     if int(headers.get("content-length", "0")) > max_bytes:
@@ -87,7 +86,7 @@ async def read(headers: Headers, receive: Receive, *, max_bytes: int, seconds: f
 def check_content_type(headers: Headers) -> None:
     """Raise `InvalidArgument` (UNSUPPORTED_MEDIA_TYPE) unless a body's type is that of a dialect, in UTF-8, unencoded.
 
-    Where there is no body, there need be no type.
+    A request without a body needs no Content-Type.
     """
     content_type = headers.get("content-type")
     if content_type is None and not has_body(headers):
@@ -103,9 +102,9 @@ def check_content_type(headers: Headers) -> None:
 
 
 async def decoded(model: type[Shape], data: bytes, check: Callable[[object], None] | None = None) -> Shape:
-    """Return the JSON in `data` as a body of this model; others do not wait while a large one is looked at.
+    """Return the JSON in `data` as a body of this model; a thread decodes a large body, so that no other request waits.
 
-    `check` sees the JSON value before the model does. Raises what `parse`, `check` and `validate_body` say, in this
+    `check` gets the JSON value before the model. Raises the errors of `parse`, `check` and `validate_body`, in this
     order.
     """
     if len(data) > _MAX_INLINE_BYTES:
@@ -129,7 +128,7 @@ def parse(data: bytes) -> object:
 
 
 def validate_body(model: type[Shape], value: object) -> Shape:
-    """Return the JSON value as a body of this model. Raises `InvalidArgument` that names the field."""
+    """Return the JSON value as a body of this model. Raises an `InvalidArgument` that names the field."""
     try:
         return model.model_validate(value)
     except ValidationError as error:
@@ -139,6 +138,6 @@ def validate_body(model: type[Shape], value: object) -> Shape:
 def _describe(error: ValidationError) -> str:
     first = error.errors(include_url=False, include_context=False, include_input=False)[0]
     where = ".".join(str(part) for part in first["loc"]) or "body"
-    # pydantic's own words for this name the class.
+    # pydantic's own message for this error names the class.
     problem = "expected an object" if first["type"] == "model_type" else first["msg"].removeprefix("Input ")
     return f"{where}: {problem[0].lower()}{problem[1:]}"

@@ -2,7 +2,7 @@
 
 from starlette.types import Scope
 
-# Whoever asks for the head alone asks the same.
+# A HEAD request counts as the same operation as GET.
 _SAME = {"head_healthz": "healthz", "head_readyz": "readyz"}
 
 

@@ -1,4 +1,4 @@
-"""How a body becomes an answer: JSON without nulls, in a dialect's media type."""
+"""JSON responses: nulls omitted, in the media type of the dialect."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
@@ -11,7 +11,7 @@ from services.facade.web.schemas import Body
 
 
 def json_response(body: Body | Mapping[str, object] | bytes, dialect: Dialect, *, status: int = 200) -> Response:
-    """Return the answer with this body, which may be JSON already; what is None in a model is left out."""
+    """Return the answer with this body; bytes are JSON already, and the None fields of a model are omitted."""
     if isinstance(body, Body):
         content: str | bytes = body.model_dump_json(exclude_none=True)
     else:
@@ -20,5 +20,5 @@ def json_response(body: Body | Mapping[str, object] | bytes, dialect: Dialect, *
 
 
 def timestamp(seconds: int) -> str:
-    """Return a time as the protocol writes it: UTC, whole seconds, upper case."""
+    """Return a time in the protocol's format: UTC, whole seconds, upper case."""
     return f"{datetime.fromtimestamp(seconds, UTC).isoformat().removesuffix('+00:00')}Z"

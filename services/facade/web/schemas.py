@@ -1,7 +1,7 @@
-"""The bodies of the protocol, as they come in and as they go out (protocol: "Resources and their fields").
+"""The schemas of request bodies and answer bodies (docs/protocol.md, "Resources and their fields").
 
-A request's body is read by `body.validate_body`; unknown fields are ignored. An answer is written by `answers.answer`,
-without what is None.
+`request_body.validate_body` reads a request's body; unknown fields are ignored. `responses.json_response` writes an
+answer, without fields that are None.
 """
 
 from datetime import datetime
@@ -14,7 +14,7 @@ from services.common.rpc.client import Health
 OID_PATTERN = "^[0-9a-f]{64}$"
 LOCK_ID_PATTERN = "^[A-Za-z0-9_-]+$"
 TIME_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"
-# Clients name four at most; to look at each takes long where there are many.
+# Clients name four transfers at most; validating each takes long where there are many.
 MAX_TRANSFERS = 64
 
 _TRANSFERS = {

@@ -1,4 +1,4 @@
-"""The proxies that the facade believes: addresses, networks, and names whose addresses may change."""
+"""The trusted proxies: addresses, networks, and host names whose addresses may change."""
 
 import asyncio
 import ipaddress
@@ -15,7 +15,7 @@ from services.facade.web.forwarded_headers import Network
 _INTERVAL_SECONDS = 2.0
 _FIRST_SECONDS = 3.0
 
-# The last part of a host's name is no number: what ends in one is an address with a slip of the pen.
+# The last label of a host name is not a number: an entry that ends in a number is a mistyped address.
 _NAME = re.compile(r"(?!-)[A-Za-z0-9_-]{1,63}(?<!-)(\.(?!-)[A-Za-z0-9_-]{1,63}(?<!-))*", re.ASCII)
 _NUMBER = re.compile(r"[0-9]+", re.ASCII)
 
@@ -25,7 +25,7 @@ _log = get_logger(__name__)
 class TrustedProxies:
     """The networks of a comma-separated list of addresses, CIDRs and host names; a name has none until it is resolved.
 
-    Raises ValueError.
+    Raises ValueError for an entry of any other form.
     """
 
     def __init__(self, text: str = "") -> None:
@@ -41,13 +41,13 @@ class TrustedProxies:
                 self.names.append(entry)
 
     def __iter__(self) -> Iterator[Network]:
-        """Give each network that is trusted at the moment."""
+        """Yield each network that is trusted at the moment."""
         yield from self._fixed
         for networks in self._resolved.values():
             yield from networks
 
     async def resolve(self) -> None:
-        """Find the addresses of all names; what does not resolve is nobody's."""
+        """Find the addresses of all names; a name that does not resolve has no networks."""
         for name in self.names:
             found = await _addresses_of(name)
             if found != self._resolved.get(name, []):
@@ -57,18 +57,18 @@ class TrustedProxies:
             self._resolved[name] = found
 
     async def keep_resolved(self) -> None:
-        """Do so every two seconds."""
+        """Resolve all names every two seconds, until cancelled."""
         await run_periodically(self.resolve, _INTERVAL_SECONDS, trouble="the names of proxies are not resolved")
 
 
 @asynccontextmanager
 async def resolved_proxies(text: str | None) -> AsyncIterator[TrustedProxies]:
-    """Yield the proxies of such a list, and follow the addresses of their names until left."""
+    """Yield the proxies of a list, and follow the addresses of their names until the block ends."""
     proxies = TrustedProxies(text or "")
     if not proxies.names:
         yield proxies
         return
-    # The first requests are seen as those after them; a name server that is slow keeps nobody waiting for long.
+    # Resolve the names before the first request, but let a slow name server delay the start for 3 s at most.
     first = asyncio.create_task(proxies.resolve())
     await asyncio.wait({first}, timeout=_FIRST_SECONDS)
     following = asyncio.create_task(proxies.keep_resolved())
@@ -80,11 +80,11 @@ async def resolved_proxies(text: str | None) -> AsyncIterator[TrustedProxies]:
 
 async def _addresses_of(name: str) -> list[Network]:
     try:
-        # In a thread.
+        # The loop's getaddrinfo runs in a thread, so it does not block other requests.
         found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
     except OSError:
         return []
-    # The address of a link is followed by the link's name.
+    # The name of the interface follows a link-local address, after a "%".
     addresses = sorted({str(address[0]).partition("%")[0] for *_, address in found})
     return [ipaddress.ip_network(address) for address in addresses]
 
