@@ -1,4 +1,4 @@
-"""Draining of request bodies that were not read to their end, so that the client can read the answer (client-early-refusal)."""
+"""Draining of request bodies that were not read, so that the client can read the answer (client-early-refusal)."""
 
 import asyncio
 from contextlib import suppress

@@ -139,7 +139,7 @@ async def verify(request: Request) -> Response:
         return True, 0
 
     await context.committed.get_or_fetch((grant.repository_id, grant.oid, grant.size), confirm)
-    # git-lfs verifies three times within a millisecond (client-verify) over open connections. A killed facade ends all of
-    # them; a new connection waits for the next facade. With TLS, new connections are too expensive.
+    # git-lfs verifies three times within a millisecond (client-verify) over open connections. A killed facade ends all
+    # of them; a new connection waits for the next facade. With TLS, new connections are too expensive.
     is_last = is_direct and context.settings.https_certificate is None
     return Response(headers={"Connection": "close"} if is_last else None)

@@ -56,7 +56,7 @@ class ObjectEntry(Body):
 
 
 class BatchRequest(WithRef):
-    """Which objects to transfer, and which way (protocol: "Batch", request body)."""
+    """The objects to transfer, and the direction (docs/protocol.md, "Batch")."""
 
     operation: Literal["download", "upload"]
     transfers: Annotated[list[str], Field(fail_fast=True), WithJsonSchema(_TRANSFERS)] | None = None
@@ -65,7 +65,7 @@ class BatchRequest(WithRef):
 
 
 class Action(Body):
-    """What to do next with an object, where, and until when."""
+    """A transfer of one object: the URL, the headers, and the time until which it can be used."""
 
     href: str
     header: dict[str, str]
@@ -82,7 +82,7 @@ class Actions(Body):
 
 
 class ObjectError(Body):
-    """What is wrong with one object of a batch."""
+    """The error of one object of a batch."""
 
     code: int
     message: str
@@ -120,20 +120,20 @@ class CreateLockRequest(WithRef):
 
 
 class VerifyLocksRequest(WithRef):
-    """Which page of the locks (protocol: "List locks for verification")."""
+    """The page of locks to list (docs/protocol.md, "List locks for verification")."""
 
     cursor: str | None = None
     limit: int | None = None
 
 
 class DeleteLockRequest(WithRef):
-    """Whether the lock may be another user's (protocol: "Delete lock")."""
+    """The removal of a lock, by force if it is another user's (docs/protocol.md, "Delete lock")."""
 
     force: bool | None = None
 
 
 class LockOwner(Body):
-    """Who holds a lock."""
+    """The user who holds a lock."""
 
     name: str
 
@@ -178,7 +178,7 @@ class Error(Body):
 
 
 class Readiness(Body):
-    """Whether all inner services answer."""
+    """The state of the inner services."""
 
     status: Literal["ready", "not ready", "draining"]
     services: dict[str, Health]
