@@ -11,7 +11,7 @@ ENV_FILE ?= .env
 TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run test stack stack-test growth-test bench fuzz lint types format lock sbom proto clean programs
+.PHONY: help run check test stack stack-test growth-test bench fuzz lint types format lock sbom proto clean programs
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -23,6 +23,9 @@ run: $(VENV)/server ## Run Towpath with a demo repository, Ctrl-C stops it; ARGS
 	while wait $$towpath; status=$$?; kill -0 $$towpath 2>/dev/null; do :; done; \
 	test $$status = 0 || kill -INT $$PPID
 
+check: lint ## Check style, types and imports, and run the unit tests; takes minutes
+	$(BIN)/pytest tests/unit --numprocesses=auto $(ARGS)
+
 test: $(VENV)/dev programs ## Run all tests; ARGS="tests/unit -k lock" runs some
 	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=worksteal $(ARGS)
 
@@ -30,10 +33,16 @@ stack: $(ENV_FILE) ## Build the image and run the stack of compose.yaml; needs D
 	sh deploy/new-secrets.sh "$${TOWPATH_SECRETS:-$$(sed -n 's/^TOWPATH_SECRETS=//p' $(ENV_FILE))}"
 	docker compose --env-file $(ENV_FILE) up --build --detach --wait
 
-stack-test: $(VENV)/dev programs ## Run the stack as a project of its own, and the drills on it
+stack-check: lint ## Check style, types and imports, and run the unit tests; takes minutes
+	$(BIN)/pytest tests/unit --numprocesses=auto $(ARGS)
+
+test: $(VENV)/dev programs ## Run the stack as a project of its own, and the drills on it
 	$(BIN)/pytest tests/stack -m "not growth" --timeout=900 $(ARGS)
 
-growth-test: $(VENV)/dev programs ## The same for what a site grows into: an object store, and several of each
+growth-check: lint ## Check style, types and imports, and run the unit tests; takes minutes
+	$(BIN)/pytest tests/unit --numprocesses=auto $(ARGS)
+
+test: $(VENV)/dev programs ## The same for what a site grows into: an object store, and several of each
 	$(BIN)/pytest tests/stack -m growth --timeout=900 $(ARGS)
 	$(BIN)/pytest tests/e2e/test_races.py tests/e2e/test_crashes.py --storage=s3 --hosts=2
 
