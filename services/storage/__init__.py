@@ -1,1 +1,1 @@
-"""The storage service: the objects of repositories, their index, and the backends that hold bytes."""
+"""The storage service: objects of repositories, their index, and the backends that store blobs."""

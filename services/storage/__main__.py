@@ -1,4 +1,4 @@
-"""The process of the storage service: `python -m services.storage [serve|migrate]`."""
+"""Entry point of the storage service: `python -m services.storage [serve|migrate]`."""
 
 import argparse
 import asyncio
@@ -15,12 +15,12 @@ from services.storage.application import serve
 from services.storage.index.schema import SCHEMA
 from services.storage.settings import MigrationSettings, StorageSettings
 
-# More than there are cores: they wait for the disk.
+# More threads than cores, because the threads mostly wait for the disk.
 _THREADS = 16
 
 
 async def _migrate(settings: MigrationSettings, *, wait_seconds: float) -> None:
-    # Here, as Alembic takes a good part of the time that a service needs to start.
+    # Imported here because importing Alembic takes a large part of a service's start time.
     from services.database.migrations import migrate
 
     if note := await migrate(settings.database, SCHEMA, wait_seconds=wait_seconds):
@@ -33,7 +33,7 @@ async def _serve(settings: StorageSettings) -> None:
 
 
 def main() -> None:
-    """Read the arguments and the environment, and do what they say."""
+    """Run the command that the arguments name, with the settings of the environment."""
     parser = argparse.ArgumentParser(prog="python -m services.storage", description="The storage service of Towpath.")
     parser.add_argument("command", nargs="?", choices=["serve", "migrate"], default="serve")
     parser.add_argument("--wait", type=float, default=0.0, help="seconds that `migrate` waits for Postgres")

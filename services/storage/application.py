@@ -1,4 +1,4 @@
-"""The storage service put together."""
+"""Composition root of the storage service."""
 
 import asyncio
 from functools import partial
@@ -46,12 +46,12 @@ _log = get_logger(__name__)
 
 
 async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Backend | None = None) -> None:
-    """Serve until `stop` is set, with the backend of the settings unless another is given.
+    """Serve until `stop` is set. The argument `backend` replaces the backend of the settings.
 
     Raises ValueError for a setting or a database that cannot be used.
     """
     backend = backend or await open_backend(settings.storage_url, settings.storage_public_endpoint)
-    # What cannot be is refused now.
+    # Refuse at start a transfer setting that the backend cannot satisfy.
     configured_directions(settings.storage_transfer, backend.signing)
     server = Server(
         settings.storage_listen,
@@ -112,7 +112,8 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         Copier(context).run,
         notifications.keep_listening,
     )
-    # Not before, as each would tell of a pooler by which the service ends.
+    # Started only once Postgres is reached: an unsupported pooler ends the service, and before that each loop would
+    # report the pooler as well.
     background = [asyncio.create_task(run_after(reached, run)) for run in runs]
     stopper = asyncio.create_task(_stop_in_order(stop, background, stop_serving))
     try:
@@ -133,7 +134,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
 async def _stop_in_order(
     stop: asyncio.Event, background: list[asyncio.Task[None]], stop_serving: asyncio.Event
 ) -> None:
-    """End what runs in the background before the connections that it uses are closed."""
+    """Stop the background tasks before the connections that they use are closed."""
     await stop.wait()
     await cancel_and_wait(*background)
     stop_serving.set()

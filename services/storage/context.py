@@ -1,4 +1,4 @@
-"""What the calls of the service share."""
+"""The dependencies that the calls of the service share."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -17,7 +17,7 @@ from services.storage.stores.registry import StoreRegistry
 
 @dataclass(frozen=True)
 class StorageContext:
-    """The index, the bytes, and what keeps the two in step."""
+    """The index, the stores, and the components that keep the two consistent."""
 
     database: Database
     stores: StoreRegistry
@@ -30,8 +30,8 @@ class StorageContext:
     removal_feed: RemovalFeed
     idle_seconds: float
     shared_memory: Path | None
-    """A folder in memory that callers on this host share."""
+    """The folder in memory that callers on this host share; None if there is none."""
     sweep_wanted: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set where there may be bytes that no repository holds."""
+    """Set when there may be blobs to which nothing refers any more."""
     copy_wanted: asyncio.Event = field(default_factory=asyncio.Event)
-    """Set where a store may lack bytes that another has."""
+    """Set when a store may lack blobs that another store has."""

@@ -2,43 +2,43 @@
 
 from services.common.errors import FailedPrecondition, NotFound, Reason, ResourceExhausted, Unavailable
 
-# A status travels in HTTP/2 headers, which may not be long.
+# A status travels in HTTP/2 headers, whose size is limited.
 _REASON_CHARACTERS = 200
 
 
 def object_not_found(oid: str) -> NotFound:
-    """Say that the repository does not hold the object."""
+    """Return the error that the repository does not hold the object."""
     return NotFound(Reason.OBJECT_NOT_FOUND, f"object {oid} does not exist")
 
 
 def object_removed(oid: str, reason: str) -> FailedPrecondition:
-    """Say that the object was removed on purpose; the metadata `removal_reason` says why, shortened."""
+    """Return the error that the object was removed; its metadata `removal_reason` has the reason, shortened."""
     shortened = reason if len(reason) <= _REASON_CHARACTERS else f"{reason[:_REASON_CHARACTERS]}…"
     return FailedPrecondition(Reason.OBJECT_REMOVED, f"object {oid} was removed: {shortened}", removal_reason=shortened)
 
 
 def repository_deleted() -> NotFound:
-    """Say that nothing is added to the repository any more."""
+    """Return the error that nothing can be added to the repository any more."""
     return NotFound(Reason.REPOSITORY_NOT_FOUND, "the repository was deleted")
 
 
 def storage_full() -> ResourceExhausted:
-    """Say that there is no room for the bytes."""
+    """Return the error that there is no room for the bytes."""
     return ResourceExhausted(Reason.STORAGE_FULL, "no room is left for these bytes")
 
 
 def bandwidth_exceeded(limit: int) -> ResourceExhausted:
-    """Say that the repository has moved all the bytes that it may move today."""
+    """Return the error that the repository has used up today's bandwidth."""
     return ResourceExhausted(
         Reason.BANDWIDTH_EXCEEDED, f"the repository has moved the {limit} bytes that it may move in a day (UTC)"
     )
 
 
 def upload_given_up() -> Unavailable:
-    """Say that others took this process for gone while the bytes came."""
+    """Return the error that another process took this process for gone, and abandoned the upload."""
     return Unavailable(Reason.UNAVAILABLE, "the connection to the database was lost while the bytes came")
 
 
 def store_gone() -> Unavailable:
-    """Say that the store to which the bytes were to go was forgotten in this moment."""
+    """Return the error that the store to which the bytes were to go has just been deleted."""
     return Unavailable(Reason.UNAVAILABLE, "the list of stores has changed in this moment")

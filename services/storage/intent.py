@@ -1,10 +1,10 @@
-"""What a caller will do with objects."""
+"""The intent of a request."""
 
 from enum import Enum, auto
 
 
 class Intent(Enum):
-    """What the caller will do with the objects."""
+    """The caller's intended use of the objects."""
 
     NONE = auto()
     READ = auto()

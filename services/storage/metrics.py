@@ -1,4 +1,4 @@
-"""What the storage service tells Prometheus beside its calls."""
+"""The Prometheus metrics of the storage service, apart from those of its calls."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +26,7 @@ _UPLOADS = Counter("towpath_uploads_total", "Uploads that were decided.", ["resu
 UPLOADS_STORED = _UPLOADS.labels("stored")
 _UPLOADS_REJECTED = _UPLOADS.labels("rejected")
 _REJECTED = Counter("towpath_uploads_rejected_total", "Uploads that were refused or failed, and why.", ["reason"])
-# Those that alerts watch for are there before the first: a rise from nothing is not seen.
+# The series that alerts watch exist from the start, because Prometheus sees no increase when a series first appears.
 for _reason in (Reason.HASH_MISMATCH, Reason.SIZE_MISMATCH, Reason.STORAGE_FULL):
     _REJECTED.labels(_reason)
 
@@ -39,7 +39,7 @@ def count_rejected(reason: str) -> None:
 
 @contextmanager
 def decided() -> Iterator[None]:
-    """Count an upload by how the block ends; one that its sender gives up counts neither as stored nor as rejected."""
+    """Count an upload as stored or rejected, by the outcome of the block; as neither if the sender cancels it."""
     try:
         yield
     except ServiceError as error:
@@ -52,6 +52,6 @@ def decided() -> Iterator[None]:
 
 
 def count_copied(store: str, size: int) -> None:
-    """Count an object that was brought to a store."""
+    """Count an object that was copied to a store."""
     _COPIED_OBJECTS.labels(store).inc()
     _COPIED_BYTES.labels(store).inc(size)

@@ -11,7 +11,7 @@ from services.storage.stores.transfer_modes import parse
 
 
 class MigrationSettings(DatabaseSettings):
-    """What `python -m services.storage migrate` needs."""
+    """The settings of `python -m services.storage migrate`."""
 
     storage_database_url: SecretStr = Field(
         description="the Postgres of the storage service, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`"
@@ -24,7 +24,7 @@ class MigrationSettings(DatabaseSettings):
 
 
 class StorageSettings(MigrationSettings):
-    """What `python -m services.storage` needs."""
+    """The settings of `python -m services.storage`."""
 
     storage_listen: str = Field(description="where the storage service listens: `unix:PATH` or `HOST:PORT`")
     storage_metrics_listen: str | None = Field(

@@ -1,4 +1,4 @@
-"""Removing bytes that no repository holds: what uploads have left, what was removed, and what was replaced."""
+"""The sweeper: deletes blobs to which nothing refers any more, from uploads, removals and replacements."""
 
 import asyncio
 
@@ -23,14 +23,14 @@ _log = get_logger(__name__)
 
 
 class Sweeper:
-    """Sweeps at start, when it is wanted, when bytes are due, and every hour. Its owner runs `run`."""
+    """Sweeps at start, when `sweep_wanted` is set, when blobs are due, and every hour. Its owner runs `run`."""
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
         self._odd: set[str] = set()
 
     async def run(self) -> None:
-        """Sweep, for ever."""
+        """Sweep, forever."""
         await run_periodically(
             self._sweep,
             _INTERVAL_SECONDS,
@@ -46,10 +46,10 @@ class Sweeper:
         return await self._discard()
 
     async def _give_up(self) -> None:
-        """Give up what this process has ended, what clients have not brought, and what processes have left."""
+        """Abandon ended uploads of this process, expired direct uploads, and the uploads of writers that are gone."""
         await self._give_up_ended()
         if gone := await self._context.database.run(self._gone):
-            # One may have lost its connection, and not its life: it has it back by then.
+            # A writer may only have lost its connection; wait for it to reconnect before abandoning its uploads.
             await asyncio.sleep(_DOUBT_SECONDS)
             count = await self._context.database.run(lambda connection: self._give_up_of(connection, gone))
             _log.info("gave up uploads whose writer is gone", count=count)
@@ -73,7 +73,7 @@ class Sweeper:
         return sum([await contents.give_up(connection, await contents.ongoing(connection, one)) for one in gone])
 
     async def _discard(self) -> float:
-        """Discard what is due; return after how many seconds to look again. While a backup runs, nothing is."""
+        """Delete due blobs, but none while a backup runs; return the number of seconds until the next look."""
 
         async def claim(connection: AsyncConnection) -> list[BlobLocation] | None:
             if not await objects.may_delete(connection):
@@ -93,9 +93,9 @@ class Sweeper:
         return _INTERVAL_SECONDS if seconds is None else min(max(seconds, 1.0), _INTERVAL_SECONDS)
 
     async def _discard_all(self, due: list[BlobLocation]) -> None:
-        """Discard each and forget it; where some can't be discarded, the others are, and one's error is raised.
+        """Delete each blob and forget its name; if some deletions fail, do the others, and raise one of the errors.
 
-        What something odd is in the way of is told of once, and comes later.
+        A blob whose deletion something odd prevents is logged once, and tried again later.
         """
         free, gone, odd = asyncio.Semaphore(_MAX_CONCURRENCY), list[str](), list[str]()
 
@@ -128,5 +128,5 @@ class Sweeper:
 
 
 def _is_odd(error: Exception) -> bool:
-    """Tell whether something is wrong with one name, such as a folder in a file's place, and not with the store."""
+    """Return whether one name, such as a folder in a file's place, and not the store, is at fault."""
     return isinstance(error, IsADirectoryError | NotADirectoryError) or isinstance(error.__cause__, PermissionError)

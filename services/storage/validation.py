@@ -1,4 +1,4 @@
-"""What the fields of requests must look like."""
+"""Validation of the fields of requests."""
 
 from services.common.errors import InvalidArgument, Reason
 from services.common.oid import is_oid
@@ -25,14 +25,14 @@ def oid(value: str) -> str:
 
 
 def not_negative(name: str, value: int) -> int:
-    """Return a count of bytes. Raises `InvalidArgument` where it is negative."""
+    """Return a number. Raises `InvalidArgument` if it is negative."""
     if value < 0:
         raise InvalidArgument(Reason.INVALID_FIELD, f"{name}: expected at least 0, got {value}")
     return value
 
 
 def wait_seconds(value: float) -> float:
-    """Return for how long a request waits for a change. Raises `InvalidArgument`."""
+    """Return the number of seconds that a request waits for a change. Raises `InvalidArgument`."""
     if not 0 <= value <= _MAX_WAIT_SECONDS:
         raise InvalidArgument(Reason.INVALID_FIELD, f"wait_seconds: expected 0 to {_MAX_WAIT_SECONDS}")
     return value
@@ -53,7 +53,7 @@ def transfer(value: Intent) -> Intent:
 
 
 def removal_text(name: str, value: str, *, required: bool) -> str:
-    """Return a text to be kept with a tombstone. Raises `InvalidArgument` for one that cannot be."""
+    """Return a text to be stored with a tombstone. Raises `InvalidArgument` for an unsuitable text."""
     if required and not value.strip():
         raise InvalidArgument(Reason.INVALID_FIELD, f"{name}: expected a text, got an empty one")
     if len(value) > REASON_CHARACTERS or "\0" in value:
@@ -71,5 +71,5 @@ def cursor(value: str) -> str:
 
 
 def page_limit(value: int) -> int:
-    """Return the size of a page: the default for 0, never more than the maximum."""
+    """Return the size of a page: the default for 0, never more than the maximum. Raises as `not_negative` does."""
     return min(not_negative("limit", value) or PAGE_DEFAULT, PAGE_MAX)

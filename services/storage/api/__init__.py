@@ -1,1 +1,1 @@
-"""gRPC servicers: translate a message, call one function, translate back; no rule and no SQL."""
+"""gRPC servicers. Each method translates a message, calls one function and translates the result; no rules, no SQL."""

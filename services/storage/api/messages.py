@@ -1,4 +1,4 @@
-"""Records and rules of this service as messages of the contract."""
+"""Conversion between the records of this service and the protobuf messages of its API."""
 
 from collections.abc import Iterable
 
@@ -29,7 +29,7 @@ _INTENTS = {
 
 
 def intent_of(value: int) -> Intent:
-    """Return an intent. Raises `InvalidArgument` for a number that names none."""
+    """Return the intent of a protobuf enum value. Raises `InvalidArgument` for an unknown value."""
     for number, intent in _INTENTS.items():
         if number == value:
             return intent
@@ -39,10 +39,10 @@ def intent_of(value: int) -> Intent:
 def object_keys(
     keys: Iterable[pb.BatchStatObjectsRequest.ObjectKey | pb.SignObjectUrlsRequest.ObjectKey],
 ) -> list[ObjectKey]:
-    """Return objects with their sizes. Raises as `validation.oid` and `validation.not_negative` do."""
+    """Return the objects of a request. Raises as `validation.oid` and `validation.not_negative` do."""
     found = [ObjectKey(key.oid, key.size) for key in keys]
     for each in found:
-        # Whatever is right, as nearly all is, is seen here: a batch has hundreds.
+        # Fast path: a batch has hundreds of keys, nearly all valid, and the validators are called only to raise.
         if each.size < 0 or not is_oid(each.oid):
             validation.oid(each.oid)
             validation.not_negative("size", each.size)
@@ -50,7 +50,7 @@ def object_keys(
 
 
 def read_bytes(request: pb.CountReadsRequest) -> dict[int, int]:
-    """Return how many bytes were read of repositories. Raises `InvalidArgument`."""
+    """Return the number of bytes read, by repository id. Raises `InvalidArgument`."""
     if len(request.bytes) > _MAX_REPOSITORIES:
         raise InvalidArgument(Reason.INVALID_FIELD, f"bytes: expected at most {_MAX_REPOSITORIES} repositories")
     return {
@@ -59,7 +59,7 @@ def read_bytes(request: pb.CountReadsRequest) -> dict[int, int]:
 
 
 def part_of(request: pb.LocateObjectRequest) -> Part:
-    """Return what will be read of an object. Raises as the functions of `fields` do."""
+    """Return the part of an object that a caller will read. Raises as the functions of `validation` do."""
     return Part(
         validation.repository_id(request.repository_id),
         validation.oid(request.oid),
@@ -85,7 +85,7 @@ def add_stat(
     signed: SignedUrl | None,
     place: pb.BatchStatObjectsResponse.Place | None,
 ) -> None:
-    """Add the answer for one object, with its address at the store and its place on a disk if it has them."""
+    """Append the status of one object to the response, with its signed URL and its place on a disk, if any."""
     message = response.objects.add(status=_STATUSES[stat.status], size=stat.size)
     if place is not None and place.suffix:
         message.place.CopyFrom(place)
@@ -96,7 +96,7 @@ def add_stat(
 
 
 def signed_message(signed: SignedUrl | None) -> pb.SignObjectUrlsResponse.SignedUrl:
-    """Return the message of a signed address; an empty one for none."""
+    """Return the message of a signed URL; an empty message for None."""
     if signed is None:
         return pb.SignObjectUrlsResponse.SignedUrl()
     message = pb.SignObjectUrlsResponse.SignedUrl(url=signed.url, headers=signed.headers)

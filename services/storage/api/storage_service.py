@@ -1,4 +1,4 @@
-"""The storage service over gRPC: each method translates, calls one function, translates back."""
+"""gRPC servicer of StorageService. Each method translates the request, calls one function and translates the result."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -42,7 +42,7 @@ from services.storage.uploads.stream import DATA, UploadStream, WriteRequest, bo
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
 
 ADMIN_METHODS = [f"/{SERVICE_NAME}/{name}" for name in ("DeleteObject", "RestoreObject", "DeleteRepository")]
-"""The full names of the methods that are for administration alone."""
+"""The full names of the methods that are reserved for administration."""
 
 _log = get_logger(__name__)
 
@@ -59,7 +59,7 @@ class StorageService(StorageServiceServicer):
     async def BatchStatObjects(
         self, request: pb.BatchStatObjectsRequest, _context: _Context
     ) -> pb.BatchStatObjectsResponse:
-        """Tell of each object whether the repository holds it."""
+        """Return the status of each object in the repository."""
         keys = object_keys(request.objects)
         repository_id = validation.repository_id(request.repository_id)
         intent = intent_of(request.intent)
@@ -81,7 +81,7 @@ class StorageService(StorageServiceServicer):
         return response
 
     async def SignObjectUrls(self, request: pb.SignObjectUrlsRequest, _context: _Context) -> pb.SignObjectUrlsResponse:
-        """Return addresses of the store."""
+        """Return signed URLs of the store."""
         keys = object_keys(request.objects)
         signed = await sign_objects(
             self._context,
@@ -93,7 +93,7 @@ class StorageService(StorageServiceServicer):
         return pb.SignObjectUrlsResponse(objects=map(signed_message, signed))
 
     async def ConfirmObject(self, request: pb.ConfirmObjectRequest, _context: _Context) -> pb.ConfirmObjectResponse:
-        """Make an object visible that a client has written at the store itself."""
+        """Commit an object that a client has uploaded directly to the store."""
         record = await confirm_object(
             self._context,
             validation.repository_id(request.repository_id),
@@ -119,12 +119,12 @@ class StorageService(StorageServiceServicer):
                 yield pb.ReadObjectResponse(data=chunk)
 
     async def LocateObject(self, request: pb.LocateObjectRequest, _context: _Context) -> pb.LocateObjectResponse:
-        """Tell where on a disk an object lies."""
+        """Return the paths of an object on the disks of stores."""
         located = await locate_object(self._context, part_of(request))
         return pb.LocateObjectResponse(size=located.size, paths=located.paths)
 
     async def WatchRemovals(self, request: pb.WatchRemovalsRequest, _context: _Context) -> pb.WatchRemovalsResponse:
-        """Tell of removals when they come."""
+        """Wait for a removal, and return the moment since which all removals are known."""
         since = await self._context.removal_feed.watch(
             request.known_since, validation.wait_seconds(request.wait_seconds)
         )
@@ -135,7 +135,7 @@ class StorageService(StorageServiceServicer):
         )
 
     async def CountReads(self, request: pb.CountReadsRequest, _context: _Context) -> pb.CountReadsResponse:
-        """Count bytes as read, and tell whose are used up."""
+        """Count bytes as read, and return the repositories that have used up today's bandwidth."""
         read = read_bytes(request)
         add_log_fields(bytes_out=sum(read.values()))
         for repository_id, count in read.items():
@@ -143,21 +143,21 @@ class StorageService(StorageServiceServicer):
         try:
             used_up = await self._context.quota.used_up(read)
         except Unavailable:
-            # They are counted, so the call succeeds; whose bytes are left is not known.
+            # The bytes are counted, so the call must succeed. Report every repository because the quotas are unknown.
             used_up = [*read]
         return pb.CountReadsResponse(used_up_repository_ids=used_up)
 
     async def WriteObject(
         self, request_iterator: AsyncIterator[WriteRequest], _context: _Context
     ) -> pb.WriteObjectResponse:
-        """Take a header and then the bytes."""
+        """Receive a header and then the bytes of an object."""
         stream = UploadStream(aiter(request_iterator), self._context.idle_seconds)
         return pb.WriteObjectResponse(object=object_message(await write_object(self._context, stream)))
 
     async def WriteWholeObject(
         self, request: pb.WriteWholeObjectRequest, _context: _Context
     ) -> pb.WriteWholeObjectResponse:
-        """Take an object in one message."""
+        """Receive an object in one message."""
         add_log_fields(objects=1, bytes_in=len(request.data))
         with metrics.decided():
             record = await self._whole_objects.write(header_of(request), bounded(request.data))
@@ -166,7 +166,7 @@ class StorageService(StorageServiceServicer):
     async def WriteWholeObjects(
         self, request: pb.WriteWholeObjectsRequest, _context: _Context
     ) -> pb.WriteWholeObjectsResponse:
-        """Take several objects in one message."""
+        """Receive several objects in one message."""
         add_log_fields(objects=len(request.objects), bytes_in=sum(len(each.data) for each in request.objects))
         objects = await asyncio.gather(*map(self._written_or_not, request.objects))
         return pb.WriteWholeObjectsResponse(objects=objects)
@@ -177,7 +177,7 @@ class StorageService(StorageServiceServicer):
                 record = await self._whole_objects.write(header_of(request), bounded(request.data))
         except ServiceError as error:
             refused = error
-        except Exception:  # whatever it is, the others are written
+        except Exception:  # one object's failure must not fail the other objects
             _log.exception("object not written", oid=request.oid)
             refused = ServiceError(Reason.INTERNAL, "internal error")
         else:
@@ -190,7 +190,7 @@ class StorageService(StorageServiceServicer):
     async def WriteSharedObject(  # type: ignore[override] # stubs know only generators of responses
         self, request_iterator: AsyncIterator[pb.WriteSharedObjectRequest], context: _Context
     ) -> None:
-        """Take a header, and the bytes by way of a file."""
+        """Receive a header, and the bytes of an object through a file in shared memory."""
 
         async def answer() -> None:
             await context.write(pb.WriteSharedObjectResponse())
@@ -201,7 +201,7 @@ class StorageService(StorageServiceServicer):
         await context.write(pb.WriteSharedObjectResponse(object=object_message(record)))
 
     async def DeleteObject(self, request: pb.DeleteObjectRequest, _context: _Context) -> pb.DeleteObjectResponse:
-        """Leave a tombstone in place of the object."""
+        """Replace the object by a tombstone."""
         tombstone = await delete_object(
             self._context,
             validation.repository_id(request.repository_id),
@@ -212,7 +212,7 @@ class StorageService(StorageServiceServicer):
         return pb.DeleteObjectResponse(object=object_message(tombstone))
 
     async def RestoreObject(self, request: pb.RestoreObjectRequest, _context: _Context) -> pb.RestoreObjectResponse:
-        """Take a tombstone away."""
+        """Remove a tombstone."""
         await restore_object(
             self._context, validation.repository_id(request.repository_id), validation.oid(request.oid)
         )
@@ -221,7 +221,7 @@ class StorageService(StorageServiceServicer):
     async def DeleteRepository(
         self, request: pb.DeleteRepositoryRequest, _context: _Context
     ) -> pb.DeleteRepositoryResponse:
-        """Forget all objects and tombstones of a repository."""
+        """Delete all objects and tombstones of a repository from the index."""
         count = await delete_repository(self._context, validation.repository_id(request.repository_id))
         return pb.DeleteRepositoryResponse(object_count=count)
 
@@ -236,7 +236,7 @@ class StorageService(StorageServiceServicer):
         return pb.ListObjectsResponse(objects=map(object_message, objects), next_cursor=next_cursor)
 
     async def GetUsage(self, request: pb.GetUsageRequest, _context: _Context) -> pb.GetUsageResponse:
-        """Tell how much each of the repositories holds and has moved today."""
+        """Return what each repository holds and has transferred today, and the free space."""
         usages = await usage_of(self._context, [validation.repository_id(id_) for id_ in request.repository_ids])
         return pb.GetUsageResponse(
             repositories=[
@@ -257,7 +257,7 @@ def add_storage_service(context: StorageContext, whole_objects: SmallObjectWrite
     """Register the service with a server that is not started yet."""
     service = StorageService(context, whole_objects)
     add_StorageServiceServicer_to_server(service, server)
-    # In place of the generated one, which copies all bytes of an upload three times.
+    # Replaces the generated handler, which copies all bytes of an upload three times.
     write = grpc.stream_unary_rpc_method_handler(
         service.WriteObject,
         request_deserializer=DATA.parse,

@@ -1,4 +1,4 @@
-"""StoreService over gRPC: each method translates, calls one function, translates back."""
+"""gRPC servicer of StoreService. Each method translates the request, calls one function and translates the result."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -24,7 +24,7 @@ class StoreService(StoreServiceServicer):
     """See `towpath.storage.v1.StoreService`."""
 
     def __init__(self, context: StorageContext, first_url: str, folders: Sequence[Path]) -> None:
-        """Serve a store's list, of which `first_url` is the first; later ones on a disk lie below `folders`."""
+        """Serve the list of stores. The first store has `first_url`; later stores on a disk lie below `folders`."""
         self._context = context
         self._first_url = first_url
         self._folders = folders
@@ -52,7 +52,7 @@ class StoreService(StoreServiceServicer):
         return pb.StartCopyResponse(store=await self._message(request.to_store))
 
     async def StopCopy(self, request: pb.StopCopyRequest, _context: _Context) -> pb.StopCopyResponse:
-        """Let a store be no copy."""
+        """Stop copying to a store."""
         await store_admin.stop_copy(self._context, request.name)
         return pb.StopCopyResponse(store=await self._message(request.name))
 
@@ -64,7 +64,7 @@ class StoreService(StoreServiceServicer):
         return pb.SetPrimaryStoreResponse(store=await self._message(request.name))
 
     async def DeleteStore(self, request: pb.DeleteStoreRequest, _context: _Context) -> pb.DeleteStoreResponse:
-        """Forget a store."""
+        """Remove a store from the list."""
         await store_admin.delete_store(self._context, request.name)
         return pb.DeleteStoreResponse()
 

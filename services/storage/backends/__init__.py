@@ -1,1 +1,1 @@
-"""Places that hold bytes by name: a disk, an object store; no SQL and no repository."""
+"""Backends: storage of blobs by name, on a disk or in an object store; no SQL and no repository."""

@@ -1,7 +1,8 @@
-"""What the service asks of a place that holds bytes; tests/service/storage/test_backend_suite.py proves a backend.
+"""Interface of the backends, which store blobs by name.
 
-Bytes are put in place under a name that is used once (`services.storage.blob_names`), and never change there. Which
-name holds an object's bytes is the index's affair, and so is the truth of the bytes (size, hash).
+A blob name is used once (`services.storage.blob_names`), and the bytes under it never change. The index, not the
+backend, knows which blob name belongs to an object, and which size and hash its bytes must have. Every backend passes
+tests/service/storage/test_backend_suite.py.
 """
 
 from collections.abc import AsyncIterator, Iterable, Mapping
@@ -15,80 +16,81 @@ Chunk = bytes | memoryview
 
 
 class BytesMissing(Exception):
-    """The backend has no bytes, or no longer all of them, under this name."""
+    """The backend has no blob under this name, or no longer all of its bytes."""
 
 
 class Upload(Protocol):
-    """Bytes on their way to one name. Left before `finish` has returned, nothing can be read under it.
+    """An upload to one blob name. Nothing can be read under the name if the upload is left before `finish` returns.
 
-    Bytes that a crash or an outage leaves behind go by `Backend.delete`.
+    `Backend.delete` removes the bytes that a crash or an outage leaves behind.
     """
 
     async def write(self, chunk: Chunk) -> None:
-        """Add bytes at the end. Raises `ResourceExhausted` (STORAGE_FULL) where no room is left."""
+        """Append bytes. Raises `ResourceExhausted` (STORAGE_FULL) if no room is left."""
 
     async def finish(self) -> None:
-        """Put the bytes in place at once, and return when they are durable there."""
+        """Put the blob in place atomically, and return when it is durable."""
 
 
 class StoredBytes(Protocol):
-    """Bytes open for reading."""
+    """A blob that is open for reading."""
 
     @property
     def size(self) -> int:
-        """How many there are."""
+        """The size of the blob in bytes."""
 
     def chunks(self, offset: int, length: int) -> AsyncIterator[bytes]:
-        """Return `length` bytes from `offset` on, in pieces of at most `CHUNK_BYTES`.
+        """Return `length` bytes from `offset` on, in chunks of at most `CHUNK_BYTES`.
 
-        Raises `BytesMissing` where the bytes end earlier, or were discarded meanwhile.
+        Raises `BytesMissing` if the blob ends earlier, or is deleted during the read.
         """
 
 
 class Backend(Protocol):
-    """A place that holds bytes by name. Anything but a name is a ValueError.
+    """A place that stores blobs by name. Anything but a blob name raises ValueError.
 
-    Every call may raise `Unavailable` where the place does not answer in time.
+    Every call may raise `Unavailable` if the place does not answer in time.
     """
 
     @property
     def is_remote(self) -> bool:
-        """Whether looking at bytes is a request over a network, too dear to be made for each object of a batch."""
+        """True if looking at a blob is a network request, which is too expensive for each object of a batch."""
 
     @property
     def signing(self) -> Signing | None:
-        """How clients get addresses of the place itself; None where it has none."""
+        """The signers of URLs by which clients reach the place itself; None if it has none."""
 
     def create(self, name: str, size: int) -> AbstractAsyncContextManager[Upload]:
-        """Begin an upload of `size` bytes to a name that was never used before."""
+        """Begin an upload of `size` bytes to a blob name that was never used before."""
 
     async def put(self, contents: Mapping[str, Chunk]) -> None:
-        """Put bytes in place under names that were never used before; all are durable when this returns.
+        """Store blobs under names that were never used before; all are durable when this returns.
 
-        For few of them, and small ones: they are held in memory. Raises what `Upload` raises; then nobody knows which
-        are there, and they go by `discard`.
+        For few and small blobs, because all of them are in memory at once. Raises what `Upload` raises; the caller then
+        does not know which blobs are in place, and removes them with `delete`.
         """
 
     def open(self, name: str) -> AbstractAsyncContextManager[StoredBytes]:
-        """Open what is in place under a name for reading. Raises `BytesMissing`."""
+        """Open the blob under a name for reading. Raises `BytesMissing`."""
 
     def relative_path(self, name: str) -> str | None:
-        """Return the path of a name's bytes below a folder that other processes may read; None where there is none."""
+        """Return the path of a blob below a folder that other processes may read; None if there is no folder."""
 
     async def stat(self, names: Iterable[str]) -> dict[str, int]:
-        """Return the sizes of what is in place under those of `names` that have bytes."""
+        """Return the sizes of those of the blobs `names` that are in place."""
 
     def list_blobs(self) -> AsyncIterator[tuple[str, int]]:
-        """Return the name and the size of all that is in place, ascending by name.
+        """Return the name and the size of every blob in place, in ascending order of names.
 
-        It holds a small part of them at a time. What comes or goes meanwhile may be among them or not.
+        Only a small part of the list is in memory at a time. A blob that is stored or deleted meanwhile may or may not
+        be listed.
         """
 
     async def delete(self, name: str) -> None:
-        """Remove what is under a name, in place or on its way, however far an upload has come; there may be nothing."""
+        """Remove the blob under a name, in place or at any stage of its upload; it need not exist."""
 
     async def available_bytes(self) -> int | None:
-        """Return how many more bytes there is room for; None where nothing bounds them."""
+        """Return how many more bytes fit; None if nothing limits them."""
 
     async def check(self) -> None:
-        """Return if the backend can be read and written; else raise an error that says why not."""
+        """Return if the backend can be read and written; raise an error with the reason if not."""

@@ -1,4 +1,4 @@
-"""Which backend `storage_url` means."""
+"""Opening of the backend that a URL such as `storage_url` denotes."""
 
 import asyncio
 from pathlib import Path
@@ -22,13 +22,14 @@ def folder_of(url: str) -> Path:
 
 
 async def open_backend(url: str, public_endpoint: str | None = None) -> Backend:
-    """Return the backend. Raises ValueError for a URL that means none, OSError where the folder cannot be made.
+    """Return the backend of a URL.
 
-    What the URLs of object stores look like, `services.storage.backends.object_store.location` says; `public_endpoint`
-    is the address under which clients reach one, where it is another than this service's.
+    Raises ValueError for a URL that denotes no backend, and OSError if the folder cannot be created.
+    `services.storage.backends.object_store.location` defines the URLs of object stores. `public_endpoint` is the
+    address under which clients reach an object store, if it differs from the address that this service uses.
     """
     if url.partition(":")[0] in _OBJECT_STORES:
-        # Their libraries take a second to import, and many MiB.
+        # Imported only here because the libraries of object stores take a second to import, and many MiB.
         from services.storage.backends.object_store.opening import open_object_store
 
         return await open_object_store(url, public_endpoint)

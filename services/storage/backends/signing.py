@@ -1,4 +1,4 @@
-"""What the service asks of a store that signs addresses, by which clients reach the bytes without this service."""
+"""Interface of URL signing: clients use signed URLs to reach blobs in the store without this service."""
 
 import datetime
 from collections.abc import Mapping, Sequence
@@ -8,7 +8,7 @@ from typing import Protocol
 
 @dataclass(frozen=True)
 class SignedUrl:
-    """An address of the store. Whoever knows it may use it, so it is never logged."""
+    """A signed URL of the store. The URL alone gives access, so it is never logged."""
 
     url: str = field(repr=False)
     headers: Mapping[str, str]
@@ -17,46 +17,46 @@ class SignedUrl:
 
 @dataclass(frozen=True)
 class StoredFacts:
-    """What the store itself says of bytes: how many, and their SHA-256 in hexadecimal; None where it has none."""
+    """The store's own record of a blob: its size, and its SHA-256 in hexadecimal; None if the store has no SHA-256."""
 
     size: int
     sha256: str | None
 
 
 class Signer(Protocol):
-    """Signs addresses below one endpoint of the store. Every call may raise `Unavailable`.
+    """Signs URLs below one endpoint of the store. Every call may raise `Unavailable`.
 
-    The addresses are good for `seconds`, or until the credentials end that they are signed with.
+    A URL is valid for `seconds`, or until the credentials that signed it expire.
     """
 
     async def downloads(self, names: Sequence[str], seconds: int) -> list[SignedUrl]:
-        """Return addresses for GET, in order."""
+        """Return URLs for GET, in order."""
 
     async def uploads(self, contents: Sequence[tuple[str, int]], seconds: int) -> list[SignedUrl]:
-        """Return addresses for PUT of (name, size in bytes), in order.
+        """Return URLs for PUT of (name, size in bytes), in order.
 
-        Each is bound to that size and to the SHA-256 that the name tells, which the store compares with the bytes.
+        Each URL is bound to that size and to the SHA-256 in the blob name, which the store compares with the bytes.
         """
 
     async def facts(self, name: str) -> StoredFacts | None:
-        """Return what the store says of the bytes under a name; None where there are none."""
+        """Return the store's record of the blob under a name; None if there is no blob."""
 
     def copying_headers(self, name: str) -> Mapping[str, str]:
-        """Return headers that ask the store to take the bytes under a name in place of those of a PUT.
+        """Return headers that ask the store to copy the blob under a name instead of storing the body of a PUT.
 
-        No address of `uploads` allows that: the probe tries it.
+        No URL of `uploads` allows such a copy: the probe tests that.
         """
 
 
 @dataclass(frozen=True)
 class Signing:
-    """How a backend signs."""
+    """The signers of a backend."""
 
     outside: Signer
     """For clients."""
     inside: Signer
-    """At the address by which this service reaches the store; of the same bytes."""
+    """At the endpoint by which this service reaches the store; of the same blobs."""
     signs_uploads: bool
-    """Whether `uploads`, `facts` and `copying_headers` can be called."""
+    """True if `uploads`, `facts` and `copying_headers` can be called."""
     is_reachable: bool
-    """Whether clients can be believed to reach the addresses of `outside`."""
+    """True if clients can be expected to reach the URLs of `outside`."""

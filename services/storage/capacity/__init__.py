@@ -1,1 +1,1 @@
-"""Free space and bandwidth: what may still be written and moved; no bytes."""
+"""Capacity: the free space and the bandwidth that are left for requests; no access to blobs."""

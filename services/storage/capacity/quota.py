@@ -1,4 +1,4 @@
-"""The bytes that repositories move, counted in memory and kept in Postgres."""
+"""The traffic of repositories, counted in memory and flushed to Postgres, and its daily limit."""
 
 import asyncio
 import datetime
@@ -24,7 +24,7 @@ _Key = tuple[int, datetime.date]
 
 
 def today() -> datetime.date:
-    """Return the day, by UTC."""
+    """Return the current day in UTC."""
     return datetime.datetime.now(datetime.UTC).date()
 
 
@@ -37,9 +37,9 @@ class Transferred:
 
 
 class TrafficQuota:
-    """Counts the traffic of this process. Its owner runs `run`, and at last `flush`.
+    """Counts the traffic of this process. Its owner runs `run`, and calls `flush` at the end.
 
-    After a crash the last second is not counted; after an outage of Postgres a second may be counted twice.
+    A crash loses the counts of the last second. After an outage of Postgres one second may be counted twice.
     """
 
     def __init__(self, database: Database, limit: int) -> None:
@@ -49,7 +49,7 @@ class TrafficQuota:
         self._flushing = asyncio.Lock()
 
     def count(self, repository_id: int, *, bytes_in: int = 0, bytes_out: int = 0) -> None:
-        """Count bytes that a repository has moved just now."""
+        """Count bytes that a repository has just transferred."""
         metrics.BYTES_IN.inc(bytes_in)
         metrics.BYTES_OUT.inc(bytes_out)
         moved = self._unflushed.setdefault((repository_id, today()), Transferred())
@@ -58,13 +58,13 @@ class TrafficQuota:
 
     @property
     def is_limited(self) -> bool:
-        """Whether repositories may move only so many bytes a day."""
+        """True if repositories have a daily limit of bandwidth."""
         return self._limit > 0
 
     async def used_up(self, repository_ids: Collection[int]) -> list[int]:
-        """Return which of these repositories have moved what they may today.
+        """Return those of these repositories that have used up today's bandwidth.
 
-        What this process has counted is in Postgres then, for others to see. Raises `Unavailable`.
+        The counts of this process are flushed first, so that other processes see them. Raises `Unavailable`.
         """
         if not self._limit:
             return []
@@ -73,7 +73,7 @@ class TrafficQuota:
         return [id_ for id_, each in moved.items() if each.bytes_in + each.bytes_out >= self._limit]
 
     async def check(self, repository_id: int) -> None:
-        """Raise `ResourceExhausted` (BANDWIDTH_EXCEEDED) where the repository has moved what it may today."""
+        """Raise `ResourceExhausted` (BANDWIDTH_EXCEEDED) if the repository has used up today's bandwidth."""
         if not self._limit:
             return
         moved = (await self.transferred_today([repository_id])).get(repository_id, Transferred())
@@ -81,7 +81,7 @@ class TrafficQuota:
             raise bandwidth_exceeded(self._limit)
 
     async def transferred_today(self, repository_ids: Iterable[int]) -> dict[int, Transferred]:
-        """Return what those of these repositories that moved anything today have moved."""
+        """Return today's traffic by repository id; repositories without traffic are missing."""
         day, ids = today(), list(repository_ids)
 
         async def work(connection: AsyncConnection) -> dict[int, Transferred]:
@@ -101,12 +101,12 @@ class TrafficQuota:
         return moved
 
     async def run(self) -> None:
-        """Flush about every second; counts that cannot be flushed are kept."""
+        """Flush about every second; counts that cannot be flushed are retained."""
         await run_periodically(self.flush, FLUSH_SECONDS, trouble="traffic not flushed", with_traceback=True)
 
     async def flush(self) -> None:
-        """Add what is counted to Postgres. Raises `Unavailable`; the counts stay then."""
-        # Two at once would add the same.
+        """Add the counts to Postgres. Raises `Unavailable`; the counts are then retained."""
+        # Two concurrent flushes would add the same counts.
         async with self._flushing:
             await self._flush()
 
@@ -116,7 +116,7 @@ class TrafficQuota:
             return
         rows = [
             {"repository_id": key[0], "day": key[1], "bytes_in": moved.bytes_in, "bytes_out": moved.bytes_out}
-            # In one order everywhere, so that two processes do not wait for each other.
+            # In one order everywhere, so that two processes do not deadlock.
             for key, moved in sorted(flushing.items())
         ]
 

@@ -1,4 +1,4 @@
-"""Whether bytes still fit."""
+"""Space reservations: uploads are admitted only while the primary has room for them."""
 
 import asyncio
 import time
@@ -12,40 +12,40 @@ from services.storage.capacity.space_exchange import PUBLISH_SECONDS, PeerReserv
 from services.storage.errors import storage_full
 
 LOOK_AHEAD_BYTES = 16 * 1024 * 1024
-"""The bytes that are kept for an upload beyond those that are there: who announces much and sends little keeps little.
+"""The bytes that an upload reserves ahead: an upload that announces much and sends little reserves little.
 
-The reserve is there for what several processes give away in the same second.
+The setting `storage_reserve_bytes` covers the bytes that several processes grant in the same second.
 """
 
-# How long a look at the disk is good for those who fit by it: many come at once.
+# Uploads that fit are admitted by a measurement of the disk up to this old, because many uploads arrive at once.
 _SEEN_SECONDS = 0.05
 
 
 @dataclass(frozen=True)
 class _Measurement:
-    """What a look has shown that began at a moment, when so many bytes had been written by this process."""
+    """A measurement of the disk: `at` is its start, and `written` the bytes that this process had written by then."""
 
     backend: Backend
     at: float
     written: int
     unreserved: int
-    """The bytes that there were for uploads that go on here, and for new ones."""
+    """The bytes available to the running and the new uploads of this process."""
 
 
 class Reservation:
-    """One upload that goes on: the bytes that are still to come, and for how many of them room is kept."""
+    """The reservation of one running upload: the bytes still to arrive, and the number of bytes reserved for them."""
 
     def __init__(self, size: int, space: "SpaceManager") -> None:
         self._remaining = size
         self._space = space
         self.kept = 0
         self.gives_way = False
-        """True once it is refused for want of room: what it has written will soon be free."""
+        """True once the upload is refused for lack of room: the bytes that it has written will soon be free."""
 
     async def expect(self, count: int) -> None:
-        """Keep room for bytes before they are written, and for some more. Raises `ResourceExhausted` (STORAGE_FULL).
+        """Reserve room for bytes before they are written, and for some more. Raises `ResourceExhausted` (STORAGE_FULL).
 
-        What was written until then has to go, and is free again when the upload is over.
+        The caller must then delete the bytes written so far, which are free again when the upload is over.
         """
         if count <= self.kept:
             return
@@ -53,20 +53,20 @@ class Reservation:
         await self._space.keep(self, wanted - self.kept)
 
     def written(self, count: int) -> None:
-        """Note bytes that are written, and so no longer free."""
+        """Record bytes that are written, and therefore no longer free."""
         self._remaining = max(0, self._remaining - count)
         self.kept = max(0, self.kept - count)
         self._space.count_written(count)
 
 
 class SpaceManager:
-    """The free bytes of the primary, less a reserve and what is kept for uploads that go on, here and elsewhere.
+    """The free bytes of the primary, minus a reserve and the reservations of this and other processes.
 
-    Its owner runs `run`, so that neighbours know of the uploads of this process.
+    Its owner runs `run`, so that other processes know the reservations of this process.
     """
 
     def __init__(self, backend: Callable[[], Backend], reserve: int, peers: PeerReservations) -> None:
-        """`backend` returns that of the primary, as it is then."""
+        """`backend` returns the backend of the current primary."""
         self._backend = backend
         self._reserve = reserve
         self._peers = peers
@@ -76,7 +76,7 @@ class SpaceManager:
         self._seen: _Measurement | None = None
 
     async def available_bytes(self) -> int | None:
-        """Return how many more bytes may come; None where nothing bounds them. Raises `Unavailable`."""
+        """Return how many more bytes fit; None if nothing limits them. Raises `Unavailable`."""
         backend, at, written = self._backend(), time.monotonic(), self._written
         free = await backend.available_bytes()
         if free is None:
@@ -85,17 +85,17 @@ class SpaceManager:
         return max(0, self._left(self._seen))
 
     async def require(self, size: int) -> None:
-        """Raise `ResourceExhausted` (STORAGE_FULL) unless so many bytes fit, or `Unavailable`.
+        """Raise `ResourceExhausted` (STORAGE_FULL) unless `size` bytes fit, or `Unavailable`.
 
-        That they fit is told by what was seen within the last 50 ms too, less what has been written here since.
+        A measurement of the last 50 ms, minus the bytes that this process has written since, can admit the bytes too.
         """
         if not await self._fits(size):
             raise storage_full()
 
     async def keep(self, upload: Reservation, count: int) -> None:
-        """Keep room for more bytes of an upload. Raises as `require` does; the upload is over then.
+        """Reserve room for more bytes of an upload. Raises as `require` does; the upload is then over.
 
-        Of uploads that have no room together, one gives way at a time: the others go on with what it leaves.
+        If the uploads together have no room, one upload gives way at a time, and the others continue with its room.
         """
         if not await self._fits(count):
             await self._giving_way.acquire()
@@ -109,14 +109,14 @@ class SpaceManager:
         upload.kept += count
 
     def count_written(self, count: int) -> None:
-        """Note that bytes were written here."""
+        """Record that this process has written bytes."""
         self._written += count
 
     @asynccontextmanager
     async def reserve(self, size: int) -> AsyncIterator[Reservation]:
-        """Begin an upload of `size` bytes, which all must fit as it is now; raises as `require` does.
+        """Begin an upload of `size` bytes, all of which must fit at present; raises as `require` does.
 
-        Room is kept for the first of them, and then for others as they come.
+        Room is reserved for the first of the bytes, and for more as bytes arrive.
         """
         await self.require(size)
         upload = Reservation(size, self)
@@ -130,7 +130,7 @@ class SpaceManager:
                 self._giving_way.release()
 
     async def run(self) -> None:
-        """Tell the neighbours about every second while there is something to tell, for ever."""
+        """Publish the reservations of this process about every second while there are any, forever."""
         told = False
 
         async def publish() -> None:
@@ -154,7 +154,7 @@ class SpaceManager:
         return size <= self._left(seen)
 
     def _left(self, seen: _Measurement) -> int:
-        # What was written while it was looked may be counted twice, and is not missed.
+        # Bytes written during the measurement may be counted twice, but are never missed.
         return seen.unreserved - (self._written - seen.written) - self._kept
 
     @property

@@ -1,4 +1,4 @@
-"""What the storage services that share a disk keep for uploads, told to each other by way of Postgres."""
+"""Exchange of space reservations, through Postgres, between the storage services that share a disk."""
 
 import datetime
 import secrets
@@ -13,12 +13,12 @@ from services.database.transactions import Database
 from services.storage.index.models import Announcement
 
 PUBLISH_SECONDS = 1.0
-# A process that has not told for so long is gone, and so are its uploads.
+# A process that has not published for this long is gone, and its uploads with it.
 _GONE_AFTER = datetime.timedelta(seconds=15)
 
 
 class PeerReservations:
-    """The other storage services; what is known of them is a second old at most."""
+    """The reservations of the other storage services, cached for at most one second."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
@@ -27,13 +27,13 @@ class PeerReservations:
         self._known_at = -PUBLISH_SECONDS
 
     async def kept(self) -> int:
-        """Return for how many bytes that are to come the others keep room. Raises `Unavailable`."""
+        """Return the number of bytes that the other processes have reserved. Raises `Unavailable`."""
         if time.monotonic() - self._known_at >= PUBLISH_SECONDS:
             self._learned(await self._database.run(self._of_others))
         return self._kept
 
     async def publish(self, own: int) -> None:
-        """Tell the others for how many bytes room is kept here. Raises `Unavailable`."""
+        """Publish the number of bytes that this process has reserved. Raises `Unavailable`."""
 
         async def work(connection: AsyncConnection) -> int:
             await self._tell(connection, own)
@@ -48,7 +48,7 @@ class PeerReservations:
     async def _of_others(self, connection: AsyncConnection) -> int:
         others = select(func.coalesce(func.sum(col(Announcement.remaining_bytes)), 0)).where(
             col(Announcement.process) != self._process,
-            # A transaction may have waited for a row, and it is not when it began that counts.
+            # Use clock_timestamp(): a transaction may have waited for a row lock since it began.
             col(Announcement.told_at) > func.clock_timestamp() - _GONE_AFTER,
         )
         return int(await connection.scalar(others) or 0)

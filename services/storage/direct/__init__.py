@@ -1,1 +1,1 @@
-"""Direct transfer: clients read and write bytes at the store itself, by addresses that this service signs."""
+"""Direct transfer: clients read and write blobs at the store itself, by URLs that this service signs."""

@@ -1,4 +1,4 @@
-"""Making visible what a client has written at the store itself: not before the store confirms its size and SHA-256."""
+"""Confirmation of direct uploads: committed only once the store confirms their size and SHA-256."""
 
 from dataclasses import dataclass
 
@@ -16,7 +16,7 @@ from services.storage.index.objects import Record
 from services.storage.uploads.commit import commit
 from services.storage.uploads.fanout import UploadTarget
 
-# Each costs a request. One that sends again and again gets a new name each time, and has used a late one.
+# Each check costs a request. A client that uploads repeatedly gets a new name each time, and has used a recent one.
 _MAX_CHECKED = 20
 
 _log = get_logger(__name__)
@@ -42,13 +42,13 @@ async def confirm_object(context: StorageContext, repository_id: int, oid: str, 
 class _Seen:
     record: Record | None
     held: dict[int, str]
-    """Under which name the object's bytes lie, by store, whoever holds it."""
+    """The blob names of the object by store id, for all repositories together."""
     brought: list[BlobLocation]
 
 
 async def _look(context: StorageContext, repository_id: int, oid: str) -> _Seen:
     async def work(connection: AsyncConnection) -> _Seen:
-        # In the order in which a name goes, so that one which is confirmed meanwhile is seen here or there.
+        # In the order in which a name moves between tables, so that a name confirmed meanwhile is seen in one of them.
         brought = await client_uploads.brought(connection, repository_id, oid, limit=_MAX_CHECKED)
         held = await contents.names_of(connection, oid)
         return _Seen(await objects.find(connection, repository_id, oid), held, brought)
@@ -57,7 +57,7 @@ async def _look(context: StorageContext, repository_id: int, oid: str) -> _Seen:
 
 
 async def _arrived(context: StorageContext, seen: _Seen, oid: str, size: int) -> UploadTarget | None:
-    """Return the first bytes that are the object's, as their store says; give up those that are others'."""
+    """Return the first upload that its store confirms; abandon uploads whose bytes are not the object's."""
     for store_id, name in seen.brought:
         store = context.stores.get(store_id)
         if store is None or store.backend.signing is None or not store.backend.signing.signs_uploads:

@@ -1,6 +1,6 @@
-"""Whether a store really does what direct transfer relies on: tried with addresses like those that clients get.
+"""Probe of a store: tests, with signed URLs like those of clients, that the store does what direct transfer relies on.
 
-It is tried on the endpoint of this service, with bytes of its own. The names are of uploads that nobody commits.
+The probe uses the endpoint of this service, and random bytes. Its blob names are pending, and never committed.
 """
 
 import asyncio
@@ -19,22 +19,22 @@ from services.storage.uploads.pending import pending_blobs
 
 _BYTES = 1000
 _RANGE = (100, 199)
-# How late the clock of the store may be.
+# The clock of the store may be late by this much.
 _CLOCK_SECONDS = 15
 
 
 class Unsuitable(Exception):
-    """The store does not do what direct transfer relies on; the text says what."""
+    """The store fails a requirement of direct transfer; the text names the requirement."""
 
 
 def fresh() -> tuple[bytes, str]:
-    """Return bytes that nobody has stored before, and a name for them."""
+    """Return bytes that were never stored before, and a blob name for them."""
     data = secrets.token_bytes(_BYTES)
     return data, new_name(sha256(data).hexdigest())
 
 
 async def probe_downloads(context: StorageContext, store: Store, signer: Signer, http: httpx.AsyncClient) -> None:
-    """Raise `Unsuitable` unless a range of bytes can be got by an address, and nothing after its end."""
+    """Raise `Unsuitable` unless a signed URL yields a range of bytes, and nothing after its expiry."""
     data, name = fresh()
     async with pending_blobs(context, store, name):
         await _put_in_place(store.backend, name, data)
@@ -48,7 +48,7 @@ async def probe_downloads(context: StorageContext, store: Store, signer: Signer,
 
 
 async def probe_uploads(context: StorageContext, store: Store, signer: Signer, http: httpx.AsyncClient) -> None:
-    """Raise `Unsuitable` unless an address takes its own bytes and no others, and tells their size and SHA-256."""
+    """Raise `Unsuitable` unless a signed URL accepts only its own bytes, and the store reports size and SHA-256."""
     data, name = fresh()
     other, copied = fresh()
     late, expired = fresh()
@@ -92,7 +92,7 @@ async def _require_refusal(
 
 
 async def _require_end(http: httpx.AsyncClient, method: str, signed: SignedUrl, body: bytes | None = None) -> None:
-    """Wait for the end of an address that is good for a second: it must be refused then."""
+    """Wait for the expiry of a URL that is valid for one second: the store must then refuse it."""
     for _ in range(_CLOCK_SECONDS):
         await asyncio.sleep(1)
         answer = await http.request(method, signed.url, headers=signed.headers, content=body)
@@ -103,7 +103,7 @@ async def _require_end(http: httpx.AsyncClient, method: str, signed: SignedUrl, 
 
 
 def _require(holds: bool, problem: str, answer: httpx.Response | None = None) -> None:
-    """Raise `Unsuitable` unless what is required holds, and TransportError where the store failed altogether."""
+    """Raise `Unsuitable` unless the requirement `holds`, and RemoteProtocolError if the store failed altogether."""
     if answer is not None and answer.is_server_error:
         raise httpx.RemoteProtocolError(f"the store answers {answer.status_code}")
     if not holds:

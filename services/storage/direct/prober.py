@@ -1,4 +1,4 @@
-"""When the store is probed, and what follows from it."""
+"""Schedule of the probes of the primary, and their effect on direct transfer."""
 
 import asyncio
 from collections.abc import Coroutine
@@ -22,7 +22,7 @@ _log = get_logger(__name__)
 
 
 class Prober:
-    """Probes the primary at start, again until it has passed, and then every hour. Its owner runs `run`."""
+    """Probes the primary at start, every minute until it has passed, and then every hour. Its owner runs `run`."""
 
     def __init__(self, context: StorageContext, setting: str) -> None:
         self._context = context
@@ -30,7 +30,7 @@ class Prober:
         self._said: dict[tuple[int, str], str] = {}
 
     async def run(self) -> None:
-        """Probe, for ever; only what has passed is direct."""
+        """Probe, forever; only directions that have passed are direct."""
         while True:
             store = self._context.stores.primary
             directions = self._wanted(store)
@@ -46,12 +46,12 @@ class Prober:
         try:
             return configured_directions(self._setting, store.backend.signing)
         except ValueError as error:
-            # It was possible with the store that was the primary at start.
+            # The setting was possible with the store that was the primary at start.
             self._say(store, "both", str(error))
             return Directions()
 
     async def _probe(self, store: Store, signer: Signer, directions: Directions) -> None:
-        # It reads the certificates of authorities.
+        # In a thread because it reads the certificates of authorities from files.
         tls = await asyncio.to_thread(httpx.create_ssl_context)
         direct = store.direct
         async with httpx.AsyncClient(timeout=_ANSWER_SECONDS, verify=tls) as http:
@@ -63,15 +63,15 @@ class Prober:
                 direct.uploads = direct.uploads if passed is None else passed
 
     async def _outcome(self, store: Store, what: str, probe: Coroutine[object, object, None]) -> bool | None:
-        """Return whether the store has passed; None where that could not be found out."""
+        """Return whether the store has passed; None if the probe could not find out."""
         try:
             async with asyncio.timeout(_ROUND_SECONDS):
                 await probe
         except Unsuitable as error:
             self._say(store, what, f"the store is unsuitable: {error}")
             return False
-        except Exception as error:  # whatever it was, the next round may tell
-            # Its text may hold a signed address.
+        except Exception as error:  # whatever failed, the next round may find out
+            # The error's text may contain a signed URL.
             self._say(store, what, f"the store could not be probed: {type(error).__name__}")
             return None
         if self._said.pop((store.id, what), "") or not getattr(store.direct, what):

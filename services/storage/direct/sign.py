@@ -1,4 +1,4 @@
-"""Signing addresses for the objects of a batch."""
+"""Signed URLs for the objects of a batch."""
 
 from collections.abc import Mapping, Sequence
 
@@ -18,16 +18,16 @@ from services.storage.stores.registry import Store
 
 _log = get_logger(__name__)
 
-# All that S3 takes in one PUT; what is larger is relayed, in parts.
+# The most that S3 accepts in one PUT; a larger object is relayed, in parts.
 _MAX_PUT_BYTES = 5 * 1024**3
-# All that S3 allows.
+# The longest validity of a signed URL that S3 allows.
 _MAX_SECONDS = 7 * 24 * 3600
 
 
 async def sign_objects(
     context: StorageContext, repository_id: int, keys: Sequence[ObjectKey], intent: Intent, *, seconds: int
 ) -> list[SignedUrl | None]:
-    """Return addresses at the store, in order; None for what is relayed. Raises what SignObjectUrls documents."""
+    """Return signed URLs, in order; None for a relayed object. Raises what SignObjectUrls documents."""
     if not context.stores.primary.direct.includes(intent):
         return [None] * len(keys)
     held: dict[ObjectKey, Sequence[BlobLocation]] = {}
@@ -47,9 +47,9 @@ async def sign_found(
     *,
     seconds: int,
 ) -> list[SignedUrl | None]:
-    """Return the same for keys of which `stat_objects` has just told `stats`; all None where the store does not answer.
+    """Return signed URLs as `sign_objects` does, for keys of which `stat_objects` has just returned `stats`.
 
-    Raises what BatchStatObjects documents.
+    All are None if the store does not answer. Raises what BatchStatObjects documents.
     """
     if not context.stores.primary.direct.includes(intent):
         return [None] * len(keys)
@@ -94,7 +94,7 @@ async def _downloads(
     if not names:
         return {}
     await context.quota.check(repository_id)
-    # So long bytes stay that others have taken the place of meanwhile.
+    # A URL must not outlive its blob: a blob that is replaced meanwhile is retained only this long.
     seconds = min(seconds, int(store.replaced_seconds))
     urls = await signer.downloads(list(names.values()), seconds)
     context.quota.count(repository_id, bytes_out=sum(key.size for key in names))
@@ -104,13 +104,14 @@ async def _downloads(
 async def _uploads(
     context: StorageContext, store: Store, signer: Signer, repository_id: int, keys: set[ObjectKey], seconds: int
 ) -> dict[ObjectKey, SignedUrl]:
-    # Clients differ in how they send an empty body, and there is nothing to gain.
+    # Empty objects are relayed because clients differ in how they send an empty body, and there is nothing to gain.
     names = {key: new_name(key.oid) for key in keys if 0 < key.size <= _MAX_PUT_BYTES}
     if not names:
         return {}
     await context.quota.check(repository_id)
     found = await context.lookups.locate(repository_id, [key.oid for key in names])
-    # Held, or removed; one without bytes is held by the index alone, and may be written again.
+    # No URL for objects that are removed or have a blob, even a damaged one. An object that has a record in the index
+    # but no blob may be written again.
     known = {one.oid for one in found if one.is_removed or one.locations or one.damaged}
     missing = {key: name for key, name in names.items() if key.oid not in known}
 

@@ -1,1 +1,1 @@
-"""SQL of the storage schema, and what runs it in groups; no backend and no gRPC."""
+"""The index: SQL of the storage schema, and the components that batch it; no backend and no gRPC."""

@@ -15,7 +15,7 @@ _LOCK = text("""
 
 
 def store_key(store_id: int) -> str:
-    """Return the name of the lock of a store: who holds it lets nobody forget the store, or, alone, begins that."""
+    """Return the name of a store's lock, which commits to the store share, and its deletion takes alone."""
     return f"store {store_id}"
 
 
@@ -27,6 +27,6 @@ def key(name: object) -> ColumnElement[int]:
 async def lock(connection: AsyncConnection, *, alone: Sequence[str] = (), shared: Sequence[str] = ()) -> None:
     """Take the locks of these names until the transaction ends, in the order given: all of `alone`, then `shared`.
 
-    Those who take several must take them in one order everywhere, so that no two transactions wait for each other.
+    Callers that take several locks must take them in one order everywhere, so that no two transactions deadlock.
     """
     await connection.execute(_LOCK, {"alone": alone, "shared": shared})

@@ -1,4 +1,4 @@
-"""The SQL of bytes that clients bring to the store themselves. Each runs in the transaction of its connection."""
+"""SQL of direct uploads. Each function runs in the transaction of its connection."""
 
 import datetime
 from collections.abc import Sequence
@@ -11,16 +11,16 @@ from sqlmodel import col
 from services.storage.index.contents import BlobLocation, hold_store, is_known
 from services.storage.index.models import OngoingUpload
 
-# `.` and the character after it: the names of an oid lie between.
+# `.` and the character after it: all blob names of an oid sort between the two.
 _FIRST, _LAST = ".", "/"
 
 
 async def begin(
     connection: AsyncConnection, repository_id: int, store_id: int, names: Sequence[str], *, seconds: int
 ) -> bool:
-    """Note that a client may bring bytes to new names, for a repository, within `seconds`.
+    """Record new blob names to which a client may upload for a repository within `seconds`.
 
-    Tell whether it may: not where the store was forgotten.
+    Return False, and record nothing, if the store was deleted.
     """
     await hold_store(connection, store_id)
     if not await is_known(connection, store_id):
@@ -38,7 +38,7 @@ async def begin(
 
 
 async def brought(connection: AsyncConnection, repository_id: int, oid: str, *, limit: int) -> list[BlobLocation]:
-    """Return where clients may have brought an object's bytes for this repository, the newest first."""
+    """Return the locations to which clients may have uploaded an object for this repository, the newest first."""
     statement = (
         select(col(OngoingUpload.store_id), col(OngoingUpload.name))
         .where(

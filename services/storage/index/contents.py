@@ -1,9 +1,9 @@
-"""The SQL of where bytes lie. Each function runs in the transaction of its connection.
+"""SQL of blobs. Each function runs in the transaction of its connection.
 
-A name is in one store, and in one table at a time. It goes only one way: `uploads` (bytes on their way), `contents`
-(the bytes of an object), `discards` (bytes that nothing refers to any more). No bytes are removed unless their name is
-in `discards`, and nothing comes back from there: so a removal that is late, or repeated, never meets bytes that are
-needed. Names of a journal are in its segment in place of `uploads`.
+A blob name is in one store, and in one table at a time. It moves in one direction only: `uploads` (pending), `contents`
+(the blob of an object), `discards` (a blob to which nothing refers any more). A blob is deleted only while its name is
+in `discards`, and no name leaves `discards` for another table: a late or repeated deletion therefore never affects a
+blob that is needed. Names of a journal are in its segment instead of `uploads`.
 """
 
 import datetime
@@ -38,34 +38,34 @@ from services.storage.index import advisory_locks
 from services.storage.index.models import Content, Discard, Object, OngoingUpload, StoreRecord
 
 FIRST_STORE_ID = 1
-"""The store of `TOWPATH_STORAGE_URL`."""
+"""The id of the store of `TOWPATH_STORAGE_URL`."""
 
 _CLAIM_SECONDS = 15
-"""How long a sweep has bytes to itself that it removes: so long they stay, too, where its process is killed amid it."""
+"""The time for which no other sweep claims the same blobs; if the sweeping process is killed, they stay that long."""
 
 _LATE = datetime.timedelta(days=1)
-"""How long after its end a request may last that a client began in time."""
+"""The longest that a PUT may last after its URL expires, if the client began it in time."""
 
-# Until when a client may put bytes there with the address that it was given; NULL for what this service writes.
+# The time until which a client can write the blob with its signed URL; NULL for blobs that this service writes.
 _writable_until = (col(OngoingUpload.expires_at) + _LATE).label("writable_until")
 
-# Where and what a name is, and that, of the rows of the two tables.
+# The columns that a row of either table passes on to `discards`.
 _UPLOAD = (col(OngoingUpload.store_id), col(OngoingUpload.name), _writable_until)
 _CONTENT = (col(Content.store_id), col(Content.name), col(Content.writable_until))
 
 
 class BlobLocation(NamedTuple):
-    """Bytes in one store."""
+    """A blob in one store."""
 
     store_id: int
     name: str
 
 
 class UploadedBlob(NamedTuple):
-    """An upload's bytes, in place in one store, that are to be those of the object.
+    """An uploaded blob, in place in one store, that is to become the blob of the object there.
 
-    `replaces` is under which name the object's bytes lay there when the upload began: those stay for so many seconds,
-    as readers may be at them.
+    `replaces` is the object's blob name in that store when the upload began. The replaced blob is retained for
+    `replaced_seconds` because readers may still use it.
     """
 
     store_id: int
@@ -76,7 +76,7 @@ class UploadedBlob(NamedTuple):
 
 
 class PendingBlob(NamedTuple):
-    """A new name in a store, for bytes of an object; of which repository, where they are uploaded for one."""
+    """A new blob name in a store, for an object; `repository_id` is None if the service itself writes the blob."""
 
     repository_id: int | None
     store_id: int
@@ -85,17 +85,17 @@ class PendingBlob(NamedTuple):
 
 
 class PendingResult(NamedTuple):
-    """What was found when bytes were about to come to a new name, and noted unless something is in their way."""
+    """The result of recording a blob name as pending: recorded if the store is known, and the object not removed."""
 
     is_known: bool
-    """Whether there is the store; it may have been forgotten."""
+    """False if the store was deleted."""
     replaces: str | None
-    """Under which name the object's bytes lie there."""
+    """The object's current blob name in that store; None if there is none."""
     removal_reason: str | None
-    """Why the object was removed from the repository; None where it was not."""
+    """The reason of the object's removal from the repository; None if it was not removed."""
 
 
-# Written out as those of `services.storage.index.objects` are.
+# SQL as text for speed, as in `services.storage.index.objects`.
 _BEGIN = """
     WITH new AS (
         SELECT new.*, stores.id IS NOT NULL AS is_known, contents.name AS replaces, objects.removal_reason
@@ -153,26 +153,26 @@ def _in(seconds: float) -> ColumnElement[datetime.datetime]:
 
 
 def begin_statement(new: Sequence[PendingBlob], *, writer: int) -> Statement:
-    """Return what notes that bytes come to new names; each row is a `PendingResult`, in order."""
+    """Return the statement that records blob names as pending; each row is a `PendingResult`, in order."""
     return Statement(_BEGIN, (*zip(*new, strict=True), writer))
 
 
 async def hold_store(connection: AsyncConnection, store_id: int) -> None:
-    """Let the store not be forgotten until the transaction ends."""
+    """Prevent the deletion of the store until the transaction ends."""
     await advisory_locks.lock(connection, shared=[advisory_locks.store_key(store_id)])
 
 
 async def is_known(connection: AsyncConnection, store_id: int) -> bool:
-    """Tell whether there is such a store."""
+    """Return whether the store exists."""
     return bool(await connection.scalar(select(exists().where(col(StoreRecord.id) == store_id))))
 
 
 async def commit(connection: AsyncConnection, arrived: Sequence[UploadedBlob]) -> list[str | None]:
-    """Make the bytes of uploads those of the objects, each object at most once in each store.
+    """Make uploaded blobs the blobs of their objects, each object at most once in each store.
 
-    Return for each under which name the object's bytes lie there now, or None where the upload was given up, or the
-    store forgotten. Where others have replaced meanwhile what was there when it began, theirs are as good, and stay.
-    The caller holds the locks of the oids and of the stores. May be repeated after it has succeeded.
+    Return for each the object's blob name in that store from now on, or None if the upload was abandoned or the store
+    deleted. If another upload has meanwhile replaced the blob that was there when this upload began, the other blob is
+    as good, and stays. The caller must have locked the oids and the stores. May be repeated after it has succeeded.
     """
     store_ids, oids, names, replaces, seconds = zip(*arrived, strict=True)
     values = {"store_ids": store_ids, "oids": oids, "names": names, "replaces": replaces, "seconds": seconds}
@@ -180,16 +180,16 @@ async def commit(connection: AsyncConnection, arrived: Sequence[UploadedBlob]) -
 
 
 async def names_of(connection: AsyncConnection, oid: str) -> dict[int, str]:
-    """Return under which name the bytes of an object lie, by store."""
+    """Return the blob names of an object by store id."""
     statement = select(col(Content.store_id), col(Content.name)).where(col(Content.oid) == oid)
     return {row.store_id: row.name for row in await connection.execute(statement)}
 
 
 async def mark_damaged(connection: AsyncConnection, found: Collection[BlobLocation], *, if_elsewhere: bool) -> int:
-    """Note bytes that are missing or damaged; return how many those are.
+    """Mark blobs as damaged; return how many were not marked before.
 
-    Others take their place, from a store that has them, or from a client: what no store has is asked for like new.
-    With `if_elsewhere` nothing is noted of what no other store has.
+    A damaged blob is replaced from a store that has the object, or by a client: clients are asked for an object that no
+    store has as if it were new. With `if_elsewhere`, a blob is marked only if another store has an undamaged one.
     """
     another = aliased(Content)
     elsewhere = exists().where(
@@ -206,37 +206,37 @@ async def mark_damaged(connection: AsyncConnection, found: Collection[BlobLocati
 
 
 async def release_unreferenced(connection: AsyncConnection, oids: Sequence[str]) -> None:
-    """Let go of the bytes of those of `oids` that no repository holds. The caller holds the locks of the oids."""
+    """Discard the blobs of those of `oids` that no repository holds. The caller must have locked the oids."""
     held = exists().where(col(Object.oid) == col(Content.oid), col(Object.removed_at).is_(None))
     let_go = delete(Content).where(col(Content.oid) == _any_of(oids), ~held)
     await _discard(connection, let_go.returning(*_CONTENT), in_seconds=0)
 
 
 async def writers(connection: AsyncConnection) -> list[int]:
-    """Return whose uploads go on."""
+    """Return the ids of the writers that have pending uploads."""
     writer = col(OngoingUpload.writer)
     return list(await connection.scalars(select(writer).where(writer.is_not(None)).distinct()))
 
 
 async def ongoing(connection: AsyncConnection, writer: int) -> list[str]:
-    """Return the names of a writer's uploads."""
+    """Return the pending blob names of a writer."""
     return list(await connection.scalars(select(col(OngoingUpload.name)).where(col(OngoingUpload.writer) == writer)))
 
 
 async def give_up(connection: AsyncConnection, names: Sequence[str]) -> int:
-    """Give up those of the uploads that go on, and return how many they were."""
+    """Abandon those of the uploads `names` that are still pending, and return their number."""
     given_up = delete(OngoingUpload).where(col(OngoingUpload.name) == _any_of(names))
     return await _discard(connection, given_up.returning(*_UPLOAD), in_seconds=0)
 
 
 async def give_up_expired(connection: AsyncConnection) -> int:
-    """Give up what clients could have brought to the store themselves and have not, and return how many it was."""
+    """Abandon direct uploads that were not confirmed in time, and return their number."""
     expired = delete(OngoingUpload).where(col(OngoingUpload.expires_at) <= func.now() - _LATE)
     return await _discard(connection, expired.returning(*_UPLOAD), in_seconds=0)
 
 
 async def claim_due(connection: AsyncConnection, store_ids: Sequence[int], *, limit: int) -> list[BlobLocation]:
-    """Return up to `limit` names in these stores that are due, which no other sweep gets for a while."""
+    """Claim up to `limit` due names in these stores: no other sweep gets them for `_CLAIM_SECONDS`."""
     due = (
         select(col(Discard.store_id), col(Discard.name))
         .where(col(Discard.due_at) <= func.now(), col(Discard.store_id).in_(store_ids))
@@ -254,9 +254,9 @@ async def claim_due(connection: AsyncConnection, store_ids: Sequence[int], *, li
 
 
 async def discarded(connection: AsyncConnection, names: Sequence[str]) -> None:
-    """Forget names: there are no bytes under them any more.
+    """Forget names whose blobs have been deleted.
 
-    Where a client may still put some there, the name stays, and is due again when that has ended.
+    A name to which a client may still upload stays, and is due again at the end of that time.
     """
     named, until = col(Discard.name) == _any_of(names), col(Discard.writable_until)
     await connection.execute(delete(Discard).where(named, or_(until.is_(None), until <= func.now())))
@@ -264,12 +264,12 @@ async def discarded(connection: AsyncConnection, names: Sequence[str]) -> None:
 
 
 async def postpone(connection: AsyncConnection, names: Sequence[str], *, in_seconds: float) -> None:
-    """Let names that are due be so again in so many seconds."""
+    """Make names due again in `in_seconds`."""
     await connection.execute(update(Discard).where(col(Discard.name) == _any_of(names)).values(due_at=_in(in_seconds)))
 
 
 async def seconds_until_due(connection: AsyncConnection) -> float | None:
-    """Return when the next name is due; None where there is none."""
+    """Return the number of seconds until the next name is due; None if there is no name."""
     seconds = await connection.scalar(select(func.extract("epoch", func.min(col(Discard.due_at)) - func.now())))
     return None if seconds is None else max(0.0, float(seconds))
 
@@ -277,7 +277,7 @@ async def seconds_until_due(connection: AsyncConnection) -> float | None:
 async def _discard(
     connection: AsyncConnection, gone: ReturningDelete[int, str, datetime.datetime | None], *, in_seconds: float
 ) -> int:
-    """Carry `gone` out, note what it returns as due in so many seconds, and return how many names those are."""
+    """Execute `gone`, record the names that it returns as due in `in_seconds`, and return their number."""
     left = gone.cte("gone")
     rows = select(left.c.store_id, left.c.name, left.c.writable_until, _in(in_seconds))
     statement = postgresql.insert(Discard).from_select(["store_id", "name", "writable_until", "due_at"], rows)

@@ -1,4 +1,4 @@
-"""Objects looked up in the index: those asked for at once, in one statement."""
+"""Batched lookups in the index: concurrent lookups share one statement."""
 
 from collections.abc import Collection, Sequence
 
@@ -16,14 +16,14 @@ class ObjectLookups:
         self._grouped = Batcher(self._locate)
 
     async def locate(self, repository_id: int, oids: Collection[str]) -> list[Located]:
-        """Return which of these objects there are, held or removed, and where their bytes lie, as of now.
+        """Return those of these objects that exist, held or removed, with the locations of their blobs, as of now.
 
         Raises `Unavailable`.
         """
         return await self._grouped.submit(LookupKey(repository_id, list(oids)))
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the lookups that are in flight or waiting."""
         await self._grouped.close()
 
     async def _locate(self, group: Sequence[LookupKey]) -> list[list[Located]]:

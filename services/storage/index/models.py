@@ -21,19 +21,19 @@ SCHEMA_NAME = "storage"
 
 
 class StorageModel(SQLModel):
-    """What the tables of this service share: their own metadata, apart from that of other services."""
+    """Base class of the tables of this service, with metadata separate from those of other services."""
 
     metadata: ClassVar[MetaData] = MetaData(schema=SCHEMA_NAME)
 
 
 def _oid(*, primary_key: bool) -> str:
-    # "C" orders by bytes, whatever the database's collation: pages by oid need only that.
+    # Collation "C" orders by bytes, whatever the database's collation: keyset pages by oid need only that.
     column: str = Field(primary_key=primary_key, sa_type=String(64, collation="C"))
     return column
 
 
 def _name(*, primary_key: bool) -> str:
-    # An oid, a dot and 16 digits; "C" so that the names of an oid are a range.
+    # 81 characters: an oid, a dot and 16 digits. Collation "C", so that the blob names of an oid form a range.
     column: str = Field(primary_key=primary_key, sa_type=String(81, collation="C"))
     return column
 
@@ -44,15 +44,15 @@ def _store_id() -> int:
 
 
 class StoreRecord(StorageModel, table=True):
-    """A place that holds bytes. The first is that of `TOWPATH_STORAGE_URL`, and has no URL here."""
+    """A store. The first store is the one of `TOWPATH_STORAGE_URL`, and has no URL here."""
 
     __tablename__ = "stores"
     __table_args__ = (
-        # There is one primary.
+        # There is only one primary.
         Index("stores_primary", "is_primary", unique=True, postgresql_where=text("is_primary")),
     )
 
-    # Never given twice: a process that has not yet heard of a store's end must not take the next for it.
+    # Never reused, because a process that has not yet noticed a store's deletion must not take the next store for it.
     id: int = Field(primary_key=True, sa_type=SmallInteger, sa_column_args=[Identity(start=2)])
     name: str = Field(sa_column_kwargs={"unique": True})
     url: str | None = Field(default=None, sa_column_kwargs={"unique": True})
@@ -64,7 +64,7 @@ class StoreRecord(StorageModel, table=True):
 
 
 class CopyRecord(StorageModel, table=True):
-    """That a store is a copy of another, and how it is made one."""
+    """The record that a store is a copy of another, with the terms of the copying."""
 
     __tablename__ = "copies"
 
@@ -86,7 +86,7 @@ class Object(StorageModel, table=True):
     __table_args__ = (
         CheckConstraint("size >= 0", name="objects_size_check"),
         CheckConstraint("(removed_at IS NULL) = (removal_reason IS NULL)", name="objects_removal_check"),
-        # Answers whether any repository holds the bytes.
+        # Answers whether any repository holds the object.
         Index("objects_held_oid", "oid", postgresql_where=text("removed_at IS NULL")),
     )
 
@@ -106,12 +106,12 @@ class Object(StorageModel, table=True):
 
 
 class Content(StorageModel, table=True):
-    """Under which name the bytes of an object that is held lie in a store."""
+    """The blob of a held object in one store."""
 
     __tablename__ = "contents"
     __table_args__ = (Index("contents_doubted", "store_id", "oid", postgresql_where=text("is_doubted")),)
 
-    # By oid first: a batch asks for all stores at once.
+    # The key begins with the oid because a batch looks in all stores at once.
     oid: str = _oid(primary_key=True)
     store_id: int = _store_id()
     name: str = _name(primary_key=False)
@@ -119,17 +119,16 @@ class Content(StorageModel, table=True):
         default=None,
         sa_type=DateTime(timezone=True),
     )
-    """Until when a client may put the same bytes there again, with the address of the store that it was given."""
+    """The time until which a client may put the same bytes there again with its signed URL; NULL if it cannot."""
     is_doubted: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
-    """Whether the bytes were found missing or damaged: others are brought there from another store."""
+    """True if the blob was found damaged: it is replaced from another store or by a client."""
 
 
 class OngoingUpload(StorageModel, table=True):
-    """A name whose bytes are on their way. The row goes with the commit, which names them in `contents`.
+    """A pending blob name. The commit moves it to `contents`.
 
-    Where the writer, a process of this service, is gone or has given up, the row becomes one of `discards`: from then
-    on the upload cannot be committed any more. Bytes that a client brings to the store itself have no writer, but the
-    repository that they are for, and an end.
+    If the writer, a process of this service, is gone or has abandoned the upload, the row moves to `discards`: from
+    then on the upload cannot be committed any more. A direct upload has no writer, but a repository and an expiry.
     """
 
     __tablename__ = "uploads"
@@ -150,9 +149,9 @@ class OngoingUpload(StorageModel, table=True):
 
 
 class JournalSegment(StorageModel, table=True):
-    """A segment of the journal of a disk. What is in it can be committed for as long as the row is there.
+    """A segment of the journal of a disk. Its objects can be committed for as long as the row exists.
 
-    Whoever takes over what another process has left deletes the row first.
+    A process that takes over a segment of another process deletes the row first.
     """
 
     __tablename__ = "journal_segments"
@@ -162,10 +161,10 @@ class JournalSegment(StorageModel, table=True):
 
 
 class Discard(StorageModel, table=True):
-    """A name to which nothing refers any more, and never will: what is under it goes when it is due.
+    """A blob name to which nothing refers any more, and never will: the sweeper deletes its blob when it is due.
 
-    The row is deleted after the bytes, so that a crash between the two leaves none behind. While a client may still put
-    bytes there, it stays, and they are removed again at the end of that time.
+    The row is deleted after the blob, so that a crash between the two leaves no blob behind. While a client may still
+    upload to the name, the row stays, and the blob is deleted again at the end of that time.
     """
 
     __tablename__ = "discards"
@@ -180,7 +179,7 @@ class Discard(StorageModel, table=True):
 
 
 class UnclaimedObject(StorageModel, table=True):
-    """What the version before notes instead of `discards`; a later migration drops it."""
+    """The table that the previous version writes instead of `discards`; a later migration drops it."""
 
     __tablename__ = "unclaimed_objects"
 
@@ -188,7 +187,7 @@ class UnclaimedObject(StorageModel, table=True):
 
 
 class DeletedRepository(StorageModel, table=True):
-    """A repository that was deleted: nothing is written into it any more, by whatever token. Ids are not used again."""
+    """A deleted repository: no token allows writing to it any more. Its id is never reused."""
 
     __tablename__ = "deleted_repositories"
 
@@ -196,7 +195,7 @@ class DeletedRepository(StorageModel, table=True):
 
 
 class Traffic(StorageModel, table=True):
-    """The bytes that a repository moved on one UTC day."""
+    """The bytes that a repository transferred on one UTC day."""
 
     __tablename__ = "traffic"
 
@@ -207,9 +206,9 @@ class Traffic(StorageModel, table=True):
 
 
 class Announcement(StorageModel, table=True):
-    """How many bytes of uploads that go on are still to come in a process that shares the disk with others.
+    """The bytes that a process has reserved for its running uploads, published to processes that share the disk.
 
-    The table is unlogged: its rows are written every second, and are worth nothing soon after.
+    The table is unlogged because its rows are written every second, and are worth nothing soon after.
     """
 
     __tablename__ = "announcements"

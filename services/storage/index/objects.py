@@ -1,4 +1,4 @@
-"""The SQL of the index of objects. Each function runs in the transaction of its connection."""
+"""SQL of objects. Each function runs in the transaction of its connection, except `locate`."""
 
 import datetime
 from collections.abc import Collection, Iterable, Sequence
@@ -29,7 +29,10 @@ class Record(NamedTuple):
 
 
 class Located(NamedTuple):
-    """What is there of an object, and where its bytes lie; nowhere for one that was removed."""
+    """An object of a repository, held or removed, and the locations of its blobs.
+
+    A removed object still has locations while another repository holds it.
+    """
 
     oid: str
     size: int
@@ -37,11 +40,11 @@ class Located(NamedTuple):
     removal_reason: str | None
     locations: list[BlobLocation]
     damaged: list[BlobLocation]
-    """Where they were found missing or damaged."""
+    """The locations of blobs that were found damaged."""
 
 
 class LookupKey(NamedTuple):
-    """Objects of a repository that somebody asks for."""
+    """Objects of a repository to look up."""
 
     repository_id: int
     oids: Sequence[str]
@@ -65,7 +68,7 @@ _RECORD = (
 )
 _RECORD_SQL = ", ".join(f"objects.{name}" for name in Record._fields)
 
-# What each request needs is written out: to put a statement together costs more than to carry it out.
+# SQL as text on the hot path, because building a statement with SQLAlchemy costs more than executing it.
 _LOCATE = """
     SELECT asked.number, objects.oid, objects.size, objects.removed_at IS NOT NULL, objects.removal_reason,
         contents.store_id, contents.name, contents.is_doubted
@@ -93,27 +96,27 @@ def _any_of(oids: Sequence[str]) -> object:
 async def lock(
     connection: AsyncConnection, oids: Iterable[str], *, into: Iterable[int] = (), stores: Iterable[int] = ()
 ) -> None:
-    """Keep all others from changing where the bytes of `oids` lie until the transaction ends.
+    """Prevent other transactions from changing the locations of `oids` until this transaction ends.
 
-    The repositories whose ids are `into` are not deleted meanwhile, and the stores not forgotten.
+    Neither the repositories with the ids `into` nor the stores can be deleted meanwhile.
     """
-    # In one order everywhere, so that two transactions do not wait for each other.
+    # In one order everywhere, so that two transactions do not deadlock.
     shared = [*map(str, sorted(set(into))), *map(advisory_locks.store_key, sorted(set(stores)))]
     await advisory_locks.lock(connection, alone=sorted(set(oids)), shared=shared)
 
 
 async def hold_deletions(connection: AsyncConnection) -> None:
-    """Let no bytes be discarded that are needed at this moment or later, as long as this connection lives."""
+    """Prevent the deletion of blobs that are needed now or later, for as long as this connection lives."""
     await connection.execute(select(func.pg_advisory_lock(key("deletions"))))
 
 
 async def may_delete(connection: AsyncConnection) -> bool:
-    """Tell whether bytes may be discarded that are due at this moment: not while another holds deletions."""
+    """Return whether blobs that are due now may be deleted: not while `hold_deletions` of another connection lasts."""
     return bool(await connection.scalar(select(func.pg_try_advisory_xact_lock_shared(key("deletions")))))
 
 
 async def close_repository(connection: AsyncConnection, repository_id: int) -> None:
-    """Let nothing be added to the repository any more; what is being added at this moment is waited for."""
+    """Prevent all further additions to the repository, after waiting for those in progress."""
     await connection.execute(select(func.pg_advisory_xact_lock(key(repository_id))))
     await connection.execute(
         postgresql.insert(DeletedRepository).values(repository_id=repository_id).on_conflict_do_nothing()
@@ -121,21 +124,21 @@ async def close_repository(connection: AsyncConnection, repository_id: int) -> N
 
 
 async def is_deleted(connection: AsyncConnection, repository_id: int) -> bool:
-    """Tell whether the repository was deleted."""
+    """Return whether the repository was deleted."""
     deleted = exists().where(col(DeletedRepository.repository_id) == repository_id)
     return bool(await connection.scalar(select(deleted)))
 
 
 async def find(connection: AsyncConnection, repository_id: int, oid: str) -> Record | None:
-    """Return the record of an object, held or removed."""
+    """Return the record of an object, held or removed; None if there is none."""
     statement = select(*_RECORD).where(col(Object.repository_id) == repository_id, col(Object.oid) == oid)
     return _record((await connection.execute(statement)).one_or_none())
 
 
 async def locate(database: Database, asked: Sequence[LookupKey], *, patient: bool) -> list[list[Located]]:
-    """Return for each of `asked` which of the objects there are, held or removed, and where their bytes lie.
+    """Return, for each of `asked`, the objects that exist, held or removed, with the locations of their blobs.
 
-    In a transaction of its own; see `Database.fetch`.
+    Runs in a separate transaction; see `Database.fetch`.
     """
     wanted = [(number, one.repository_id, oid) for number, one in enumerate(asked) for oid in one.oids]
     values = zip(*wanted, strict=True) if wanted else ((), (), ())
@@ -152,13 +155,13 @@ async def locate(database: Database, asked: Sequence[LookupKey], *, patient: boo
 
 
 async def is_held(connection: AsyncConnection, oid: str) -> bool:
-    """Tell whether any repository holds the object."""
+    """Return whether any repository holds the object."""
     held = exists().where(col(Object.oid) == oid, col(Object.removed_at).is_(None))
     return bool(await connection.scalar(select(held)))
 
 
 async def page(connection: AsyncConnection, repository_id: int, *, after: str, limit: int) -> list[Record]:
-    """Return the next records by oid after the oid `after`."""
+    """Return the keyset page of up to `limit` records by oid after the oid `after`."""
     statement = (
         select(*_RECORD)
         .where(col(Object.repository_id) == repository_id, col(Object.oid) > after)
@@ -169,10 +172,10 @@ async def page(connection: AsyncConnection, repository_id: int, *, after: str, l
 
 
 async def add(connection: AsyncConnection, added: Collection[ObjectToAdd]) -> dict[tuple[int, str], Record]:
-    """Record that repositories hold objects, each once, and return the records by repository and oid.
+    """Record that repositories hold objects, each named once, and return the records by repository id and oid.
 
-    What was removed, or is of a repository that was deleted, is missing in the answer. The caller holds the locks. The
-    records cannot change until the transaction ends.
+    Objects that were removed, or whose repository was deleted, are missing in the result. The caller must have called
+    `lock`. The records cannot change until the transaction ends.
     """
     repository_ids, oids, sizes = zip(*added, strict=True)
     values = {"repository_ids": repository_ids, "oids": oids, "sizes": sizes}
@@ -184,7 +187,7 @@ async def add(connection: AsyncConnection, added: Collection[ObjectToAdd]) -> di
 async def add_tombstone(
     connection: AsyncConnection, repository_id: int, oid: str, *, reason: str, removed_by: str
 ) -> Record | None:
-    """Turn the record of an object that is held into a tombstone and return it; None where none is held."""
+    """Turn the record of a held object into a tombstone and return it; None if the object is not held."""
     statement = (
         update(Object)
         .where(
@@ -199,7 +202,7 @@ async def add_tombstone(
 
 
 async def remove_tombstone(connection: AsyncConnection, repository_id: int, oid: str) -> bool:
-    """Delete a tombstone; tell whether there was one."""
+    """Delete a tombstone; return whether there was a tombstone."""
     statement = delete(Object).where(
         col(Object.repository_id) == repository_id,
         col(Object.oid) == oid,

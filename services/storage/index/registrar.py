@@ -1,4 +1,4 @@
-"""Uploads entered in the index: what comes at once goes in one transaction."""
+"""Batched registration of uploads in the index: concurrent uploads share one transaction."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -15,15 +15,15 @@ from services.storage.index import contents, objects
 from services.storage.index.contents import PendingBlob, PendingResult, UploadedBlob
 from services.storage.index.objects import ObjectToAdd, Record
 
-# So few that a group's transaction is short, and its locks are few.
+# Few enough that a batch's transaction is short, and its locks are few.
 _MAX_BATCH = 64
-# One is on its way to the disk while the next is made up.
+# The next batch is prepared while one is being synced to Postgres' disk.
 _MAX_IN_FLIGHT = 2
 
 
 @dataclass(frozen=True)
 class VerifiedUpload:
-    """An object that a repository is to hold, and its bytes where they are in place, verified and durable."""
+    """An object that a repository is to hold, and its blobs, which are in place, verified and durable."""
 
     repository_id: int
     oid: str
@@ -33,9 +33,9 @@ class VerifiedUpload:
 
 @dataclass(frozen=True)
 class CommittedUpload:
-    """What was entered: the record, and for each of `arrived` the name under which the object's bytes lie there.
+    """The record of a committed object, and for each of the upload's `blobs` the object's blob name in that store.
 
-    None stands for an upload that was given up; it is never the first.
+    A name is None if the upload to that store was abandoned; the first name is never None.
     """
 
     record: Record
@@ -43,31 +43,31 @@ class CommittedUpload:
 
 
 class UploadRegistrar:
-    """Enters uploads in the index. Its owner closes it, when no upload goes on any more."""
+    """Registers uploads in the index. Its owner closes it when no upload is running any more."""
 
     def __init__(self, database: Database, writer: int) -> None:
-        """`writer` is that of this process."""
+        """`writer` is the id of this process's writer lease."""
         self._database = database
         self._writer = writer
         self._beginning = Batcher(self._begin, max_batch=_MAX_BATCH, max_in_flight=_MAX_IN_FLIGHT, max_wait_seconds=0)
         self._ending = Batcher(self._register, max_batch=_MAX_BATCH, max_in_flight=_MAX_IN_FLIGHT, max_wait_seconds=0)
 
     async def begin(self, new: Sequence[PendingBlob]) -> list[PendingResult]:
-        """Note that bytes of one upload come to new names; whatever lies there is swept unless it is registered.
+        """Record the blob names of one upload as pending; blobs that are not committed later are swept.
 
         Raises `Unavailable`.
         """
         return await self._beginning.submit(new)
 
     async def register(self, upload: VerifiedUpload) -> CommittedUpload | None:
-        """Let a repository hold an object; it does when this returns. None where the upload was given up meanwhile.
+        """Commit an upload: the repository holds the object when this returns. None if the upload was abandoned.
 
         Raises `FailedPrecondition` (OBJECT_REMOVED), `NotFound` (REPOSITORY_NOT_FOUND), and `Unavailable`.
         """
         return await self._ending.submit(upload)
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the batches that are in flight or waiting."""
         await self._beginning.close()
         await self._ending.close()
 
@@ -102,7 +102,7 @@ async def _register(
 
 
 def _turns(group: Sequence[VerifiedUpload]) -> Iterator[dict[int, VerifiedUpload]]:
-    """Part a group so that no object is twice in a part: the bytes of the first stay, as if it had come before."""
+    """Split a batch so that no part has an oid twice: the first upload's blobs stay, as if it had arrived earlier."""
     rest = dict(enumerate(group))
     while rest:
         first_of = {each.oid: number for number, each in reversed(rest.items())}
@@ -137,4 +137,4 @@ async def _refusal(connection: AsyncConnection, upload: VerifiedUpload) -> Servi
 
 
 class _GivenUp(Exception):
-    """Undoes the transaction: what nobody has the bytes of is not held."""
+    """Rolls the transaction back, so that no repository holds an object without a blob."""

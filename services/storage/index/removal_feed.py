@@ -1,4 +1,4 @@
-"""Removals of objects, and doubts of their bytes, heard of as they are committed (docs/decisions/0030)."""
+"""The removal feed: removals of objects, and damage to blobs, heard as they are committed (docs/decisions/0030)."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ from services.storage.index.schema import SCHEMA
 
 SOURCE = Source(
     SCHEMA.name,
-    # What the triggers of the migration 0004 notify.
+    # The triggers of migration 0004 notify this channel.
     channel="towpath_object_removed",
     trigger="object_removed",
     tables=("objects", "contents"),
@@ -25,7 +25,7 @@ class Moment(NamedTuple):
     """A moment among the transactions of a database server."""
 
     server_started: int
-    """When the server was started, in microseconds since 1970: ids of another start are not compared."""
+    """The start of the server, in microseconds since 1970: transaction ids of different starts are not comparable."""
     transaction_id: int
 
 
@@ -37,20 +37,20 @@ class _Heard:
         self.latest: Moment | None = None
         """A moment before which all transactions have ended."""
         self.known_since = 0
-        """The first transaction of which all removals are known; those before may have removed anything."""
+        """The first transaction since which all removals are known; earlier transactions may have removed anything."""
         self._counted = -1
 
     @property
     def is_changed(self) -> bool:
-        """Whether a removal was heard that `known_since` does not tell of."""
+        """True if a removal was heard that `known_since` does not cover yet."""
         return self.listening.changes != self._counted
 
     def take(self, look: Poll) -> Moment:
-        """Take in the answer to a look; return from which moment on all removals are known."""
+        """Take in the result of a poll; return the moment since which all removals are known."""
         server_started, oldest, following = look.values
         if self.is_changed:
-            # The first look counts as one, as nothing was heard before. A removal that was heard while it was under
-            # way may be later than `following`; it is a change for the next.
+            # The first poll counts as a change because nothing was heard before it. A removal heard during a poll may
+            # be later than `following`, so it counts as a change for the next poll.
             self.known_since = max(self.known_since, following)
             self._counted = max(self._counted, look.changes)
         self.latest = Moment(server_started, oldest)
@@ -58,16 +58,16 @@ class _Heard:
 
 
 class RemovalFeed:
-    """Tells which places of objects may be read without asking."""
+    """Reports the moment from which on a facade may read at reported locations without asking."""
 
     def __init__(self, notifications: Notifications) -> None:
         self._notifications = notifications
         self._heard: _Heard | None = None
 
     def moment(self) -> Moment | None:
-        """Return a moment that is past, to be told with what is read from now on; None where removals are not heard.
+        """Return a past moment, to be reported with what is read from now on; None if removals are not heard.
 
-        Whoever reads the index after this call sees all transactions before that moment.
+        A caller that reads the index after this call sees all transactions before that moment.
         """
         try:
             return self._current().latest
@@ -75,10 +75,10 @@ class RemovalFeed:
             return None
 
     async def watch(self, known_since: int, wait_seconds: float) -> Moment:
-        """Return from which moment on places may be read that were told of; see StorageService.WatchRemovals.
+        """Return the moment since which reported locations are still valid; see StorageService.WatchRemovals.
 
-        Where that is no later than `known_since`, wait for a removal, at most for `wait_seconds`. Raises `Unavailable`
-        where removals are not heard.
+        If that moment is no later than `known_since`, wait for a removal, at most for `wait_seconds`. Raises
+        `Unavailable` if removals are not heard.
         """
         heard = self._current()
         if not heard.is_changed and heard.known_since <= known_since:

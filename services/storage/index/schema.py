@@ -1,4 +1,4 @@
-"""The storage service's part of the database."""
+"""The storage service's schema in the database."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""The SQL of the list of stores. Each function runs in the transaction of its connection."""
+"""SQL of the list of stores. Each function runs in the transaction of its connection."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,13 +15,13 @@ from services.storage.index.advisory_locks import key
 from services.storage.index.models import Content, CopyRecord, Discard, Object, OngoingUpload, StoreRecord
 
 ANYWHERE = 0
-"""No store has this id."""
+"""The key, which is no store's id, for the objects that at least one store has."""
 
 _LAST = -1
 
 
 class StoreListing(NamedTuple):
-    """A store, and what it is a copy of."""
+    """A store, and its record as a copy of another store, if it is a copy."""
 
     record: StoreRecord
     copy: CopyRecord | None
@@ -35,25 +35,25 @@ class Held(NamedTuple):
 
 
 async def list_stores(connection: AsyncConnection) -> list[StoreListing]:
-    """Return all stores by name."""
+    """Return all stores, sorted by name."""
     stores = (await connection.execute(select(StoreRecord).order_by(col(StoreRecord.name)))).mappings().all()
     copies = {row["to_id"]: CopyRecord(**row) for row in (await connection.execute(select(CopyRecord))).mappings()}
     return [StoreListing(StoreRecord(**row), copies.get(row["id"])) for row in stores]
 
 
 async def lock_list(connection: AsyncConnection) -> None:
-    """Keep all others from changing the list until the transaction ends."""
+    """Prevent other transactions from changing the list until this transaction ends."""
     await connection.execute(select(func.pg_advisory_xact_lock(key("stores"))))
 
 
 async def find(connection: AsyncConnection, name: str) -> StoreRecord | None:
-    """Return the store of that name."""
+    """Return the store of that name; None if there is none."""
     row = (await connection.execute(select(StoreRecord).where(col(StoreRecord.name) == name))).mappings().one_or_none()
     return None if row is None else StoreRecord(**row)
 
 
 async def add(connection: AsyncConnection, name: str, url: str) -> None:
-    """Add a store, unless there is one of that name or URL."""
+    """Add a store, unless there is a store of that name or URL."""
     new = postgresql.insert(StoreRecord).values(name=name, url=url, is_primary=False)
     await connection.execute(new.on_conflict_do_nothing())
 
@@ -61,7 +61,7 @@ async def add(connection: AsyncConnection, name: str, url: str) -> None:
 async def start_copy(
     connection: AsyncConnection, from_id: int, to_id: int, *, parallel: int, bytes_per_second: int | None
 ) -> None:
-    """Make a store a copy of another, or change how it is."""
+    """Make a store a copy of another, or change the terms of the copying."""
     new = postgresql.insert(CopyRecord).values(
         from_id=from_id, to_id=to_id, parallel=parallel, bytes_per_second=bytes_per_second, problem=""
     )
@@ -70,26 +70,26 @@ async def start_copy(
 
 
 async def stop_copy(connection: AsyncConnection, to_id: int) -> None:
-    """Let a store be no copy."""
+    """Make a store no copy any more."""
     await connection.execute(delete(CopyRecord).where(col(CopyRecord.to_id) == to_id))
 
 
 async def note_problem(connection: AsyncConnection, to_id: int, problem: str) -> None:
-    """Note what goes wrong with a copy; nothing for an empty text."""
+    """Record the problem of a copy; an empty text clears it."""
     noted = update(CopyRecord).where(col(CopyRecord.to_id) == to_id, col(CopyRecord.problem) != problem)
     await connection.execute(noted.values(problem=problem))
 
 
 async def set_primary(connection: AsyncConnection, store_id: int) -> None:
-    """Make a store the primary, which is no copy."""
+    """Make a store the primary, and therefore no copy any more."""
     await stop_copy(connection, store_id)
-    # One after the other, as there is never more than one.
+    # In two statements, because the unique index never allows two primaries.
     await connection.execute(update(StoreRecord).where(col(StoreRecord.id) != store_id).values(is_primary=False))
     await connection.execute(update(StoreRecord).where(col(StoreRecord.id) == store_id).values(is_primary=True))
 
 
 def _held(after: str, limit: int) -> CTE:
-    """Return the next objects by oid that repositories hold: so much one statement looks at, whatever the whole is."""
+    """Return a keyset page of held objects by oid, which bounds the work of a statement for an index of any size."""
     statement = (
         select(col(Object.oid), func.max(col(Object.size)).label("size"))
         .where(col(Object.removed_at).is_(None), col(Object.oid) > after)
@@ -101,9 +101,9 @@ def _held(after: str, limit: int) -> CTE:
 
 
 async def lacking(connection: AsyncConnection, store_id: int, *, after: str, limit: int) -> tuple[list[Held], str]:
-    """Look at the next `limit` objects by oid after `after`.
+    """Examine the keyset page of the next `limit` held objects by oid after `after`.
 
-    Return those that a store lacks, and another has, and the last oid looked at; "" where there was none.
+    Return the objects that this store lacks and another store has, and the last oid of the page, "" for an empty page.
     """
     held = _held(after, limit)
     good = exists().where(col(Content.oid) == held.c.oid, ~col(Content.is_doubted))
@@ -117,21 +117,21 @@ async def lacking(connection: AsyncConnection, store_id: int, *, after: str, lim
 
 @dataclass(frozen=True)
 class StoreHoldings:
-    """Objects and their bytes."""
+    """The number of objects in a store, and of their bytes."""
 
     objects: int = 0
     bytes: int = 0
 
     def __add__(self, other: "StoreHoldings") -> "StoreHoldings":
-        """Return both together."""
+        """Return the sum of both."""
         return StoreHoldings(self.objects + other.objects, self.bytes + other.bytes)
 
 
 async def holdings(connection: AsyncConnection, *, after: str, limit: int) -> tuple[dict[int, StoreHoldings], str]:
-    """Look at the next `limit` objects by oid after `after`.
+    """Count the keyset page of the next `limit` held objects by oid after `after`.
 
-    Return what each store has of them, and as that of `ANYWHERE` what some store has; and the last oid looked at, ""
-    where there was none.
+    Return the holdings of each store, under `ANYWHERE` those of at least one store, and the last oid of the page, ""
+    for an empty page.
     """
     held = _held(after, limit)
     good = ~col(Content.is_doubted)
@@ -154,12 +154,12 @@ async def holdings(connection: AsyncConnection, *, after: str, limit: int) -> tu
 
 
 async def hold_uploads(connection: AsyncConnection, store_id: int) -> None:
-    """Let no upload to a store begin until the transaction ends."""
+    """Prevent new direct uploads to a store, and all commits to it, until the transaction ends."""
     await connection.execute(select(func.pg_advisory_xact_lock(key(advisory_locks.store_key(store_id)))))
 
 
 async def has_uploads(connection: AsyncConnection, store_id: int) -> bool:
-    """Tell whether uploads to a store go on, or clients may still bring bytes there."""
+    """Return whether uploads to a store are pending, or clients may still upload directly to it."""
     ongoing = exists().where(
         col(OngoingUpload.store_id) == store_id,
         func.coalesce(col(OngoingUpload.expires_at) > func.now(), literal(True)),
@@ -168,7 +168,7 @@ async def has_uploads(connection: AsyncConnection, store_id: int) -> bool:
 
 
 async def has_alone(connection: AsyncConnection, store_id: int) -> bool:
-    """Tell whether a store has bytes of an object that repositories hold, and no other has them."""
+    """Return whether a store has a blob of a held object of which no other store has an undamaged blob."""
     another = aliased(Content)
     elsewhere = exists().where(
         col(another.oid) == col(Content.oid), col(another.store_id) != store_id, ~col(another.is_doubted)
@@ -179,12 +179,12 @@ async def has_alone(connection: AsyncConnection, store_id: int) -> bool:
 
 
 async def is_copied(connection: AsyncConnection, store_id: int) -> bool:
-    """Tell whether another store is a copy of this one."""
+    """Return whether another store is a copy of this store."""
     return bool(await connection.scalar(select(exists().where(col(CopyRecord.from_id) == store_id))))
 
 
 async def release_store_rows(connection: AsyncConnection, store_id: int, *, limit: int) -> int:
-    """Forget where up to `limit` objects lie in a store, which another has; return how many those were."""
+    """Forget a store's blobs of up to `limit` objects that another store has; return their number."""
     another = aliased(Content)
     elsewhere = exists().where(
         col(another.oid) == col(Content.oid), col(another.store_id) != store_id, ~col(another.is_doubted)
@@ -195,7 +195,7 @@ async def release_store_rows(connection: AsyncConnection, store_id: int, *, limi
 
 
 async def forget(connection: AsyncConnection, store_id: int) -> None:
-    """Forget a store, and what is still known of what lies there."""
+    """Delete a store from the list, and all rows about its blobs."""
     tables: Sequence[type[OngoingUpload | Content | Discard]] = (OngoingUpload, Content, Discard)
     for table in tables:
         await connection.execute(delete(table).where(col(table.store_id) == store_id))

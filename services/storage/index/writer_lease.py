@@ -1,4 +1,4 @@
-"""By what others know that the uploads of this process go on: a lock in Postgres, which ends with its connection."""
+"""Writer lease: a session-level advisory lock that proves this process is alive."""
 
 import asyncio
 import secrets
@@ -14,20 +14,20 @@ _ANSWER_SECONDS = 10.0
 
 
 class WriterLease:
-    """This process among those that write. Its owner runs `run`.
+    """The writer lease of this process. Its owner runs `run`.
 
-    While Postgres is away nobody can tell whether the process lives, nor give up what it writes.
+    While Postgres is away, no other process can find out that this process is gone, nor abandon its uploads.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.id = secrets.randbits(63)
         self.names: set[str] = set()
-        """The names of the uploads that go on in this process."""
+        """The blob names of the uploads that are running in this process."""
         self._engine = engine
         self._lives = asyncio.Event()
 
     async def wait_acquired(self) -> None:
-        """Return when others know that this process lives."""
+        """Return when this process has acquired its lease."""
         await self._lives.wait()
 
     async def run(self) -> None:
@@ -39,7 +39,7 @@ class WriterLease:
             connection = await self._engine.connect()
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
-                # A transaction that stays open would keep Postgres from cleaning up.
+                # A transaction that stays open would prevent Postgres from vacuuming.
                 await connection.execution_options(isolation_level="AUTOCOMMIT")
                 await connection.execute(select(func.pg_advisory_lock(key(f"writer {self.id}"))))
             self._lives.set()
@@ -48,11 +48,11 @@ class WriterLease:
                 async with asyncio.timeout(_ANSWER_SECONDS):
                     await connection.execute(text("SELECT 1"))
         finally:
-            # The lock goes with the session; the pool would keep both.
+            # The lock ends with the session, which the pool would retain.
             await connection.invalidate()
             await connection.close()
 
 
 async def is_expired(connection: AsyncConnection, writer: int) -> bool:
-    """Tell whether a writer's process has ended, or has lost its connection; until the transaction ends."""
+    """Return whether a writer's process has ended or lost its connection; True is valid until the transaction ends."""
     return bool(await connection.scalar(select(func.pg_try_advisory_xact_lock(key(f"writer {writer}")))))

@@ -1,4 +1,4 @@
-"""The journal of one disk, as one process writes it."""
+"""The journal of one disk, written by one process."""
 
 import asyncio
 import threading
@@ -21,11 +21,11 @@ from services.storage.journal.recovery import Recovery
 from services.storage.journal.segment import NO_LOCKS, Segment, segments
 
 SEGMENT_SECONDS = 10.0
-"""The time for which objects are added to a segment: meanwhile the kernel begins to write their files by itself."""
+"""The time for which objects are added to a segment; meanwhile the kernel begins to write their files by itself."""
 
 _SEGMENT_BYTES = 64 * 1024 * 1024
 _SEGMENT_OBJECTS = 10_000
-# So much is on the disk twice, and a start has so much to go through.
+# Bounds the bytes that are on the disk twice, and the segments that a start has to recover.
 _MAX_SEGMENTS = 4
 
 _log = get_logger(__name__)
@@ -40,11 +40,11 @@ class _Written:
     appending: threading.Lock = field(default_factory=threading.Lock)
     names: list[str] = field(default_factory=list)
     uncommitted: list[str] = field(default_factory=list)
-    """Names of which it is not known whether they were committed."""
+    """Names that may or may not have been committed."""
     users: int = 0
-    """The number of groups of its objects that are neither committed yet nor given up."""
+    """The number of batches in the segment that are neither committed nor abandoned yet."""
     is_doubtful: bool = False
-    """True where its files may not be durable though a sync of them succeeds."""
+    """True if the files may not be durable even though a sync of them succeeds."""
 
     @property
     def is_full(self) -> bool:
@@ -52,7 +52,7 @@ class _Written:
 
 
 class Journal:
-    """Writes small objects to a disk: durably to a segment at once, and to their files, which are synced later.
+    """Writes small objects to a disk: durably to a segment, and to their files, which are synced later.
 
     Its owner calls `tidy` about every second, and `close` when nothing is written any more.
     """
@@ -72,7 +72,7 @@ class Journal:
 
     @classmethod
     async def open(cls, database: Database, store_id: int, backend: DiskBackend) -> Self | None:
-        """Return the journal of a store; None where its file system has no locks. Raises `Unavailable`."""
+        """Return the journal of a store; None if its file system has no file locks. Raises `Unavailable`."""
 
         def prepare() -> bool | None:
             backend.journal_folder.mkdir(exist_ok=True)
@@ -92,10 +92,11 @@ class Journal:
 
     @asynccontextmanager
     async def written(self, contents: Mapping[str, Chunk]) -> AsyncIterator[Segment]:
-        """Put objects in place under names that were never used before, durably.
+        """Put blobs in place durably, under names that were never used before, and yield their segment.
 
-        Yield their segment: until left they may be committed by its name. What may not be committed, as it was left by
-        an exception, goes later. Raises what `Backend.put` raises; then none is in place.
+        Within the context the caller may commit the objects by the segment's name. If the context ends with an
+        exception, blobs that were not committed are deleted later. Raises what `Backend.put` raises; then no blob is in
+        place.
         """
         async with self._choosing:
             segment = await self._writable()
@@ -110,9 +111,9 @@ class Journal:
             segment.users -= 1
 
     async def tidy(self) -> None:
-        """Let go of segments that are old or full, and take over those that other processes have left.
+        """Release segments that are old or full, and take over segments that other processes have left.
 
-        Raises what the disk and the database raise; the rest is done the next time.
+        Raises what the disk and the database raise; the next call does the rest.
         """
         async with self._tidying:
             if self._current and time.monotonic() > self._current.since + SEGMENT_SECONDS:
@@ -123,7 +124,7 @@ class Journal:
                     await self._recovery.take_over(segment)
 
     async def close(self) -> None:
-        """Let go of all segments. Raises what the disk and the database raise; another process takes over then."""
+        """Release all segments. Raises what the disk and the database raise; another process then takes over."""
         async with self._tidying:
             if self._current:
                 self._retire(self._current)
@@ -151,7 +152,7 @@ class Journal:
         return _Written(file, time.monotonic())
 
     def _write(self, segment: _Written, contents: Mapping[str, Chunk]) -> None:
-        # The next ones are appended while the files of these are written.
+        # Only the append is locked, so that the next batch is appended while the files of this batch are written.
         with segment.appending:
             segment.file.append(contents)
             segment.names += contents
@@ -162,7 +163,7 @@ class Journal:
         self._full.append(segment)
 
     async def _settle(self) -> None:
-        """Sync the files of segments that nothing is added to, and remove those."""
+        """Sync the files of full segments that are no longer in use, and remove these segments."""
         for segment in [each for each in self._full if not each.users]:
             await self._make_durable(segment)
             await self._database.run(partial(table.close_segment, name=segment.file.name))
@@ -174,7 +175,7 @@ class Journal:
 
     async def _make_durable(self, segment: _Written) -> None:
         if not segment.is_doubtful:
-            # The kernel tells of what it could not write once only, and nobody may be there any more to hear it.
+            # The kernel reports a failed write only once: if this attempt is cut short, a later sync proves nothing.
             segment.is_doubtful = True
             try:
                 await on_disk(self._sync, segment)
@@ -187,7 +188,7 @@ class Journal:
 
     def _sync(self, segment: _Written) -> None:
         if self._is_synced_as_a_whole:
-            # By the file that was opened before they were written: it is told of all that could not be.
+            # Through the segment's file, which was opened before the files were written: it gets every failed write.
             sync_file_system(segment.file.fileno())
         else:
             self._backend.sync(segment.names)

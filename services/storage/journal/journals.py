@@ -1,4 +1,4 @@
-"""The journals of all disks that a process writes to."""
+"""The journals of all disks to which a process writes."""
 
 import asyncio
 
@@ -26,26 +26,26 @@ class Journals:
         self._recovered = asyncio.Event()
 
     def of(self, store: Store) -> Journal | None:
-        """Return the journal of a store; None where it has none, such as a bucket, or it is not opened yet."""
+        """Return the journal of a store; None if it has none, such as a bucket, or if the journal is not open yet."""
         return self._journals.get(store)
 
     async def recovered(self) -> None:
-        """Return when what others had left in the journal of the primary is in its files."""
+        """Return when the segments that other processes left in the primary's journal are recovered."""
         await self._recovered.wait()
 
     async def run(self) -> None:
-        """Keep the journals tidy, for ever."""
+        """Tidy the journals, forever."""
         await self._stores.known()
         await run_periodically(self._tidy_all, _INTERVAL_SECONDS, trouble="journals cannot be kept tidy")
 
     async def close(self) -> None:
-        """Let go of all journals; what cannot be brought to its files now is at the next start."""
+        """Release all journals; objects that cannot be synced to their files now are recovered at the next start."""
         for store, journal in self._journals.items():
             if journal is not None:
                 try:
                     async with asyncio.timeout(_CLOSE_SECONDS):
                         await journal.close()
-                except Exception as error:  # whatever it was, the next start goes on with it
+                except Exception as error:  # whatever failed, the next start continues with it
                     _log.warning("a journal stays for the next start", store=store.name, error=repr(error))
 
     async def _tidy_all(self) -> float:
@@ -53,7 +53,7 @@ class Journals:
         for store in self._stores.all:
             try:
                 await self._tidy(store)
-            except Exception as error:  # whatever it was, the other journals are tidied
+            except Exception as error:  # whatever failed, the other journals must be tidied
                 _log.warning("a journal cannot be brought to its files", store=store.name, error=repr(error))
                 pause = _RETRY_SECONDS
             else:

@@ -1,10 +1,10 @@
-"""The files of a journal: objects one after the other, each with its name.
+"""Segments, the files of a journal: objects one after the other, each with its blob name.
 
     JOURNAL/
-      0123456789abcdef       a segment, locked by the process that writes it or brings its objects to their files
+      0123456789abcdef       a segment, locked by the process that writes or recovers it
 
-A record is a header and the bytes of an object. The header is `TWP1`, the size as 8 bytes with the highest first, the
-name in 81 bytes, and the CRC-32 of all that in 4 bytes. The SHA-256 of the bytes is in the name.
+A record is a header and the bytes of an object. The header is `TWP1`, the size in 8 bytes (big-endian), the blob name
+in 81 bytes, and the CRC-32 of these fields in 4 bytes. The SHA-256 of the bytes is in the blob name.
 """
 
 import errno
@@ -29,7 +29,7 @@ _FIELDS = struct.Struct(">4sQ81s")
 _SUM = struct.Struct(">I")
 _HEADER_BYTES = _FIELDS.size + _SUM.size
 _NAME_DIGITS = 16
-# Not every system has it.
+# Not every system has fdatasync.
 _sync = getattr(os, "fdatasync", os.fsync)
 
 NO_LOCKS = (errno.ENOLCK, errno.EOPNOTSUPP, errno.ENOSYS)
@@ -43,7 +43,7 @@ class Record(NamedTuple):
 
 
 def segments(folder: Path) -> list[Path]:
-    """Return the segments in a folder."""
+    """Return the paths of the segments in a folder."""
     return sorted(path for path in folder.iterdir() if re.fullmatch(f"[0-9a-f]{{{_NAME_DIGITS}}}", path.name))
 
 
@@ -54,17 +54,17 @@ class Segment:
         self.path = path
         self.size = os.fstat(descriptor).st_size
         self.is_broken = False
-        """True where nothing more may be added: the disk may lack what the kernel has in memory."""
+        """True if nothing more may be added, because the disk may lack bytes that the kernel has in memory."""
         self._descriptor = descriptor
 
     @classmethod
     def create(cls, folder: Path) -> Self:
-        """Make a new one, whose name is durable. Raises OSError: one of `NO_LOCKS` where there are no locks."""
+        """Create a segment whose name is durable. Raises OSError, with one of `NO_LOCKS` if there are no file locks."""
         path = folder / secrets.token_hex(_NAME_DIGITS // 2)
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # What is durable in a file that has no durable name is lost.
+            # Durable bytes in a file without a durable name are lost in a crash.
             sync_folder(folder)
         except BaseException:
             path.unlink()
@@ -74,7 +74,7 @@ class Segment:
 
     @classmethod
     def take_over(cls, path: Path) -> Self | None:
-        """Open one that was left; None where its process lives, or it is gone."""
+        """Open a segment that was left behind; None if its process lives, or the segment is gone."""
         try:
             descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW)
         except FileNotFoundError:
@@ -82,7 +82,7 @@ class Segment:
         segment = None
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            # Its process may have removed it in this moment.
+            # The segment's process may have removed it between the open and the lock.
             segment = cls(path, descriptor) if path.exists() else None
         except BlockingIOError:
             pass
@@ -101,7 +101,7 @@ class Segment:
         return self._descriptor
 
     def append(self, contents: Mapping[str, Chunk]) -> None:
-        """Add objects by name, all or none; they are durable when this returns."""
+        """Append objects by blob name, all or none; they are durable when this returns."""
         pieces: list[Chunk] = []
         for name, data in contents.items():
             fields = _FIELDS.pack(_MAGIC, len(data), name.encode())
@@ -128,9 +128,9 @@ class Segment:
                 rest[0] = rest[0][written:]
 
     def records(self) -> Iterator[Record]:
-        """Return the objects from the first to the last that is whole: a crash cuts off only what nobody was told of.
+        """Return the objects up to the last whole one: a crash cuts off only objects that were never acknowledged.
 
-        Those whose bytes are not what their names say are left out.
+        Objects whose bytes do not match their blob names are left out.
         """
         at = 0
         while (record := self._record(at)) is not None:
@@ -155,11 +155,11 @@ class Segment:
         return Record(name, data) if len(data) == size else None
 
     def remove(self) -> None:
-        """Remove the file, where it is there."""
+        """Remove the file, if it exists."""
         self.path.unlink(missing_ok=True)
 
     def close(self) -> None:
-        """Close the file, and let others take it over. May be repeated."""
+        """Close the file, so that other processes can take it over. May be repeated."""
         if self._descriptor >= 0:
             os.close(self._descriptor)
             self._descriptor = -1

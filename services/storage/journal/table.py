@@ -1,4 +1,4 @@
-"""The SQL of journals: which segments there are, and the commit of what is in one."""
+"""SQL of journals: the list of segments, and the commit of the objects in a segment."""
 
 import datetime
 from collections.abc import Collection, Sequence
@@ -19,7 +19,7 @@ _COMMIT = "SELECT * FROM storage.commit_journaled($1, $2, $3, $4, $5, $6, $7)"
 
 
 class Journaled(NamedTuple):
-    """An object that a repository is to hold, whose bytes are in place under a name, and in a segment."""
+    """An object that a repository is to hold, and whose blob is in place and in a segment."""
 
     repository_id: int
     oid: str
@@ -28,27 +28,27 @@ class Journaled(NamedTuple):
 
 
 class Committed(NamedTuple):
-    """The answer for one object."""
+    """The result of the commit of one object."""
 
     created_at: datetime.datetime | None
-    """The moment since which the repository holds it; None where it does not."""
+    """The time since which the repository holds the object; None if it does not."""
     removal_reason: str | None
-    """The reason of its removal from the repository; None where it was not removed."""
+    """The reason of the object's removal from the repository; None if it was not removed."""
     is_replacing: bool
-    """True where the object had other bytes in the store, which are discarded."""
+    """True if the object had another blob in the store, which is discarded."""
 
 
 async def commit(
     database: Database, segment: str, store_id: int, journaled: Collection[Journaled], *, patient: bool
 ) -> dict[Journaled, Committed] | None:
-    """Let repositories hold objects that are in a segment, in a transaction of its own; see `Database.fetch`.
+    """Commit objects that are in a segment, in a separate transaction; see `Database.fetch`.
 
-    None where others have taken the segment over, or the store was forgotten. Each object of a repository is there
-    once, and each oid has one name.
+    Return None if another process has taken over the segment, or the store was deleted. `journaled` names each object
+    of a repository once, and has one blob name for each oid.
     """
     asked = list(journaled)
     repository_ids, oids, sizes, names = zip(*asked, strict=True)
-    # In the order of `index.lock`.
+    # In the order of `services.storage.index.objects.lock`, so that two transactions do not deadlock.
     shared = [*map(str, sorted(set(repository_ids))), advisory_locks.store_key(store_id)]
     values = (segment, sorted(set(oids)), shared, repository_ids, oids, sizes, names)
     rows = await database.fetch(Statement(_COMMIT, values), patient=patient)
@@ -56,19 +56,19 @@ async def commit(
 
 
 async def open_segment(connection: AsyncConnection, *, name: str, store_id: int) -> None:
-    """Let what is in a segment be committed, unless the store was forgotten. May be repeated."""
+    """Allow commits of a segment's objects, unless the store was deleted. May be repeated."""
     row = select(literal(name), col(StoreRecord.id)).where(col(StoreRecord.id) == store_id)
     statement = postgresql.insert(JournalSegment).from_select(["name", "store_id"], row)
     await connection.execute(statement.on_conflict_do_nothing())
 
 
 async def close_segment(connection: AsyncConnection, *, name: str) -> None:
-    """Let nothing more be committed of a segment; commits that go on are waited for."""
+    """Prevent all further commits of a segment's objects, after waiting for those in progress."""
     await connection.execute(delete(JournalSegment).where(col(JournalSegment.name) == name))
 
 
 async def committed(connection: AsyncConnection, *, store_id: int, names: Sequence[str]) -> set[str]:
-    """Return those of the names under which bytes of objects lie in a store."""
+    """Return those of the blob names that belong to objects in a store."""
     oids = {oid_of(name) for name in names}
     statement = select(col(Content.name)).where(
         col(Content.store_id) == store_id, col(Content.oid).in_(oids), col(Content.name).in_(names)
@@ -77,7 +77,7 @@ async def committed(connection: AsyncConnection, *, store_id: int, names: Sequen
 
 
 async def uncommitted(connection: AsyncConnection, *, store_id: int, names: Sequence[str]) -> set[str]:
-    """Return those of the names that no bytes of objects lie under, and that no sweep will discard."""
+    """Return those of the blob names that belong to no object, and that no sweep will delete."""
     discarded = select(col(Discard.name)).where(col(Discard.store_id) == store_id, col(Discard.name).in_(names))
     return (
         set(names)

@@ -1,1 +1,1 @@
-"""One module for each call on objects; bytes go through `uploads` and `backends`, SQL through `index`."""
+"""Calls on objects, one module for each; bytes go through `uploads` and `backends`, SQL through `index`."""

@@ -1,4 +1,4 @@
-"""Bytes that a store has lost."""
+"""Reports of damaged blobs."""
 
 from collections.abc import Collection
 
@@ -16,9 +16,9 @@ _log = get_logger(__name__)
 async def report_damage(
     context: StorageContext, found: Collection[BlobLocation], *, if_elsewhere: bool = False
 ) -> None:
-    """Note bytes that are missing or damaged, so that others come there, from another store or from a client.
+    """Mark blobs as damaged, so that they are replaced from another store or by a client.
 
-    With `if_elsewhere` nothing is noted of what no other store has.
+    With `if_elsewhere`, a blob is marked only if another store has an undamaged one.
     """
     if not found:
         return

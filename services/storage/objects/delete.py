@@ -1,4 +1,4 @@
-"""Removing objects. Bytes that no repository holds any more are let go of in the index; the sweeper removes them."""
+"""Removal of objects. The index discards the blobs of objects that no repository holds; the sweeper deletes them."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -8,16 +8,16 @@ from services.storage.errors import object_not_found
 from services.storage.index import contents, objects
 from services.storage.index.objects import Record
 
-# Each takes a lock in Postgres, which has room for some thousands.
+# Each object takes a lock in Postgres, which has room for some thousands of locks.
 _BATCH = 200
 
 
 async def delete_object(
     context: StorageContext, repository_id: int, oid: str, *, reason: str, removed_by: str
 ) -> Record:
-    """Leave a tombstone in place of the object and return it; the first removal's stays.
+    """Replace the object by a tombstone and return it; the tombstone of an earlier removal stays.
 
-    Raises `NotFound` where the repository knows no such object.
+    Raises `NotFound` if the repository has neither the object nor its tombstone.
     """
 
     async def work(connection: AsyncConnection) -> Record:
@@ -35,7 +35,7 @@ async def delete_object(
 
 
 async def restore_object(context: StorageContext, repository_id: int, oid: str) -> None:
-    """Take a tombstone away. Raises `NotFound` where there is none."""
+    """Remove a tombstone. Raises `NotFound` if there is none."""
     taken = False
 
     async def work(connection: AsyncConnection) -> None:
@@ -49,9 +49,9 @@ async def restore_object(context: StorageContext, repository_id: int, oid: str) 
 
 
 async def delete_repository(context: StorageContext, repository_id: int) -> int:
-    """Forget all records of a repository, and return how many objects it held. The sweeper deletes their bytes.
+    """Delete all records of a repository, and return how many objects it held. The sweeper deletes their blobs.
 
-    From then on nothing can be written into it.
+    From then on nothing can be written to the repository.
     """
     held = 0
 

@@ -1,4 +1,4 @@
-"""Where the bytes of objects lie, for those who share the disk."""
+"""Locations of blobs on a disk, for processes that share the disk."""
 
 from collections.abc import Sequence
 from typing import NamedTuple
@@ -11,7 +11,7 @@ from services.storage.objects.read import held_object, range_length
 
 
 class Part(NamedTuple):
-    """What will be read of an object: from `offset` on, so many bytes at most, or all."""
+    """A part of an object to be read: from `offset` on, at most `length` bytes, or all if `length` is None."""
 
     repository_id: int
     oid: str
@@ -20,7 +20,7 @@ class Part(NamedTuple):
 
 
 class LocatedObject(NamedTuple):
-    """The whole size of an object, and its paths below the folders of stores, the best first; none on no disk."""
+    """An object's whole size, and its paths below the folders of stores, the primary's first; none if on no disk."""
 
     size: int
     paths: Sequence[str]
@@ -32,13 +32,16 @@ def disks_of(context: StorageContext) -> list[int]:
 
 
 def suffix_on_disk(disks: Sequence[int], location: Sequence[BlobLocation]) -> str:
-    """Return what follows the oid and a dot in the name of an object's file on a disk; nothing where there is none."""
+    """Return the suffix of an object's blob name on the first disk that has the object; empty if no disk has it."""
     names = dict(location)
     return next((names[disk].partition(".")[2] for disk in disks if disk in names), "")
 
 
 async def locate_object(context: StorageContext, part: Part) -> LocatedObject:
-    """Return where an object lies that will be read, and count what will be. Raises what LocateObject documents."""
+    """Return the paths of an object, and count the part as read if there are any.
+
+    Raises what LocateObject documents.
+    """
     await context.quota.check(part.repository_id)
     held = await held_object(context, part.repository_id, part.oid)
     count = range_length(held.size, part.offset, part.length)

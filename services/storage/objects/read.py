@@ -1,4 +1,4 @@
-"""Reading an object, or a part of it."""
+"""Reads of an object, or of a part of it."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -18,15 +18,16 @@ from services.storage.metrics import OBJECTS_MISSING
 from services.storage.objects.damage import report_damage
 
 _PATIENCE_SECONDS = 3.0
-"""How long a store may take to open bytes that another has as well."""
+"""The timeout for a store to open a blob of an object that another store has as well."""
 
 _log = get_logger(__name__)
 
 
 def range_length(size: int, offset: int, length: int | None) -> int:
-    """Return how many bytes of an object of `size` bytes are read from `offset` on; neither is negative.
+    """Return how many bytes of an object of `size` bytes are read from `offset` on.
 
-    Raises `OutOfRange`, with the metadata `size`, where `offset` lies beyond the end.
+    Neither `offset` nor `length` is negative. Raises `OutOfRange`, with the metadata `size`, if `offset` is beyond the
+    end.
     """
     if offset > size:
         raise OutOfRange(Reason.OFFSET_OUT_OF_RANGE, f"offset: expected at most {size}, got {offset}", size=str(size))
@@ -35,7 +36,7 @@ def range_length(size: int, offset: int, length: int | None) -> int:
 
 @dataclass
 class OpenObject:
-    """An object that is being read: its whole size, and the bytes asked for."""
+    """An object that is being read: its whole size, and the requested bytes."""
 
     size: int
     chunks: AsyncIterator[bytes]
@@ -47,8 +48,8 @@ async def open_object(
 ) -> AsyncIterator[OpenObject]:
     """Open an object for reading. Raises what ReadObject documents.
 
-    With `is_counted` the bytes have been counted as read already. Bytes that are not there as the index says are an
-    error of ours: it is logged, and nothing is deleted.
+    `is_counted` means that the bytes have been counted as read already. If the blobs are not what the index says, the
+    fault is this service's: it is logged, and nothing is deleted.
     """
     if not is_counted:
         await context.quota.check(repository_id)
@@ -59,7 +60,7 @@ async def open_object(
             async with aclosing(_counted(quota, repository_id, stored, offset, count)) as chunks:
                 yield OpenObject(size, chunks)
     except BytesMissing as error:
-        # Unless the object has been removed in this moment, which this raises for.
+        # Raises if the object has just been removed: then nothing is lost.
         await held_object(context, repository_id, oid)
         OBJECTS_MISSING.inc()
         _log.exception("bytes of an object are lost", repository_id=repository_id, oid=oid)
@@ -76,13 +77,13 @@ async def _open(context: StorageContext, repository_id: int, oid: str) -> AsyncI
             now = await held_object(context, repository_id, oid)
             if now == held:
                 raise
-            # Others have taken their place in this moment.
+            # The blobs have just been replaced.
             stored = await _open_any(context, stack, now)
         yield held.size, stored
 
 
 async def _open_any(context: StorageContext, stack: AsyncExitStack, held: Located) -> StoredBytes:
-    """Open the bytes in the first store that has them. Raises `BytesMissing` where none has, and answers."""
+    """Open the blob in the first store that has it. Raises `BytesMissing` if all stores answer, and none has it."""
     stores = context.stores.of(held.locations) + context.stores.of(held.damaged)
     missing: list[BlobLocation] = []
     away: Exception | None = None
@@ -110,7 +111,7 @@ def _require_size(stored: StoredBytes, size: int) -> None:
 
 
 async def held_object(context: StorageContext, repository_id: int, oid: str) -> Located:
-    """Return what is there of an object that is held, and where its bytes lie.
+    """Return an object that the repository holds, with the locations of its blobs.
 
     Raises `NotFound`, or `FailedPrecondition` (OBJECT_REMOVED, with the reason).
     """

@@ -1,4 +1,4 @@
-"""Whether a repository holds objects."""
+"""The status of objects in a repository."""
 
 from collections.abc import Sequence
 from enum import Enum, auto
@@ -11,7 +11,7 @@ from services.storage.intent import Intent
 
 
 class Status(Enum):
-    """Whether a repository holds an object."""
+    """The status of an object in a repository."""
 
     PRESENT = auto()
     MISSING = auto()
@@ -19,14 +19,14 @@ class Status(Enum):
 
 
 class ObjectKey(NamedTuple):
-    """An object asked about, with the size that the caller believes it has."""
+    """A requested object, with the size that the caller believes it has."""
 
     oid: str
     size: int
 
 
 class ObjectStat(NamedTuple):
-    """The answer for one object: its size and places where it is present, the reason where it was removed."""
+    """The answer for one object: its size and locations if it is present, the reason if it was removed."""
 
     status: Status
     size: int = 0
@@ -52,7 +52,7 @@ async def stat_objects(
 
 
 def missing_bytes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> int | None:
-    """Return the bytes that would be written for the objects that are missing; None where none is."""
+    """Return the number of bytes to be written for the missing objects; None if no object is missing."""
     sizes = {key.oid: key.size for key, answer in zip(keys, answers, strict=True) if answer.status is Status.MISSING}
     return sum(sizes.values()) if sizes else None
 
@@ -62,7 +62,7 @@ async def _find(context: StorageContext, repository_id: int, oids: set[str]) -> 
 
 
 def _answer(located: Located) -> ObjectStat:
-    """Tell what the index says: that bytes are lost is found where they are read, or by a check."""
+    """Return the status according to the index alone: lost blobs are found by reads, and by `towpath check`."""
     if located.is_removed:
         return ObjectStat(Status.REMOVED, removal_reason=located.removal_reason or "")
     if not located.locations:

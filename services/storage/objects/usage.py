@@ -1,4 +1,4 @@
-"""The usage of repositories: what they hold and have moved, for callers and for the metrics."""
+"""The usage of repositories, held objects and traffic, for callers and for the metrics."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +15,7 @@ from services.storage.index.models import Object
 
 @dataclass(frozen=True)
 class Holdings:
-    """What a repository holds: objects, their bytes, and how many were removed."""
+    """The number of objects that a repository holds, of their bytes, and of its tombstones."""
 
     object_count: int = 0
     object_bytes: int = 0
@@ -23,7 +23,7 @@ class Holdings:
 
 
 async def usage_of(context: StorageContext, repository_ids: Sequence[int]) -> list[tuple[Holdings, Transferred]]:
-    """Return what each of the repositories holds and has moved today, in order."""
+    """Return what each of the repositories holds and has transferred today, in order."""
 
     async def work(connection: AsyncConnection) -> dict[int, Holdings]:
         held = col(Object.removed_at).is_(None)
@@ -46,7 +46,7 @@ async def usage_of(context: StorageContext, repository_ids: Sequence[int]) -> li
 
 
 async def refresh_sizes(context: StorageContext) -> None:
-    """Bring the metrics of usage and free space up to date. Raises what the database and the backend raise."""
+    """Refresh the metrics of usage and free space. Raises what the database and the backend raise."""
     available = await context.space.available_bytes()
     metrics.AVAILABLE_BYTES.replace({} if available is None else {(): available})
     sizes = await context.database.run(_sizes)

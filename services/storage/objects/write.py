@@ -1,4 +1,4 @@
-"""Writing an object that comes in pieces: nothing is visible before it is whole, verified and durable."""
+"""Upload of an object in a stream: the object becomes visible only once it is whole, verified and durable."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -20,9 +20,9 @@ from services.storage.uploads.stream import UploadHeader, UploadStream
 
 
 async def write_object(context: StorageContext, stream: UploadStream) -> Record:
-    """Take a header and the bytes, and return the record of the object that the repository now holds.
+    """Receive a header and the bytes, and return the record of the object that the repository now holds.
 
-    Raises what WriteObject documents; nothing is kept then.
+    Raises what WriteObject documents; the object is then not stored.
     """
     with metrics.decided():
         return await _write(context, stream)
@@ -38,7 +38,7 @@ async def _write(context: StorageContext, stream: UploadStream) -> Record:
         async with open_fanout(targets, header.size, context.stores) as uploads:
             async with aclosing(stream.chunks()) as chunks:
                 await _receive(context, header, chunks, uploads, reservation)
-            # Whole and verified: from here on the client's going away changes nothing.
+            # The object is whole and verified: a disconnect of the client must not cancel the commit any more.
             record = await run_to_completion(_keep(context, header, uploads))
     if uploads.has_lagging_replica:
         context.sweep_wanted.set()
@@ -63,11 +63,11 @@ async def _receive(
         await reservation.expect(len(chunk))
         await asyncio.gather(tally.hash(chunk), uploads.write(chunk))
         reservation.written(len(chunk))
-        # Many uploads wait for bytes at once; none keeps those that it is done with.
+        # Free the chunk before waiting for the next, because many uploads wait at the same time.
         del chunk
     tally.finish()
 
 
 async def _keep(context: StorageContext, header: UploadHeader, uploads: FanoutUpload) -> Record:
-    """Put the bytes in place, and let the object be held with them."""
+    """Put the blobs in place, and commit the object."""
     return await commit_own(context, header, await uploads.finish())

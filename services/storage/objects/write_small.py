@@ -1,4 +1,4 @@
-"""Writing objects that come in one piece: those that come at once share their ways to the disk and to the index."""
+"""Batched uploads of objects in one piece: concurrent uploads share the writes to the disk and to the index."""
 
 import asyncio
 from collections.abc import Sequence
@@ -20,24 +20,24 @@ from services.storage.uploads.fanout import UploadTarget, put_blobs
 from services.storage.uploads.pending import pending_uploads
 from services.storage.uploads.stream import UploadHeader
 
-# The bytes of so many are in memory, and written by one thread.
+# Bounds the objects that are in memory, and that one thread writes.
 _MAX_BATCH = 32
-# Several times what a group takes on a healthy disk.
+# Several times the duration of a batch on a healthy disk.
 _MAX_WAIT_SECONDS = 0.03
-# What is far takes long, whatever else is on its way.
+# A remote store takes long for a batch, whatever the number of batches in flight.
 _MAX_REMOTE_IN_FLIGHT = 16
 
 
 @dataclass(frozen=True)
 class _Whole:
-    """An object that is here, verified."""
+    """A whole and verified object."""
 
     header: UploadHeader
     data: Chunk
 
 
 class SmallObjectWriter:
-    """Writes objects that come in one piece, in groups. Its owner closes it, when no upload goes on any more."""
+    """Writes objects in one piece, in batches. Its owner closes it when no upload is running any more."""
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
@@ -47,9 +47,10 @@ class SmallObjectWriter:
         )
 
     async def write(self, header: UploadHeader, data: Chunk) -> Record:
-        """Take the bytes, and return the record of the object that the repository now holds.
+        """Verify and store an object, and return the record of the object that the repository now holds.
 
-        Raises what WriteObject documents; nothing is kept then. Who gives up waiting changes nothing.
+        Raises what WriteObject documents; the object is then not stored. A batch in flight continues even if the caller
+        stops waiting.
         """
         await self._context.quota.check(header.repository_id)
         self._context.quota.count(header.repository_id, bytes_in=len(data))
@@ -61,7 +62,7 @@ class SmallObjectWriter:
         return await (self._grouped_remote if is_remote else self._grouped).submit(_Whole(header, data))
 
     async def close(self) -> None:
-        """Give up what is under way."""
+        """Cancel the batches that are in flight or waiting."""
         await self._grouped.close()
         await self._grouped_remote.close()
 
@@ -75,14 +76,14 @@ class SmallObjectWriter:
     async def _write_journaled(
         self, group: Sequence[_Whole], store: Store, journal: Journal
     ) -> Sequence[Record | ServiceError]:
-        """Write to a disk alone: what is in its journal need not be noted."""
+        """Write to a disk without copies: blob names in its journal need not be recorded as pending."""
         data = {whole.header.oid: whole.data for whole in group}
         names = {oid: new_name(oid) for oid in data}
         asked = [
             Journaled(whole.header.repository_id, whole.header.oid, whole.header.size, names[whole.header.oid])
             for whole in group
         ]
-        # For a while they are there twice.
+        # For a while the bytes are on the disk twice: in the segment and in their files.
         size = 2 * sum(map(len, data.values()))
         async with self._context.space.reserve(size) as reservation:
             await reservation.expect(size)
@@ -102,7 +103,7 @@ class SmallObjectWriter:
         return [_outcome(one, committed[one]) for one in asked]
 
     async def _write_noted(self, group: Sequence[_Whole]) -> Sequence[Record | ServiceError]:
-        """Write to all stores that keep up, under names that are noted before."""
+        """Write to the primary and to the copies that keep up, under blob names recorded as pending beforehand."""
         size = sum(whole.header.size for whole in group)
         async with (
             self._context.space.reserve(size) as reservation,

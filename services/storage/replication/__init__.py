@@ -1,1 +1,1 @@
-"""Copies of objects between stores, and the administration of stores; no call of a client."""
+"""Replication of objects between stores, and the administration of stores; no call of a client."""

@@ -1,6 +1,6 @@
-"""Bringing to the primary, and to its copies, what they lack: bytes that were lost, or were only written elsewhere.
+"""The copier: fills the primary, and its copies, with blobs that were lost or were only written to another store.
 
-What is there is what `contents` says, so a copier that was killed goes on where it was.
+`contents` says which blobs a store has, so a copier continues after a crash where it was killed.
 """
 
 import asyncio
@@ -27,7 +27,7 @@ _PAGE = 2000
 _INTERVAL_SECONDS = 1.0
 _AGAIN_SECONDS = 5.0
 _TURN_SECONDS = 10.0
-# What takes long is done the more seldom: a look through the index takes at most so much of the time.
+# Scans of the index take at most this share of the time: the longer a scan takes, the later the next one starts.
 _MAX_SHARE_OF_TIME = 0.1
 
 _ALONE = key("copier")
@@ -36,16 +36,16 @@ _log = get_logger(__name__)
 
 
 class Copier:
-    """Copies as long as a store lacks anything. Its owner runs `run`; of all processes one does the work at a time."""
+    """Copies blobs that a store lacks. Its owner runs `run`; only one process at a time does the work."""
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
         self._paces: dict[int, RateLimiter] = {}
         self._seen: dict[int, str] = {}
-        """Up to which oid the index was looked through for a store in its last turn."""
+        """The cursor of each store's scan of the index: the last oid of its last turn."""
 
     async def run(self) -> None:
-        """Copy, for ever."""
+        """Copy, forever."""
         await run_periodically(
             self._copy,
             _INTERVAL_SECONDS,
@@ -63,20 +63,20 @@ class Copier:
 
     @asynccontextmanager
     async def _alone(self) -> AsyncIterator[bool]:
-        """Tell whether this process is the one that copies; the others look again later."""
+        """Yield True if only this process copies now; other processes try again later."""
         async with self._context.database.engine.connect() as connection:
-            # A transaction that stays open would keep Postgres from cleaning up.
+            # A transaction that stays open would prevent Postgres from vacuuming.
             await connection.execution_options(isolation_level="AUTOCOMMIT")
             try:
                 yield bool(await connection.scalar(select(func.pg_try_advisory_lock(_ALONE))))
                 await connection.execute(select(func.pg_advisory_unlock_all()))
             except BaseException:
-                # The lock goes with the session; the pool would keep both.
+                # The lock ends with the session, which the pool would retain.
                 await connection.invalidate()
                 raise
 
     async def _round(self) -> float:
-        """Look through the index once for each store; return after how many seconds to look again."""
+        """Scan the index once for each store; return the number of seconds until the next scan."""
         began = asyncio.get_running_loop().time()
         stores = self._context.stores
         results = [
@@ -90,7 +90,7 @@ class Copier:
         return max(_INTERVAL_SECONDS, (asyncio.get_running_loop().time() - began) / _MAX_SHARE_OF_TIME)
 
     async def _fill(self, copy: Copy) -> "_Result":
-        """Bring a store what it lacks, until that fails, or others have waited long enough for their turn."""
+        """Copy to a store what it lacks, until a copy fails, or until the turn ends in favor of other stores."""
         result = _Result(asyncio.get_running_loop().time() + _TURN_SECONDS)
         after = self._seen.pop(copy.store.id, "")
         while self._goes_on(copy, result):
@@ -118,10 +118,10 @@ class Copier:
         return await self._context.database.run(work)
 
     def _goes_on(self, copy: Copy, result: "_Result") -> bool:
-        """Tell whether the store is still to be filled, in this way and in this turn."""
+        """Return whether the store is still to be filled, on these terms and in this turn."""
         stores = self._context.stores
         is_wanted = copy.store is stores.primary or copy in stores.copies
-        # After a failure the others would fail as well, each after its deadline.
+        # After a failure the other objects would fail as well, each after its deadline.
         return is_wanted and not result.has_failed and asyncio.get_running_loop().time() < result.ends_at
 
     async def _bring_all(self, copy: Copy, page: list[store_table.Held], result: "_Result") -> None:
@@ -146,7 +146,7 @@ class Copier:
                 group.create_task(bring_one(held))
 
     def _pace(self, copy: Copy) -> RateLimiter:
-        """Return what all copying to a store keeps to."""
+        """Return the rate limiter that all copying to a store shares."""
         pace = self._paces.get(copy.store.id)
         if pace is None or pace.rate != copy.bytes_per_second:
             pace = self._paces[copy.store.id] = RateLimiter(copy.bytes_per_second)
@@ -155,11 +155,11 @@ class Copier:
 
 @dataclass
 class _Result:
-    """What became of filling a store: how many objects were brought, and what went wrong at last."""
+    """The result of a store's turn: the number of objects that were copied, and the last problem."""
 
     ends_at: float
     brought: int = 0
     is_through: bool = False
-    """Whether the index was looked through to its end."""
+    """True if the scan has reached the end of the index."""
     has_failed: bool = False
     problem: str = ""

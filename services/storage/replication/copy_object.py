@@ -1,4 +1,4 @@
-"""Bringing one object from a store that has it to one that lacks it."""
+"""Copying of one object from a store that has it to a store that lacks it."""
 
 import asyncio
 from functools import partial
@@ -22,14 +22,14 @@ from services.storage.uploads.pending import pending_blobs
 
 
 class _DamagedSource(Exception):
-    """A store does not have the object's bytes, whatever the index says."""
+    """A store does not have the object's bytes, although the index says so."""
 
 
 async def bring(context: StorageContext, held: Held, store: Store, *, first: int | None, pace: RateLimiter) -> bool:
-    """Bring an object to a store, verified by size and hash; tell whether it is there now.
+    """Copy an object to a store, verified by size and hash; return False if no other store has it undamaged.
 
-    `first` is the store that is read before others. Where one has lost the bytes, or damaged them, that is noted, and
-    the next is read. Raises `ServiceError` and OSError where a store, or the database, does not do its part.
+    `first` is the id of the store that is read before others. A damaged source is reported, and the next source is
+    read. Raises `ServiceError` and OSError if a store or the database fails.
     """
     names = await context.database.run(lambda connection: contents.names_of(connection, held.oid))
     replaces = names.pop(store.id, None)
@@ -38,7 +38,8 @@ async def bring(context: StorageContext, held: Held, store: Store, *, first: int
         try:
             await _copy(context, held, source, name, store, replaces, pace)
         except _DamagedSource:
-            # Whoever wants to forget the store is told that it alone has what there is.
+            # Not marked if no other store has the object: an operator who deletes the source is told that it alone has
+            # what is left of the object.
             await report_damage(context, [BlobLocation(source.id, name)], if_elsewhere=True)
         else:
             return True
@@ -84,10 +85,10 @@ async def _finish(
 
 
 async def _commit(oid: str, store: Store, name: str, replaces: str | None, connection: AsyncConnection) -> bool:
-    """Let the object be there; tell whether it is by these bytes."""
+    """Commit the copied blob; return whether it is now the object's blob in the store."""
     await objects.lock(connection, [oid], stores=[store.id])
     if not await objects.is_held(connection, oid):
-        # Removed meanwhile, everywhere: nothing would ever let go of these bytes.
+        # All repositories have removed the object meanwhile: nothing would ever discard this blob.
         await contents.give_up(connection, [name])
         return False
     arrived = UploadedBlob(store.id, oid, name, replaces, store.replaced_seconds)

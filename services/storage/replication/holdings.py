@@ -1,4 +1,4 @@
-"""What each store has of what repositories hold."""
+"""The holdings of each store: held objects of which it has an undamaged blob."""
 
 from collections.abc import Mapping
 
@@ -12,7 +12,7 @@ _WINDOW = 100_000
 
 
 async def holdings_of(context: StorageContext) -> Mapping[int, StoreHoldings]:
-    """Return what each store has, and as that of `ANYWHERE` what some store has. It reads the whole index."""
+    """Return the holdings of each store, and under `ANYWHERE` those of at least one store; reads the whole index."""
     total = {ANYWHERE: StoreHoldings()}
     after = ""
     while True:

@@ -1,4 +1,4 @@
-"""What an operator does with stores. Each function raises what StoreService documents of its call."""
+"""Administration of stores. Each function raises what StoreService documents for its call."""
 
 import asyncio
 import re
@@ -27,9 +27,9 @@ _WINDOW = 20_000
 async def create_store(
     context: StorageContext, name: str, url: str, *, first_url: str, folders: Sequence[Path]
 ) -> None:
-    """Add a store, once it could be read and written, and holds nothing. `first_url` is that of the first.
+    """Add a store, if it can be read and written, and is empty. `first_url` is the URL of the first store.
 
-    One on a disk lies in a folder below one of `folders`, also where links lead elsewhere.
+    A store on a disk must lie in a folder below one of `folders`, even after symbolic links are resolved.
     """
     if not _NAME.fullmatch(name):
         raise InvalidArgument(Reason.INVALID_FIELD, f"name: expected 1 to 64 of a-z, 0-9 and -, got {name[:80]!a}")
@@ -100,7 +100,7 @@ def _unusable(why: str) -> FailedPrecondition:
 async def start_copy(
     context: StorageContext, from_name: str, to_name: str, *, parallel: int, bytes_per_second: int
 ) -> None:
-    """Make a store a copy of another; 0 is the default of `parallel`, and no limit of bytes."""
+    """Make a store a copy of another; 0 means the default for `parallel`, and no limit for `bytes_per_second`."""
     if not 0 <= parallel <= _PARALLEL_MAX:
         raise InvalidArgument(Reason.INVALID_FIELD, f"parallel: expected 1 to {_PARALLEL_MAX}, got {parallel}")
 
@@ -126,7 +126,7 @@ async def start_copy(
 
 
 async def stop_copy(context: StorageContext, name: str) -> None:
-    """Let a store be no copy."""
+    """Make a store no copy any more."""
 
     async def work(connection: AsyncConnection) -> None:
         await store_table.lock_list(connection)
@@ -171,7 +171,7 @@ async def _require_usable(context: StorageContext, store_id: int) -> None:
 
 
 async def delete_store(context: StorageContext, name: str) -> None:
-    """Forget a store that nothing depends on. It is no copy from then on, whatever else becomes of this."""
+    """Delete a store on which nothing depends. The store is no copy any more, even if its deletion fails."""
     await stop_copy(context, name)
     await context.database.run(partial(_require_unneeded, name))
     while await context.database.run(partial(_let_go, name)):
@@ -182,7 +182,7 @@ async def delete_store(context: StorageContext, name: str) -> None:
             await context.database.run(partial(_delete, name))
             break
         except _UploadsGoOn as error:
-            # Those of the copy that has just been stopped end soon.
+            # Uploads of the copying that was just stopped end soon.
             if asyncio.get_running_loop().time() > deadline:
                 raise _in_use(name, "uploads to it go on, or may still come; try again later") from error
             await asyncio.sleep(_RETRY_SECONDS)
@@ -190,7 +190,7 @@ async def delete_store(context: StorageContext, name: str) -> None:
 
 
 class _UploadsGoOn(Exception):
-    """Undoes the transaction."""
+    """Rolls the transaction back, because uploads to the store are still pending."""
 
 
 async def _require_unneeded(name: str, connection: AsyncConnection) -> StoreRecord:
@@ -229,6 +229,6 @@ def _in_use(name: str, why: str) -> FailedPrecondition:
 
 
 async def _follow(context: StorageContext) -> None:
-    """Let this process use the list as it is now; the others follow by themselves."""
+    """Refresh the list of stores in this process; other processes follow by themselves."""
     await context.stores.refresh()
     context.copy_wanted.set()

@@ -1,1 +1,1 @@
-"""The stores of a site as this process has them open, and which of them is the primary."""
+"""The open stores of a site, and their roles."""

@@ -1,4 +1,4 @@
-"""The stores of a site as this process uses them."""
+"""The registry of a site's stores, as this process uses them."""
 
 import asyncio
 from collections import defaultdict
@@ -26,22 +26,22 @@ _log = get_logger(__name__)
 
 @dataclass(eq=False)
 class Store:
-    """A store, opened."""
+    """An open store."""
 
     id: int
     name: str
     backend: Backend
     direct: Directions = field(default_factory=Directions)
-    """What goes directly between clients and the store, as the probe has seen that it works."""
+    """The directions of direct transfer with which the store has passed the probe."""
 
     @property
     def replaced_seconds(self) -> float:
-        """How long bytes stay that others have replaced: only a local file outlives its removal while it is read."""
+        """The retention of replaced blobs in seconds: only a local file outlives its removal while it is read."""
         return _REPLACED_REMOTE_SECONDS if self.backend.is_remote else 0.0
 
 
 class Copy(NamedTuple):
-    """A store that is a copy of another: how many objects are brought there at once, and bytes in a second."""
+    """A store that is a copy of another, with its limits: objects copied in parallel, and bytes per second."""
 
     store: Store
     from_id: int
@@ -50,10 +50,10 @@ class Copy(NamedTuple):
 
 
 class StoreRegistry:
-    """All stores, and which is what. Its owner runs `run`, which brings it up to date each second.
+    """All stores and their roles. Its owner runs `run`, which refreshes the registry every second.
 
-    A process that has not yet heard of a change does no harm: what it writes to a store that is the primary no more
-    is found there, and brought to the one that is.
+    A process that has not yet noticed a change does no harm: an object that it writes to a former primary is found
+    there, and copied to the current primary.
     """
 
     def __init__(self, database: Database, first: Backend, open_store: Callable[[str], Awaitable[Backend]]) -> None:
@@ -75,20 +75,20 @@ class StoreRegistry:
         return self._all
 
     def get(self, store_id: int) -> Store | None:
-        """Return a store; None for one that was forgotten, or that this process cannot open."""
+        """Return a store; None if it was deleted, or if this process cannot open it."""
         return next((store for store in self._all if store.id == store_id), None)
 
     def of(self, locations: Iterable[BlobLocation]) -> list[tuple[Store, str]]:
-        """Return in which stores, and under which name there, bytes are; the primary first."""
+        """Return the stores of these locations, with the blob name in each; the primary first."""
         names = dict(locations)
         return [(store, names[store.id]) for store in self._all if store.id in names]
 
     def replicas(self) -> list[Store]:
-        """Return the stores that get what is written as soon as the primary: copies that have not failed just now."""
+        """Return the stores that take uploads along with the primary: the copies that have not failed recently."""
         return [copy.store for copy in self.copies if not self._breakers[copy.store.id].is_open]
 
     def pause(self, store: Store) -> None:
-        """Write to a copy no more for a while; what it lacks then is brought there later."""
+        """Exclude a copy from uploads for a while; the copier fills it later."""
         self._breakers[store.id].trip()
 
     async def next_primary(self, now: Store) -> None:
@@ -98,11 +98,11 @@ class StoreRegistry:
             await self._changed.wait()
 
     async def known(self) -> None:
-        """Return when the list was read once."""
+        """Return when the list has been read once."""
         await self._known.wait()
 
     async def run(self) -> None:
-        """Follow the list, for ever."""
+        """Follow the list, forever."""
         await run_periodically(self.refresh, _INTERVAL_SECONDS, trouble="the list of stores cannot be read")
 
     async def refresh(self) -> None:
@@ -115,7 +115,7 @@ class StoreRegistry:
         stores = {record.id: store for record, _ in listings if (store := await self._opened_store(record))}
         primary = next((stores.get(record.id) for record, _ in listings if record.is_primary), None)
         if primary is None:
-            # Better than to write nothing, where it is still there.
+            # Writing to the present primary, which may still be there, is better than refusing all uploads.
             primary = self.primary
             if not self._known.is_set():
                 return
@@ -133,7 +133,7 @@ class StoreRegistry:
         self._known.set()
 
     async def _opened_store(self, record: StoreRecord) -> Store | None:
-        """Return a store, opened once; None where it cannot be."""
+        """Return a store, which is opened only once; None if it cannot be opened."""
         if (opened := self._opened.get(record.id)) is not None:
             return opened
         try:

@@ -1,4 +1,4 @@
-"""Which transfers are direct: what the setting wants, what the backend can, and what the probe has seen to work."""
+"""Transfer modes, direct or relayed: the setting, the abilities of the backend, and the result of the probe."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -11,7 +11,7 @@ _EXPECTED = "expected relay, direct or auto, or each direction's, such as downlo
 
 
 class Mode(StrEnum):
-    """How the bytes of one direction go."""
+    """The transfer mode of one direction."""
 
     RELAY = "relay"
     DIRECT = "direct"
@@ -20,18 +20,18 @@ class Mode(StrEnum):
 
 @dataclass
 class Directions:
-    """Which directions are direct."""
+    """The directions that are direct."""
 
     downloads: bool = False
     uploads: bool = False
 
     def includes(self, intent: Intent) -> bool:
-        """Tell whether what is intended goes directly."""
+        """Return whether transfers of this intent are direct."""
         return (intent is Intent.READ and self.downloads) or (intent is Intent.WRITE and self.uploads)
 
 
 def parse(text: str) -> tuple[Mode, Mode]:
-    """Return the modes of downloads and of uploads that `storage_transfer` says. Raises ValueError."""
+    """Return the modes of downloads and of uploads in a text of `storage_transfer`. Raises ValueError."""
     if "=" not in text:
         return (mode := _mode(text)), mode
     pairs = [pair.strip().partition("=") for pair in text.split(",")]
@@ -50,9 +50,9 @@ def _mode(text: str) -> Mode:
 
 
 def configured_directions(text: str, signing: Signing | None) -> Directions:
-    """Return which directions shall be direct with this setting and a backend that signs so.
+    """Return the directions that shall be direct with this setting and this signing of the backend.
 
-    Raises ValueError where the setting demands what the backend cannot do.
+    Raises ValueError if the setting demands a mode that the backend does not support.
     """
     download, upload = parse(text)
     if signing is None:

@@ -1,1 +1,1 @@
-"""Bytes on their way to the stores, until they are committed; not the calls that bring them."""
+"""Uploads until they are committed; not the calls that receive them."""

@@ -1,4 +1,4 @@
-"""The rule that decides whether bytes are the object that was announced."""
+"""Verification that uploaded bytes are the announced object."""
 
 import hashlib
 
@@ -6,12 +6,12 @@ from services.common.concurrency.uncancellable import run_in_thread
 from services.common.errors import InvalidArgument, Reason
 from services.storage.backends.base import Chunk
 
-# In less time than the way to a thread and back takes.
+# Hashing this much is cheaper than a thread hop.
 _HASHED_HERE = 64 * 1024
 
 
 class ChecksumVerifier:
-    """Counts and hashes the bytes of one upload and refuses what is not `size` bytes with the SHA-256 `oid`."""
+    """Counts and hashes the bytes of one upload, and rejects anything but `size` bytes with the SHA-256 `oid`."""
 
     def __init__(self, oid: str, size: int) -> None:
         self._oid = oid
@@ -20,7 +20,7 @@ class ChecksumVerifier:
         self._hash = hashlib.sha256()
 
     def count(self, chunk: Chunk) -> None:
-        """Count a chunk. Raises `InvalidArgument` (SIZE_MISMATCH) at the first byte too many."""
+        """Count a chunk. Raises `InvalidArgument` (SIZE_MISMATCH) at the first excess byte."""
         self._count += len(chunk)
         if self._count > self._size:
             raise InvalidArgument(Reason.SIZE_MISMATCH, f"expected {self._size} bytes, got more")

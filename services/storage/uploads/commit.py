@@ -1,4 +1,4 @@
-"""The moment from which a repository holds an object."""
+"""The commit of an upload, from which on a repository holds the object."""
 
 from collections.abc import Sequence
 
@@ -13,10 +13,10 @@ from services.storage.uploads.stream import UploadHeader
 async def commit(
     context: StorageContext, repository_id: int, oid: str, size: int, targets: Sequence[UploadTarget]
 ) -> Record | None:
-    """Let a repository hold an object whose bytes are in place, verified; return its record.
+    """Commit an object whose blobs are in place and verified; return its record.
 
-    `targets` is where they are, at least in one store. Returns None where the upload to the first was given up; what
-    others lack is brought there later. Raises `FailedPrecondition` (OBJECT_REMOVED) and `NotFound`
+    `targets` has a blob in at least one store. Returns None if the upload to the first store was abandoned; other
+    stores that lack the object are filled later. Raises `FailedPrecondition` (OBJECT_REMOVED) and `NotFound`
     (REPOSITORY_NOT_FOUND).
     """
     upload = VerifiedUpload(repository_id, oid, size, [target.uploaded(oid) for target in targets])
@@ -32,10 +32,10 @@ async def commit(
 
 
 async def commit_own(context: StorageContext, header: UploadHeader, targets: Sequence[UploadTarget]) -> Record:
-    """Do what `commit` does for an upload of this process; raise `Unavailable` where it was given up."""
+    """Commit an upload of this process as `commit` does; raise `Unavailable` if it was abandoned."""
     record = await commit(context, header.repository_id, header.oid, header.size, targets)
     if record is None:
-        # Who gave it up may have removed what was there before these bytes were.
+        # The process that abandoned the upload may have deleted under these names before the blobs were in place.
         for target in targets:
             await target.store.backend.delete(target.name)
         raise upload_given_up()

@@ -1,4 +1,4 @@
-"""Bytes on their way to the primary, and to its copies as far as they keep up."""
+"""Fan-out of an upload to the primary, and to the copies that keep up with it."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine, Mapping, Sequence
@@ -19,7 +19,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True)
 class UploadTarget:
-    """Bytes on their way to one store. `replaces` is under which name the object's bytes lay there before."""
+    """A blob to be uploaded to one store. `replaces` is the object's blob name there when the upload began."""
 
     store: Store
     name: str
@@ -27,16 +27,16 @@ class UploadTarget:
 
     @property
     def location(self) -> BlobLocation:
-        """Where they are when they have arrived."""
+        """The location of the blob once it is in place."""
         return BlobLocation(self.store.id, self.name)
 
     def uploaded(self, oid: str) -> UploadedBlob:
-        """Return them as the bytes that the object is to have there."""
+        """Return the uploaded blob, which is to become the blob of the object `oid`."""
         return UploadedBlob(self.store.id, oid, self.name, self.replaces, self.store.replaced_seconds)
 
 
 class _ReplicaTask:
-    """What is done for a copy beside the primary. Whatever goes wrong there, or is slow, ends this and nothing else."""
+    """Work for a copy beside the work for the primary. A failure or slowness of the copy ends only this task."""
 
     def __init__(self, store: Store, work: Coroutine[object, object, None], stores: StoreRegistry) -> None:
         self._store = store
@@ -44,14 +44,14 @@ class _ReplicaTask:
         self._task = asyncio.create_task(work)
 
     async def finish(self) -> bool:
-        """Tell whether the bytes are in place."""
+        """Return whether the blobs are in place in time."""
         await asyncio.wait({self._task}, timeout=_END_SECONDS)
         if not self._task.done():
             self._leave_behind("it is too slow")
         return self._task.done() and not self._task.cancelled() and self._task.exception() is None
 
     async def cancel(self) -> None:
-        """End what still goes on."""
+        """Cancel the task if it is still running."""
         self._task.cancel()
         await asyncio.wait({self._task}, timeout=_END_SECONDS)
         if self._task.done() and not self._task.cancelled() and (error := self._task.exception()) is not None:
@@ -64,7 +64,7 @@ class _ReplicaTask:
 
 
 class _ReplicaUpload(_ReplicaTask):
-    """The bytes on their way to a copy."""
+    """The upload of one blob to a copy."""
 
     def __init__(self, target: UploadTarget, size: int, stores: StoreRegistry) -> None:
         self.incoming = target
@@ -78,12 +78,12 @@ class _ReplicaUpload(_ReplicaTask):
                     await upload.write(chunk)
                 await upload.finish()
         finally:
-            # Who waits to add more waits no longer.
+            # Let a waiting `add` return, because nothing takes its chunk any more.
             while not self._chunks.empty():
                 self._chunks.get_nowait()
 
     async def add(self, chunk: Chunk | None) -> None:
-        """Add bytes; None at their end."""
+        """Add a chunk; None marks the end."""
         if self._task.done():
             return
         try:
@@ -93,30 +93,30 @@ class _ReplicaUpload(_ReplicaTask):
             self._leave_behind("it is too slow")
 
     async def finish(self) -> bool:
-        """Tell whether the bytes are in place."""
+        """Return whether the blob is in place in time."""
         await self.add(None)
         return await super().finish()
 
 
 class FanoutUpload:
-    """One upload to several stores. What it raises is what the primary's raises."""
+    """One upload to several stores. It raises only errors of the primary."""
 
     def __init__(self, first: UploadTarget, upload: Upload, replicas: Sequence[_ReplicaUpload]) -> None:
         self._first = first
         self._upload = upload
         self._replicas = replicas
         self.has_lagging_replica = False
-        """Whether a copy has not kept up, and must be brought the bytes later."""
+        """True if a copy has not kept up, and must be filled later."""
 
     async def write(self, chunk: Chunk) -> None:
-        """Add bytes at the end. Raises what `Upload.write` raises."""
+        """Append bytes. Raises what `Upload.write` raises."""
         if not self._replicas:
             await self._upload.write(chunk)
             return
         await asyncio.gather(self._upload.write(chunk), *(replica.add(chunk) for replica in self._replicas))
 
     async def finish(self) -> list[UploadTarget]:
-        """Put the bytes in place, and return where: in the primary, and in those copies that have kept up."""
+        """Put the blobs in place, and return their targets: the primary, and the copies that have kept up."""
         _, *kept = await asyncio.gather(self._upload.finish(), *(replica.finish() for replica in self._replicas))
         self.has_lagging_replica = not all(kept)
         return [self._first, *(replica.incoming for replica, has in zip(self._replicas, kept, strict=True) if has)]
@@ -131,15 +131,15 @@ async def open_fanout(targets: Sequence[UploadTarget], size: int, stores: StoreR
         try:
             yield FanoutUpload(first, upload, replicas)
         finally:
-            # Of those that have finished this changes nothing.
+            # Copies that have finished are not affected.
             await asyncio.gather(*(replica.cancel() for replica in replicas))
 
 
 async def put_blobs(contents: Mapping[Store, Mapping[str, Chunk]], stores: StoreRegistry) -> set[Store]:
-    """Put whole objects in place, in each store under their names there; the first store is the primary.
+    """Put whole objects in place, in each store under their blob names there; the first store is the primary.
 
-    Return which stores have them: the primary, and those copies that have kept up. Raises what `Backend.put` of the
-    primary raises.
+    Return the stores that have all of them: the primary, and the copies that have kept up. Raises what `Backend.put` of
+    the primary raises.
     """
     (primary, named), *others = contents.items()
     copies = {store: _ReplicaTask(store, store.backend.put(named), stores) for store, named in others}
@@ -147,5 +147,5 @@ async def put_blobs(contents: Mapping[Store, Mapping[str, Chunk]], stores: Store
         await primary.backend.put(named)
         return {primary, *[store for store, copy in copies.items() if await copy.finish()]}
     finally:
-        # Of those that have finished this changes nothing.
+        # Copies that have finished are not affected.
         await asyncio.gather(*(copy.cancel() for copy in copies.values()))

@@ -1,4 +1,7 @@
-"""Bytes noted in the index before they come: what is under their names afterwards, and not committed, is swept."""
+"""Pending uploads.
+
+A blob name is recorded before its first byte is written, so the sweeper can find what a crash leaves behind.
+"""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -20,16 +23,16 @@ from services.storage.uploads.stream import UploadHeader
 async def pending_uploads(
     context: StorageContext, headers: Sequence[UploadHeader]
 ) -> AsyncIterator[list[list[UploadTarget] | ServiceError]]:
-    """Note that bytes of uploads come to new names, in the primary and its copies; yield where each one's come to.
+    """Record new blob names for uploads, in the primary and its copies, as pending; yield the targets of each upload.
 
-    For one that is refused it is the error: `FailedPrecondition` (OBJECT_REMOVED) or `Unavailable`.
+    A refused upload yields its error instead: `FailedPrecondition` (OBJECT_REMOVED) or `Unavailable`.
     """
     stores = (context.stores.primary, *context.stores.replicas())
     names = [{store: new_name(header.oid) for store in stores} for header in headers]
     all_names = {name for each in names for name in each.values()}
     context.writer_lease.names.update(all_names)
     try:
-        # What is swept at the end has to be noted by then, or never.
+        # To completion, because the sweep after this context would miss a name that is recorded later.
         yield await run_to_completion(
             asyncio.gather(*(_begin(context, *each) for each in zip(headers, names, strict=True)))
         )
@@ -47,7 +50,7 @@ async def _begin(
     try:
         first, *_ = results = await context.registrar.begin(new)
     except ServiceError as error:
-        # It may have been noted all the same.
+        # The names may have been recorded all the same.
         context.sweep_wanted.set()
         return error
     if first.removal_reason is not None:
@@ -63,9 +66,9 @@ async def _begin(
 
 @asynccontextmanager
 async def pending_blobs(context: StorageContext, store: Store, *names: str) -> AsyncIterator[None]:
-    """Note that bytes which the service brings of its own accord come to these names in a store.
+    """Record blob names in a store as pending, for blobs that the service itself writes.
 
-    Raises `Unavailable` where the store was forgotten.
+    Raises `Unavailable` if the store was deleted.
     """
     new = [PendingBlob(None, store.id, oid_of(name), name) for name in names]
     context.writer_lease.names.update(names)

@@ -1,4 +1,4 @@
-"""Uploads whose bytes come through a file in memory that their caller shares, and not in messages."""
+"""Uploads through shared memory: the bytes are in a file that the caller shares, and not in messages."""
 
 import os
 import re
@@ -19,7 +19,7 @@ Requests = AsyncIterator[pb.WriteSharedObjectRequest]
 
 
 class SharedMemoryFile:
-    """The file of one upload. `close` ends it in any case."""
+    """The file of one upload. The owner calls `close` in any case."""
 
     def __init__(self) -> None:
         self._file = OwnedDescriptor()
@@ -31,12 +31,12 @@ class SharedMemoryFile:
             raise FailedPrecondition(Reason.MEMORY_NOT_SHARED, "file: expected one of the folder that is shared")
 
     def read(self, piece: pb.WriteSharedObjectRequest.Piece) -> memoryview:
-        """Return a copy of what is there now. Raises `InvalidArgument` (MALFORMED_STREAM)."""
+        """Return a copy of the present bytes of a piece. Raises `InvalidArgument` (MALFORMED_STREAM)."""
         if not self._file.is_open:
             raise InvalidArgument(Reason.MALFORMED_STREAM, "the first message: expected a header")
         data = b""
         if 0 <= piece.offset < self._size and 0 < piece.length <= SHARED_BYTES:
-            # The file is in memory: no disk is waited for.
+            # Not in a thread, because the file is in memory and the read waits for no disk.
             data = os.pread(self._file.number, piece.length, piece.offset)
         if not data or len(data) != piece.length:
             raise InvalidArgument(
@@ -51,7 +51,7 @@ class SharedMemoryFile:
 
     def _open(self, path: Path) -> bool:
         try:
-            # What is no regular file must not hold up its opening.
+            # O_NONBLOCK, so that opening something else than a file, such as a FIFO, does not block.
             self._file.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
         except OSError:
             return False
@@ -78,7 +78,7 @@ async def messages_of(
                 message = file.read(request.piece)
             await answer()
             yield message
-            # Its bytes are not kept while the next are waited for.
+            # Free the bytes before waiting for the next message.
             del message
     finally:
         file.close()

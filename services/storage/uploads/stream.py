@@ -1,4 +1,4 @@
-"""What an upload is read from: a stream of messages, a header and then data, never silent for long."""
+"""The message stream of an upload: a header and then data, with a timeout for silence."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -13,14 +13,14 @@ from services.storage import validation
 from services.storage.backends.base import Chunk
 
 DATA = BytesField(pb.WriteObjectRequest, "data")
-"""By what the messages of `UploadStream` are parsed."""
+"""The parser of the messages of `UploadStream`."""
 
 WriteRequest = pb.WriteObjectRequest | memoryview
 
 
 @dataclass(frozen=True)
 class UploadHeader:
-    """What an upload announces."""
+    """The announcement of an upload."""
 
     repository_id: int
     oid: str
@@ -38,17 +38,17 @@ class UploadStream:
         self._max_bytes = max_bytes
 
     async def header(self) -> UploadHeader:
-        """Read the first message. Raises `InvalidArgument` where it is no header, or a field is malformed."""
+        """Read the first message. Raises `InvalidArgument` if it is not a header, or if a field is malformed."""
         message = await self._next()
         if not isinstance(message, pb.WriteObjectRequest) or message.WhichOneof("content") != "header":
             raise InvalidArgument(Reason.MALFORMED_STREAM, "the first message: expected a header")
         return header_of(message.header)
 
     async def chunks(self) -> AsyncGenerator[Chunk]:
-        """Read the other messages. Raises `InvalidArgument` where one is not data, or too long."""
+        """Read the other messages. Raises `InvalidArgument` if a message is not data, or is too long."""
         while (message := await self._next()) is not None:
             yield bounded(message if isinstance(message, memoryview) else _data_of(message), self._max_bytes)
-            # Its bytes are not kept while the next are waited for.
+            # Free the bytes before waiting for the next message.
             del message
 
     async def _next(self) -> WriteRequest | None:
@@ -66,7 +66,7 @@ def _data_of(message: pb.WriteObjectRequest) -> bytes:
 
 
 def header_of(header: pb.WriteObjectRequest.Header | pb.WriteWholeObjectRequest) -> UploadHeader:
-    """Return what an upload announces. Raises `InvalidArgument` for a field that is malformed."""
+    """Return the announcement of an upload. Raises `InvalidArgument` for a malformed field."""
     return UploadHeader(
         repository_id=validation.repository_id(header.repository_id),
         oid=validation.oid(header.oid),
@@ -75,7 +75,7 @@ def header_of(header: pb.WriteObjectRequest.Header | pb.WriteWholeObjectRequest)
 
 
 def bounded(data: Chunk, max_bytes: int = CHUNK_BYTES) -> Chunk:
-    """Return the bytes of a message. Raises `InvalidArgument` where they are too many."""
+    """Return the bytes of a message. Raises `InvalidArgument` if they exceed `max_bytes`."""
     if len(data) > max_bytes:
         raise InvalidArgument(Reason.MALFORMED_STREAM, f"data: expected at most {max_bytes} bytes, got {len(data)}")
     return data

@@ -1,4 +1,4 @@
-"""The backend that keeps bytes as files below one folder."""
+"""The disk backend, which stores blobs as files below one folder."""
 
 from services.storage.backends.disk.backend import DiskBackend
 

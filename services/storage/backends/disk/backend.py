@@ -1,4 +1,4 @@
-"""The backend on a disk."""
+"""The disk backend."""
 
 import errno
 import os
@@ -17,15 +17,15 @@ from services.storage.backends.disk.paths import incoming_path, objects_folder, 
 from services.storage.backends.disk.reading import DiskFile
 from services.storage.backends.disk.upload import DiskUpload, put_in_place
 
-# Not every system has it, nor every file system.
+# Not every system has O_TMPFILE, nor does every file system support it.
 _NAMELESS: int = getattr(os, "O_TMPFILE", 0)
 _NO_NAMELESS = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT)
 
 
 class DiskBackend:
-    """Bytes as files below `root`, which is made where it is missing; see `services.storage.backends.base.Backend`.
+    """Blobs as files below `root`, which is created if missing; see `services.storage.backends.base.Backend`.
 
-    The file system must know atomic renames. Several processes may share one root.
+    The file system must support atomic renames. Several processes may share one root.
     """
 
     is_remote = False
@@ -35,18 +35,18 @@ class DiskBackend:
         self.root = root
         self._folders = DurableDirectories(root)
         self._incoming = root / "incoming"
-        # Objects may be private: other users of the host do not read them.
+        # Objects may be private: other users of the host must not read them.
         root.mkdir(mode=0o750, parents=True, exist_ok=True)
         self._incoming.mkdir(exist_ok=True)
         objects_folder(root).mkdir(exist_ok=True)
         sync_folder(root)
-        # One that this user may not read is the operator's, who has made the folder in it.
+        # A parent that this user may not read belongs to the operator, who has created the root in it.
         with suppress(PermissionError):
             sync_folder(root.parent)
 
     @asynccontextmanager
     async def create(self, name: str, size: int) -> AsyncIterator[DiskUpload]:
-        """Begin an upload into a file in `incoming`."""
+        """Begin an upload; leaving the context before `finish` deletes its file."""
         upload = DiskUpload(self.root, self._folders, name, size)
         try:
             yield upload
@@ -54,7 +54,7 @@ class DiskBackend:
             await upload.close()
 
     async def put(self, contents: Mapping[str, Chunk]) -> None:
-        """Make a file of each, all in one thread."""
+        """Write a file for each blob, all in one thread hop."""
         await put_in_place(
             [DiskUpload(self.root, self._folders, name, len(data), held=data) for name, data in contents.items()],
             self._folders,
@@ -66,7 +66,7 @@ class DiskBackend:
         return self.root / "journal"
 
     def write(self, contents: Mapping[str, Chunk]) -> None:
-        """Make a file of each, in place, of which none is durable yet. For a thread; where it raises, none is there."""
+        """Write a file for each blob, in place but not yet durable. Blocks; leaves no file behind if it raises."""
         made: list[Path] = []
         try:
             for name, data in contents.items():
@@ -87,7 +87,7 @@ class DiskBackend:
             raise
 
     def rewrite(self, name: str, data: Chunk) -> None:
-        """Make a file anew, in place, durably, whatever is there of it. For a thread."""
+        """Write the file of a blob anew, in place and durably, whatever is left of the old file. Blocks."""
         path, incoming = path_of(self.root, name), incoming_path(self.root, name)
         self._folders.make(path.parent)
         incoming.unlink(missing_ok=True)
@@ -101,7 +101,7 @@ class DiskBackend:
         self._folders.sync(path.parent)
 
     def sync(self, names: Iterable[str]) -> None:
-        """Return when the files of these names are durable, those that are there. For a thread."""
+        """Make the existing files of these names durable. Blocks."""
         folders = set()
         for name in names:
             path = path_of(self.root, name)
@@ -116,7 +116,7 @@ class DiskBackend:
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[DiskFile]:
-        """Open the file in place; it stays readable while it is open, even when it is discarded."""
+        """Open the file in place; it stays readable while it is open, even after its deletion."""
         stored = DiskFile(self.root, name)
         try:
             await stored.open()
@@ -136,7 +136,7 @@ class DiskBackend:
         sizes = {}
         for name in names:
             try:
-                # Not by way of `Path`, which takes longer than the system: a batch asks for hundreds.
+                # `Path` takes longer than the system call itself, and a batch asks for hundreds of names.
                 status = os.stat(f"{self.root}/{relative_path(name)}")  # noqa: PTH116 - see above
             except (FileNotFoundError, NotADirectoryError):
                 continue
@@ -145,18 +145,18 @@ class DiskBackend:
         return sizes
 
     async def list_blobs(self) -> AsyncIterator[tuple[str, int]]:
-        """Return what the folders hold, one folder at a time."""
+        """Return the blobs of one folder after the other."""
         for first in await on_disk(subfolders, objects_folder(self.root)):
             for second in await on_disk(subfolders, first):
                 for name, size in await on_disk(contents_of, second):
                     yield name, size
 
     async def delete(self, name: str) -> None:
-        """Remove the file in place and the one in `incoming`, where they exist."""
+        """Remove the file in place and the file in `incoming`, if they exist."""
         await on_disk(self._discard, name)
 
     def _discard(self, name: str) -> None:
-        # In this order: an upload that goes on finds no file to put in place afterwards.
+        # In this order, so that an upload that is still running finds no file to put in place afterwards.
         incoming_path(self.root, name).unlink(missing_ok=True)
         path = path_of(self.root, name)
         try:
@@ -166,18 +166,18 @@ class DiskBackend:
         sync_folder(path.parent)
 
     async def available_bytes(self) -> int:
-        """Return what the file system has free for this user."""
+        """Return the bytes that the file system has free for this user."""
         status = await on_disk(os.statvfs, self.root)
         return status.f_bavail * status.f_frsize
 
     async def check(self) -> None:
-        """Return if files can be made below the root; else raise OSError. A disk without room is well."""
+        """Return if files can be created below the root; raise OSError if not. A full disk passes."""
         if not await run_in_thread(os.access, self._incoming, os.R_OK | os.W_OK | os.X_OK):
             raise OSError(f"{self._incoming}: cannot be written")
         await run_in_thread(self._make_file)
 
     def _make_file(self) -> None:
-        """Make a file that has no name, and so is gone at once; where the system knows no such files, do nothing."""
+        """Create a nameless file, which vanishes on close; do nothing if the system has no nameless files."""
         try:
             os.close(os.open(self._incoming, os.O_WRONLY | _NAMELESS | os.O_CLOEXEC, 0o600))
         except OSError as error:

@@ -1,23 +1,23 @@
-"""Files and folders that outlast a power cut."""
+"""Durable files and folders, which survive a power cut."""
 
 import ctypes
 import os
 from pathlib import Path
 
 _MOUNTS = Path("/proc/self/mountinfo")
-# Others may take it for a wish, such as those that another process serves.
+# Other file systems may take syncfs as a mere hint, for example a file system that a process serves.
 _SYNCED_AS_A_WHOLE = (b"ext4", b"xfs")
 
 
 def is_synced_as_a_whole(folder: Path) -> bool:
-    """Tell whether `sync_file_system` can be relied on for files in a folder: on Linux, for ext4 and XFS."""
+    """Return whether `sync_file_system` is reliable for files in a folder: on Linux, for ext4 and XFS."""
     device = folder.stat().st_dev
     number = f"{os.major(device)}:{os.minor(device)}".encode()
     try:
         mounts = _MOUNTS.read_bytes().splitlines()
     except OSError:
         return False
-    # Of a line the third field is the device, and the first one after the dash the kind of file system.
+    # The third field of a line is the device; the first field after the dash is the kind of file system.
     kinds = {
         kind.split()[0]
         for mount, _, kind in (line.partition(b" - ") for line in mounts)
@@ -27,9 +27,9 @@ def is_synced_as_a_whole(folder: Path) -> bool:
 
 
 def sync_file_system(descriptor: int) -> None:
-    """Return when all that was written to the file system of an open file is durable.
+    """Make everything durable that was written to the file system of an open file.
 
-    Raises OSError where anything of it was not written since the file was opened (Linux 5.8 and later).
+    Raises OSError if any write to the file system has failed since the file was opened (Linux 5.8 and later).
     """
     libc = ctypes.CDLL(None, use_errno=True)
     if libc.syncfs(descriptor):
@@ -38,7 +38,7 @@ def sync_file_system(descriptor: int) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Return when the names in the folder are durable."""
+    """Make the names in the folder durable."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(descriptor)
@@ -47,34 +47,34 @@ def sync_folder(folder: Path) -> None:
 
 
 class DurableDirectories:
-    """Makes folders below a root, and knows which of them are durable; may be used from several threads."""
+    """Creates folders below a root and remembers which of them are durable; several threads may use it."""
 
     def __init__(self, root: Path) -> None:
         self._root = root
-        # Texts without what they all begin with: of 65,536 folders they take a quarter of what paths take.
+        # Strings without the common prefix: for 65,536 folders they take a quarter of the memory of paths.
         self._durable: set[str] = set()
         self._prefix = len(str(root))
 
     def make(self, folder: Path) -> None:
-        """Make the folder and its parents below the root where they are missing; `sync` makes them durable."""
+        """Create the folder and its missing parents below the root; `sync` makes them durable."""
         if folder == self._root or folder.is_dir():
             return
         self.make(folder.parent)
         folder.mkdir(exist_ok=True)
-        # It may have been there before, and been removed.
+        # The folder may have existed before, and been removed since.
         self._durable.discard(self._below(folder))
 
     def ensure(self, folder: Path) -> None:
-        """Make the folder and its parents below the root where they are missing, durably."""
+        """Create the folder and its missing parents below the root, durably."""
         self.make(folder)
         self.sync(folder)
 
     def sync(self, *folders: Path) -> None:
-        """Return when the names in the folders are durable, and they and their parents up to the root are as well."""
+        """Make the names in the folders durable, and the folders and their parents up to the root as well."""
         synced: dict[Path, None] = {}
         for folder in folders:
             synced[folder] = None
-            # Another process may have made it a moment ago and not have synced its parent yet.
+            # Another process may have created the folder a moment ago and not have synced its parent yet.
             while folder != self._root and self._below(folder) not in self._durable:
                 folder = folder.parent
                 synced[folder] = None

@@ -1,4 +1,4 @@
-"""What a disk refuses, as the callers of a backend know it."""
+"""Translation of disk errors into the errors of a backend."""
 
 import errno
 from collections.abc import Callable, Iterator
@@ -15,7 +15,7 @@ Result = TypeVar("Result")
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
-# What is under a name, or is not, says nothing of the disk.
+# These errors concern a single name and say nothing about the disk.
 _OF_A_NAME = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 
 _log = get_logger(__name__)
@@ -37,10 +37,10 @@ def _disk_errors() -> Iterator[None]:
 async def on_disk(
     function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
 ) -> Result:
-    """Do what `run_in_thread` does for work on the disk.
+    """Run blocking work on the disk as `run_in_thread` does.
 
-    Raises `ResourceExhausted` (STORAGE_FULL) where no room is left, and `Unavailable` where the disk, or the host, does
-    not let it be used: input and output fail, it can only be read, too many files are open.
+    Raises `ResourceExhausted` (STORAGE_FULL) if no room is left, and `Unavailable` if the disk or the host fails the
+    work: for example an I/O error, a read-only file system, or too many open files.
     """
     with _disk_errors():
         return await run_in_thread(function, *args, **kwargs)

@@ -1,4 +1,4 @@
-"""What the folders of a disk backend hold."""
+"""Listings of the folders of a disk backend."""
 
 import os
 import stat
@@ -8,7 +8,7 @@ from services.storage.blob_names import is_name
 
 
 def subfolders(folder: Path) -> list[Path]:
-    """Return the folders in a folder by name; none where it does not exist."""
+    """Return the folders in a folder, sorted by name; an empty list if the folder does not exist."""
     try:
         with os.scandir(folder) as entries:
             return sorted(Path(entry.path) for entry in entries if entry.is_dir(follow_symlinks=False))
@@ -17,7 +17,7 @@ def subfolders(folder: Path) -> list[Path]:
 
 
 def contents_of(folder: Path) -> list[tuple[str, int]]:
-    """Return the names and sizes of the bytes that belong into the folder `ab/cd`, by name."""
+    """Return the names and sizes of the blobs that belong in the folder `ab/cd`, sorted by name."""
     found = []
     try:
         with os.scandir(folder) as entries:

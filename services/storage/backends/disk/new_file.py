@@ -1,4 +1,4 @@
-"""A file that is written once, from its begin to its end."""
+"""A file that is written once, from its beginning to its end."""
 
 import errno
 import fcntl
@@ -8,23 +8,23 @@ from pathlib import Path
 
 from services.storage.backends.base import Chunk
 
-# Smaller ones are likely to be read soon, by whoever waits for the push, and stay in the kernel's cache.
+# Smaller files stay in the page cache because a client that waits for the push is likely to read them soon.
 _DIRECT_FROM_BYTES = 16 * 1024 * 1024
 _BLOCK_BYTES = 1024 * 1024
-# Not every system has it.
+# Not every system has O_DIRECT.
 _DIRECT: int = getattr(os, "O_DIRECT", 0)
 
 
 class NewFile:
     """A file that is being written, by one thread at a time; its owner closes it.
 
-    The bytes of a large one go past the kernel's cache, where the file system lets them: no pages have to be found for
-    them, they are not copied once more, and `sync` finds little left to do.
+    The bytes of a large file bypass the page cache, if the file system allows it: the kernel need not find pages for
+    them, they are copied once less, and `sync` finds little left to do.
     """
 
     def __init__(self, path: Path, size: int) -> None:
-        """Make the file, for `size` bytes. Raises FileExistsError where it is there."""
-        # Whole pages are what goes past the cache.
+        """Create the file, for `size` bytes. Raises FileExistsError if it exists."""
+        # O_DIRECT writes whole pages only, from memory that is aligned to pages.
         self._block = mmap.mmap(-1, _BLOCK_BYTES) if size >= _DIRECT_FROM_BYTES else None
         self._filled = 0
         self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o640)
@@ -33,7 +33,7 @@ class NewFile:
             self._block = None
 
     def write(self, chunk: Chunk) -> None:
-        """Add bytes at the end."""
+        """Append bytes."""
         if self._block is None:
             self._write(memoryview(chunk))
             return
@@ -48,12 +48,12 @@ class NewFile:
                 self._write_block(self._block)
 
     def start_sync(self) -> None:
-        """Let the kernel begin to write what it has of the bytes: of several files each waits less for its own then."""
+        """Start writeback in the kernel, so that each `sync` waits less if several files are synced in turn."""
         if hasattr(os, "posix_fadvise"):
             os.posix_fadvise(self._descriptor, 0, 0, os.POSIX_FADV_DONTNEED)
 
     def sync(self) -> None:
-        """Return when all bytes are durable; no others come."""
+        """Make all bytes durable. Nothing may be written afterwards."""
         if self._block is not None and self._filled:
             self._leave_direct()
             self._write_block(self._block)
@@ -74,7 +74,7 @@ class NewFile:
             except OSError as error:
                 if not (self._is_direct and error.errno == errno.EINVAL):
                     raise
-                # Of larger pages, or the last write was cut short within one.
+                # The file system needs larger pages, or the last write was cut short within a page.
                 self._leave_direct()
 
     def _leave_direct(self) -> None:
@@ -82,7 +82,7 @@ class NewFile:
         self._is_direct = False
 
     def _set_direct(self, *, direct: bool) -> bool:
-        """Tell whether the file system can do it."""
+        """Switch O_DIRECT on or off; return whether the file system supports that."""
         flags = fcntl.fcntl(self._descriptor, fcntl.F_GETFL)
         try:
             fcntl.fcntl(self._descriptor, fcntl.F_SETFL, flags | _DIRECT if direct else flags & ~_DIRECT)

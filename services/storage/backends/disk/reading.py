@@ -1,4 +1,4 @@
-"""Reading bytes from the disk."""
+"""Reads of blobs from the disk."""
 
 import errno
 import os
@@ -13,9 +13,9 @@ from services.storage.backends.disk.paths import objects_folder, path_of
 
 
 class DiskFile:
-    """An object's file; see `services.storage.backends.base.StoredBytes`.
+    """The file of a blob; see `services.storage.backends.base.StoredBytes`.
 
-    `open` begins, and `close` ends it in any case.
+    The owner calls `open` first, and `close` in any case.
     """
 
     def __init__(self, root: Path, name: str) -> None:
@@ -25,11 +25,11 @@ class DiskFile:
         self.size = 0
 
     async def open(self) -> None:
-        """Open the file and learn its size. Raises `BytesMissing`."""
+        """Open the file and read its size. Raises `BytesMissing`."""
         await on_disk(self._open)
 
     async def chunks(self, offset: int, length: int) -> AsyncIterator[bytes]:
-        """Return bytes of the file in pieces."""
+        """Return bytes of the file in chunks."""
         end = offset + length
         while offset < end:
             chunk = await on_disk(self._read, min(CHUNK_BYTES, end - offset), offset)
@@ -44,11 +44,11 @@ class DiskFile:
 
     def _open(self) -> None:
         try:
-            # What is no file, such as a FIFO, must not hold up its opening.
+            # O_NONBLOCK, so that opening something else than a file, such as a FIFO, does not block.
             self._file.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
         except (FileNotFoundError, NotADirectoryError) as error:
             if not objects_folder(self._root).exists():
-                # The disk is not mounted: that says nothing of the file.
+                # The disk is not mounted, so nothing is known about the file.
                 raise OSError(errno.ENODEV, os.strerror(errno.ENODEV)) from error
             raise BytesMissing("the file does not exist") from error
         size = self._file.regular_size()

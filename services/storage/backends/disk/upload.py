@@ -1,4 +1,4 @@
-"""An upload to the disk."""
+"""Uploads to the disk."""
 
 from collections.abc import Sequence
 from contextlib import ExitStack
@@ -12,11 +12,11 @@ from services.storage.backends.disk.paths import incoming_path, path_of
 
 
 class DiskUpload:
-    """One upload; see `services.storage.backends.base.Upload`. `close` ends it in any case.
+    """One upload; see `services.storage.backends.base.Upload`. The owner calls `close` in any case.
 
-    Bytes that come in one piece are held until `finish`, which then does all there is to do in one thread: for small
-    objects the ways there and back cost more than the work. Their file is made where it stays. For others the first
-    piece makes the file, in the folder of what is on its way.
+    Bytes that arrive in one chunk stay in memory until `finish`, which does all the work in one thread hop: for small
+    objects thread hops cost more than the work. The file is then created at its final path. In any other upload the
+    first chunk creates the file in `incoming`.
     """
 
     def __init__(self, root: Path, folders: DurableDirectories, name: str, size: int, *, held: Chunk = b"") -> None:
@@ -29,7 +29,7 @@ class DiskUpload:
         self._is_durable = False
 
     async def write(self, chunk: Chunk) -> None:
-        """Add bytes at the end. Raises FileExistsError for a name that is used already."""
+        """Append bytes. Raises FileExistsError for a blob name that is already in use."""
         if self._file is None and not self._held and len(chunk) == self._size:
             self._held = chunk
         else:
@@ -40,7 +40,7 @@ class DiskUpload:
         await put_in_place([self], self._folders)
 
     async def close(self) -> None:
-        """End the upload: its file goes, unless it is in place."""
+        """End the upload, and delete its file unless the file is in place."""
         if self._file is not None:
             await on_disk(self.discard)
 
@@ -57,7 +57,7 @@ class DiskUpload:
         file.write(chunk)
 
     def rename_into_place(self) -> None:
-        """Give the file its name, and let its bytes go to the disk."""
+        """Give the file its final path, and start writeback of its bytes."""
         self._folders.make(self._final.parent)
         if self._file is None:
             self._path = self._final
@@ -67,20 +67,20 @@ class DiskUpload:
         self._opened().start_sync()
 
     def sync(self) -> None:
-        """Return when the bytes are durable."""
+        """Make the bytes durable."""
         self._opened().sync()
 
     @property
     def folder(self) -> Path:
-        """Where the file lies when it has its name."""
+        """The folder of the final path."""
         return self._final.parent
 
     def keep(self) -> None:
-        """Let the file stay at the end."""
+        """Mark the file as durable, so that `discard` leaves it in place."""
         self._is_durable = True
 
     def discard(self) -> None:
-        """Close the file; it goes, unless it is durable."""
+        """Close the file, and delete it unless it is durable."""
         if self._file is None:
             return
         try:
@@ -92,9 +92,9 @@ class DiskUpload:
 
 
 async def put_in_place(uploads: Sequence[DiskUpload], folders: DurableDirectories) -> None:
-    """Put the files of uploads in place in one thread, durably, and end the uploads.
+    """Put the files of uploads in place durably, in one thread hop, and end the uploads.
 
-    Raises FileExistsError as `DiskUpload.write` does, and what `on_disk` raises; none is durable then.
+    Raises FileExistsError as `DiskUpload.write` does, and what `on_disk` raises; no file is durable then.
     """
     await on_disk(_put_in_place, uploads, folders)
 
@@ -103,8 +103,8 @@ def _put_in_place(uploads: Sequence[DiskUpload], folders: DurableDirectories) ->
     with ExitStack() as ending:
         for upload in uploads:
             ending.callback(upload.discard)
-        # Nobody looks under the names before this has returned. So they are given before the bytes are synced, and a
-        # file system with a journal writes them together with all of those.
+        # Rename before syncing, because no reader looks under the names before this returns, and because a journaling
+        # file system then writes the names together with the bytes.
         for upload in uploads:
             upload.rename_into_place()
         for upload in uploads:

@@ -1,4 +1,4 @@
-"""Azure Blob Storage."""
+"""Containers of Azure Blob Storage."""
 
 from typing import TYPE_CHECKING
 
@@ -20,7 +20,7 @@ def open_bucket(location: AzureLocation) -> Bucket:
     """Open a container with the credentials of the environment, a file or this host. Raises ValueError."""
 
     def store(options: StoreOptions) -> AzureStore:
-        # `account` and `endpoint` of the environment count where the URL has none.
+        # obstore takes the account and the endpoint from the environment if the URL has none.
         named: AzureConfig = {}
         if location.account is not None:
             named["account_name"] = location.account
@@ -36,8 +36,8 @@ def open_bucket(location: AzureLocation) -> Bucket:
 
     async def discard(key: str) -> None:
         if not await delete(requests, key):
-            # Blocks that were sent and never put together are dropped when something takes the blob's place. The
-            # library can neither list them nor tell whether there are any.
+            # Azure drops uncommitted blocks when a blob is put under their key. obstore can neither list the blocks nor
+            # report whether there are any.
             async with asked("drop the blocks of an object", ANSWER_SECONDS):
                 await obstore.put_async(requests, key, b"", use_multipart=False)
             await delete(requests, key)

@@ -1,8 +1,8 @@
-"""Objects in a store of others: S3, Google Cloud Storage or Azure Blob.
+"""The object store backend: blobs in S3, Google Cloud Storage or Azure Blob.
 
     BUCKET/PREFIX/objects/ab/cd/NAME
 
-No object is changed after it was put, and no key is used for a second one.
+No blob is changed after it was put, and no key is used twice.
 """
 
 import asyncio
@@ -24,12 +24,15 @@ from services.storage.backends.signing import Signing
 
 _MAX_CONCURRENT_REQUESTS = 8
 _PAGE = 1000
-# Readiness asks every second, and each request to a store has its price.
+# The readiness check runs every second, and each request to an object store costs money.
 _CHECK_LASTS_SECONDS = 5.0
 
 
 class ObjectStoreBackend:
-    """A bucket; see `services.storage.backends.base.Backend`. `stored` is ascending, as all three list by key."""
+    """A bucket; see `services.storage.backends.base.Backend`.
+
+    `list_blobs` is in ascending order because all three clouds list by key.
+    """
 
     is_remote = True
 
@@ -41,7 +44,7 @@ class ObjectStoreBackend:
 
     @asynccontextmanager
     async def create(self, name: str, size: int) -> AsyncIterator[Upload]:
-        """Begin an upload; left before its end, its parts are taken back as far as the store answers at once."""
+        """Begin an upload. If it is left before its end, its parts are aborted, provided the store answers promptly."""
         upload = new_upload(self._bucket.uploads, key_of(self._prefix, name), size)
         try:
             yield upload
@@ -49,7 +52,7 @@ class ObjectStoreBackend:
             await run_to_completion(upload.close())
 
     async def put(self, contents: Mapping[str, Chunk]) -> None:
-        """Put all at once."""
+        """Put all blobs concurrently."""
 
         async def put(name: str, data: Chunk) -> None:
             async with self.create(name, len(data)) as upload:
@@ -62,7 +65,7 @@ class ObjectStoreBackend:
 
     @asynccontextmanager
     async def open(self, name: str) -> AsyncIterator[StoredBytes]:
-        """Ask for an object."""
+        """Request a blob."""
         stored = await open_object(self._bucket.requests, key_of(self._prefix, name))
         try:
             yield stored
@@ -70,10 +73,10 @@ class ObjectStoreBackend:
             stored.close()
 
     def relative_path(self, name: str) -> None:
-        """Return none: no folder has them."""
+        """Return None: blobs in a bucket lie in no folder."""
 
     async def stat(self, names: Iterable[str]) -> dict[str, int]:
-        """Ask for each name, several at once."""
+        """Request the size of each blob, several at a time."""
         keys = iter({name: key_of(self._prefix, name) for name in names}.items())
         found: dict[str, int] = {}
 
@@ -100,7 +103,7 @@ class ObjectStoreBackend:
                 return None
 
     async def list_blobs(self) -> AsyncIterator[tuple[str, int]]:
-        """List the bucket, a page at a time; keys that are none of ours are passed over."""
+        """List the bucket, one page at a time, without foreign keys."""
         pages = obstore.list(self._bucket.requests, folder_of(self._prefix), chunk_size=_PAGE)
         while True:
             async with asked("list objects", ANSWER_SECONDS):
@@ -112,17 +115,17 @@ class ObjectStoreBackend:
                     yield name, entry["size"]
 
     async def delete(self, name: str) -> None:
-        """Remove an object, and the parts of uploads to its key; what the clouds allow of this, their modules say."""
+        """Remove a blob, and the parts of uploads to its key as far as the cloud allows (see `s3`, `gcs`, `azure`)."""
         await self._bucket.discard(key_of(self._prefix, name))
 
     async def available_bytes(self) -> None:
-        """Return None: a bucket takes what it is given."""
+        """Return None: a bucket has no limit."""
 
     async def check(self) -> None:
-        """Return if the bucket can be listed, or could within the last seconds."""
+        """Return if the bucket can be listed, or could be within the last `_CHECK_LASTS_SECONDS`."""
         now = time.monotonic()
         if self._checked_at is None or now - self._checked_at > _CHECK_LASTS_SECONDS:
             async with asked("list the bucket", CHECK_SECONDS):
-                # A folder of which there is nothing.
+                # A folder that is always empty, so that the listing is short.
                 await obstore.list_with_delimiter_async(self._bucket.requests, f"{folder_of(self._prefix)}/check")
             self._checked_at = now

@@ -1,4 +1,4 @@
-"""A bucket, or a container: how its objects are reached, and how what uploads leave there is removed."""
+"""A bucket or container: access to its objects, and removal of what uploads leave there."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -13,16 +13,16 @@ from services.storage.backends.object_store.signed_puts import SignedPuts
 
 
 def _no_end() -> None:
-    """Nothing is known of an end."""
+    """Return None: no expiry of the credentials is known."""
 
 
 @dataclass(frozen=True)
 class Bucket:
-    """One, with its clients. `discard` removes what is under a key, in place or on its way.
+    """A bucket with its clients. `discard` removes everything under a key, in place or still being uploaded.
 
-    `puts` signs uploads, where the store is one that does. `credentials_end` tells when the credentials end that
-    `requests` signs with, and `renewed_credentials_end` the same of `puts`, in the calling thread, as it may renew
-    them first; both where they end and it is known.
+    `puts` signs uploads; None if the store cannot. `credentials_end` returns the expiry of the credentials with which
+    `requests` signs. `renewed_credentials_end` returns the expiry of those of `puts`, and blocks because it may renew
+    them first. Both return None if the credentials do not expire, or their expiry is unknown.
     """
 
     uploads: ObjectStore
@@ -34,7 +34,7 @@ class Bucket:
 
 
 async def delete(store: ObjectStore, key: str) -> bool:
-    """Delete an object, and tell whether there may have been one: S3 does not say."""
+    """Delete an object, and return whether it may have existed: S3 does not report that."""
     async with asked("delete an object", ANSWER_SECONDS):
         try:
             await obstore.delete_async(store, key)

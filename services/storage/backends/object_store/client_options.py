@@ -1,4 +1,4 @@
-"""How requests are made, to any of the clouds: timeouts, repeats, pauses between them."""
+"""Options of the HTTP clients for all clouds: timeouts, retries and backoff."""
 
 from datetime import timedelta
 from typing import TYPE_CHECKING, TypedDict
@@ -13,19 +13,19 @@ from services.storage.backends.object_store.deadlines import (
 if TYPE_CHECKING:  # these are types of obstore that do not exist at run time
     from obstore.store import ClientConfig, RetryConfig
 
-# A download of a big object to a slow client takes this long at most.
+# The most that a download of a large object to a slow client may take.
 _DOWNLOAD = timedelta(days=7)
 
 
 class StoreOptions(TypedDict):
-    """What each kind of store of obstore takes."""
+    """The options that every store class of obstore accepts."""
 
     client_options: "ClientConfig"
     retry_config: "RetryConfig"
 
 
 def _retries() -> "RetryConfig":
-    # Time bounds them, not their number. What is answered 429 or 5xx is repeated, and what breaks off.
+    # Time limits the retries, not their number. obstore retries after status 429 or 5xx, and after a broken connection.
     return {
         "max_retries": 100,
         "retry_timeout": timedelta(seconds=RETRY_SECONDS),
@@ -38,7 +38,7 @@ def _retries() -> "RetryConfig":
 
 
 def upload_options(endpoint: str | None) -> StoreOptions:
-    """Return the options for requests that carry bytes to the store: one may take as long as a part may."""
+    """Return the options for requests that send bytes to the store: a request may take as long as a part may."""
     client: ClientConfig = {
         "allow_http": _is_http(endpoint),
         "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
@@ -48,7 +48,7 @@ def upload_options(endpoint: str | None) -> StoreOptions:
 
 
 def request_options(endpoint: str | None) -> StoreOptions:
-    """Return the options for all other requests: an answer may take long, but not be silent for long."""
+    """Return the options for all other requests: a response may take long, but must not be silent for long."""
     client: ClientConfig = {
         "allow_http": _is_http(endpoint),
         "connect_timeout": timedelta(seconds=CONNECT_SECONDS),

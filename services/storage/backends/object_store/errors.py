@@ -1,7 +1,7 @@
-"""What a store's refusals and silences mean.
+"""Translation of an object store's errors and timeouts into errors of this service.
 
-The libraries' own errors hold addresses and answers, and so perhaps signatures: nothing of their text is logged or
-passed on but what is picked out here.
+The errors of the libraries contain URLs and responses, and therefore perhaps signatures: only the details that this
+module extracts from their text are logged or passed on.
 """
 
 import asyncio
@@ -17,13 +17,13 @@ from services.common.errors import Reason, ServiceError, Unavailable
 from services.common.observability.logs import get_logger
 from services.storage.errors import storage_full
 
-# What obstore's text has of an answer, and of a request that got none.
+# obstore's text of an error response has a status and a code; its text of a request without a response has a kind.
 _STATUS = re.compile(r"\bstatus: (\d{3})\b")
 _CODE = re.compile(r"<Code>([A-Za-z0-9.]{1,64})</Code>")
 _KIND = re.compile(r"\bkind: ([A-Z][A-Za-z]{1,30})\b")
 
 _BAD_CREDENTIALS = ("401", "403")
-# 408 and 429 ask to come again.
+# 408 and 429 ask for a retry.
 _REFUSED = re.compile(r"4(?!08|29)\d\d")
 _FULL = "507"
 _FULL_CODES = ("XMinioStorageFull", "XMinioAdminBucketQuotaExceeded", "QuotaExceeded", "InsufficientStorage")
@@ -33,7 +33,7 @@ _log = get_logger(__name__)
 
 @dataclass(frozen=True)
 class Cause:
-    """What is picked out of an error of a library: what it is, and what the store said or why it said nothing."""
+    """The extract of a library's error: its class, and the store's status and code or the kind of failure."""
 
     name: str
     status: str
@@ -44,7 +44,7 @@ class Cause:
 
 
 def cause_of(error: BaseException) -> Cause:
-    """Return what happened, in words of which none is secret."""
+    """Return the cause of an error, without anything secret."""
     name = type(error).__name__
     if isinstance(error, ClientError):
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
@@ -68,10 +68,10 @@ def _translated(error: BaseException, doing: str) -> ServiceError:
 
 @asynccontextmanager
 async def asked(doing: str, seconds: float | None) -> AsyncIterator[None]:
-    """Wait for the store at most so long, or as long as it takes, and raise its errors as ours.
+    """Bound the wait for the store by `seconds`, if any, and translate its errors.
 
-    Raises `Unavailable`, or `ResourceExhausted` (STORAGE_FULL) where the store says so. What may be missing is for the
-    block itself to tell, by the FileNotFoundError that obstore raises.
+    Raises `Unavailable`, or `ResourceExhausted` (STORAGE_FULL) if the store says so. A block whose object may be
+    missing must itself catch the FileNotFoundError that obstore raises.
     """
     try:
         async with asyncio.timeout(seconds):

@@ -1,4 +1,4 @@
-"""Google Cloud Storage."""
+"""Buckets of Google Cloud Storage."""
 
 from functools import partial
 
@@ -14,8 +14,8 @@ from services.storage.backends.object_store.location import GcsLocation
 def open_bucket(location: GcsLocation) -> Bucket:
     """Open a bucket with the credentials of the environment, a file or this host. Raises ValueError.
 
-    Its `discard` removes objects alone. Parts of uploads that were never ended can be neither listed nor removed with
-    what is here: a lifecycle rule `AbortIncompleteMultipartUpload` of the bucket does that.
+    `Bucket.discard` removes only objects here. obstore can neither list nor remove the parts of unfinished uploads: a
+    lifecycle rule `AbortIncompleteMultipartUpload` of the bucket does that.
     """
 
     def store(options: StoreOptions) -> GCSStore:

@@ -1,4 +1,4 @@
-"""What the URL of an object store says. Credentials are never part of it."""
+"""URLs of object stores. Credentials are never part of such a URL."""
 
 import re
 from dataclasses import dataclass
@@ -56,11 +56,14 @@ _KEYS = {
 }
 
 SCHEMES = frozenset(_KEYS)
-"""The schemes of URLs that mean an object store."""
+"""The schemes of the URLs of object stores."""
 
 
 def parse(url: str) -> Location:
-    """Return what the URL says. Raises ValueError, which says what was expected and repeats nothing of the URL."""
+    """Return the location that a URL denotes.
+
+    Raises ValueError, whose text says what was expected and repeats no part of the URL.
+    """
     parts = _split(url)
     if parts is None or parts.scheme not in SCHEMES:
         raise ValueError("storage_url: expected s3://, gs:// or az://, and the name of a bucket or container")
@@ -91,7 +94,7 @@ def _split(url: str) -> SplitResult | None:
     try:
         return urlsplit(url)
     except ValueError:
-        # What it says repeats a part of the URL.
+        # The text of this error repeats a part of the URL.
         return None
 
 
@@ -116,7 +119,10 @@ def _query(scheme: str, text: str) -> dict[str, str]:
 
 
 def parse_endpoint(name: str, url: str) -> str:
-    """Return the address of a store. Raises ValueError, which begins with `name` and repeats nothing of the address."""
+    """Return the endpoint of a store.
+
+    Raises ValueError, whose text begins with `name` and repeats no part of the URL.
+    """
     parts = _split(url)
     if (
         parts is None
@@ -137,7 +143,7 @@ def _matching(pattern: re.Pattern[str], value: str | None, expected: str) -> str
 
 def _addressing(value: str | None, bucket: str, endpoint: str | None) -> Addressing:
     if value is None:
-        # No certificate of AWS fits the name of a host with more dots, and few other stores have such hosts at all.
+        # No certificate of AWS matches a host name with additional dots, and few other stores have a host per bucket.
         return "path" if endpoint or "." in bucket else "virtual"
     if value == "path":
         return "path"

@@ -1,4 +1,4 @@
-"""The multipart uploads of S3 that somebody began and nobody ended: obstore can neither list nor abort them."""
+"""Unfinished multipart uploads of S3, through boto3 because obstore can neither list nor abort them."""
 
 import asyncio
 from typing import TYPE_CHECKING
@@ -9,12 +9,12 @@ from services.storage.backends.object_store.errors import asked
 if TYPE_CHECKING:  # only the types of boto3's client, which are made at run time
     from types_boto3_s3 import S3Client
 
-# S3 asks to look again after an abort, since a part that is just arriving may have survived it.
+# S3 demands another look after an abort, because a part that is just arriving may survive the abort.
 _ROUNDS = 3
 
 
 class MultipartUploads:
-    """Those of one bucket. The client works in threads, and its own timeouts bound how long one may take."""
+    """The multipart uploads of one bucket. The client works in threads, whose duration its own timeouts limit."""
 
     def __init__(self, client: "S3Client", bucket: str) -> None:
         self._client = client
@@ -43,5 +43,5 @@ class MultipartUploads:
 
     def _ids(self, key: str) -> list[str]:
         pages = self._client.get_paginator("list_multipart_uploads").paginate(Bucket=self._bucket, Prefix=key)
-        # A key that another begins with is another.
+        # The prefix also matches longer keys.
         return [upload["UploadId"] for page in pages for upload in page.get("Uploads", []) if upload["Key"] == key]

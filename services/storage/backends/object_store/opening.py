@@ -1,4 +1,4 @@
-"""The backend that the URL of an object store means."""
+"""Opening of the backend that the URL of an object store denotes."""
 
 import asyncio
 from dataclasses import replace
@@ -13,13 +13,15 @@ from services.storage.backends.signing import Signing
 
 
 async def open_object_store(url: str, public_endpoint: str | None = None) -> ObjectStoreBackend:
-    """Return the backend; what it signs for clients begins with `public_endpoint`, or that of the URL, or its endpoint.
+    """Return the backend of a URL.
 
-    Raises ValueError for a URL that means none, or where no credentials are found.
+    The URLs that it signs for clients begin with `public_endpoint`, or else with the public endpoint of the URL, or
+    else with the endpoint of the URL. Raises ValueError for a URL that denotes no object store, and if no credentials
+    are found.
     """
     location = parse(url)
     give_back_freed_buffers()
-    # Files are read, and the host may be asked for its role.
+    # In a thread because opening reads files, and may ask the host for its role.
     bucket = await asyncio.to_thread(_open, location)
     inside = outside = UrlSigner(bucket, location.prefix)
     if public_endpoint is not None:
@@ -32,7 +34,7 @@ async def open_object_store(url: str, public_endpoint: str | None = None) -> Obj
         outside=outside,
         inside=inside,
         signs_uploads=bucket.puts is not None,
-        # The addresses of the clouds themselves lead everywhere; those of other stores may be a network's own.
+        # The clouds' own endpoints are reachable from everywhere; the endpoint of another store may be private.
         is_reachable=public_endpoint is not None or location.endpoint is None,
     )
     return ObjectStoreBackend(bucket, location.prefix, signing)

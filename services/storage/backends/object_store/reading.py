@@ -1,4 +1,4 @@
-"""Bytes of an object store, open for reading; see `services.storage.backends.base.StoredBytes`."""
+"""Reads of blobs from an object store; see `services.storage.backends.base.StoredBytes`."""
 
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
@@ -15,7 +15,7 @@ from services.storage.backends.object_store.errors import asked
 if TYPE_CHECKING:  # these are types of obstore that do not exist at run time
     from obstore import GetOptions, GetResult
 
-# Few pieces where the store is fast; where it is slow, one comes before those who wait lose patience.
+# Large enough that a fast store sends few pieces; small enough that a slow store sends a piece within the deadlines.
 _PIECE_BYTES = 256 * 1024
 
 
@@ -28,15 +28,15 @@ async def _get(store: ObjectStore, key: str, options: "GetOptions | None" = None
 
 
 async def open_object(store: ObjectStore, key: str) -> "StoredObject":
-    """Ask for an object. Raises `BytesMissing`."""
+    """Request a blob. Raises `BytesMissing`."""
     return StoredObject(store, key, await _get(store, key))
 
 
 class StoredObject:
-    """An object, and the answer to a request for all of it.
+    """A blob, and the response to a request for all of it.
 
-    That answer says how many bytes there are, and they come as they are read: reading an object from its beginning is
-    one request. For any other range the answer is let go, and another request is made.
+    That response has the size, and its body arrives as it is read, so that reading a blob from its beginning is one
+    request. For any other range the response is dropped, and another request is made.
     """
 
     def __init__(self, store: ObjectStore, key: str, whole: "GetResult") -> None:
@@ -46,7 +46,7 @@ class StoredObject:
         self.size = whole.meta["size"]
 
     async def chunks(self, offset: int, length: int) -> AsyncIterator[bytes]:
-        """Return bytes in pieces. Where a connection breaks off, the library asks for the rest."""
+        """Return bytes in chunks. If a connection breaks, the library requests the rest."""
         end = offset + length
         if offset < min(end, self.size):
             async with aclosing(self._pieces(offset, min(end, self.size))) as pieces:
@@ -58,7 +58,7 @@ class StoredObject:
             raise BytesMissing(f"the bytes end at {offset}, expected {end}")
 
     def close(self) -> None:
-        """Let the answer go."""
+        """Drop the response."""
         self._whole = None
 
     async def _pieces(self, offset: int, end: int) -> AsyncGenerator[bytes]:

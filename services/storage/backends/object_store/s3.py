@@ -1,6 +1,6 @@
-"""S3, and what speaks as it does.
+"""Buckets of S3 and of compatible stores.
 
-Where the bucket is and who asks is found once, by boto3, for both libraries: so they cannot differ.
+boto3 alone finds the endpoint and the credentials, for both libraries, so that the two cannot differ.
 """
 
 from datetime import UTC, datetime, timedelta
@@ -23,12 +23,12 @@ if TYPE_CHECKING:  # a type of obstore that does not exist at run time
     from obstore.store import S3Credential
 
 _REGION = "us-east-1"
-# boto3 makes new ones long before they expire; it only has to be asked.
+# boto3 renews credentials long before they expire, but only when it is asked for them.
 _ASKED_AGAIN = timedelta(minutes=1)
 
 
 def open_bucket(location: S3Location) -> Bucket:
-    """Open a bucket; may ask a file or the host for credentials. Raises ValueError where there are none."""
+    """Open a bucket; may get credentials from a file or the host. Raises ValueError if there are no usable ones."""
     try:
         return _open(location)
     except BotoCoreError as error:
@@ -51,7 +51,7 @@ def _open(location: S3Location) -> Bucket:
             aws_endpoint_url_s3=_endpoint(location, endpoint),
             virtual_hosted_style_request=location.addressing == "virtual",
             checksum_algorithm="SHA256",
-            # One key at a time is deleted; not every store knows the call for many.
+            # Keys are deleted one at a time, and not every store supports the call for many.
             disable_bulk_delete=True,
             credential_provider=provider,
             **options,
@@ -62,7 +62,7 @@ def _open(location: S3Location) -> Bucket:
     multipart = MultipartUploads(client, location.bucket)
 
     async def discard(key: str) -> None:
-        # In this order: an upload that ends between the two leaves an object, and no object becomes an upload.
+        # In this order, because an upload that finishes between the two calls leaves an object, never the reverse.
         await multipart.abort(key)
         await delete(requests, key)
 
@@ -81,7 +81,7 @@ def _open(location: S3Location) -> Bucket:
 
 
 def _end_of(credentials: Credentials) -> datetime | None:
-    # botocore tells it nowhere else; those of the environment have none.
+    # botocore exposes the expiry nowhere else; credentials from the environment have none.
     end = getattr(credentials, "_expiry_time", None)
     return end if isinstance(end, datetime) else None
 
@@ -90,11 +90,12 @@ def _config(location: S3Location) -> Config:
     return Config(
         connect_timeout=CONNECT_SECONDS,
         read_timeout=SILENCE_SECONDS,
-        # The pauses between them are random, so a few may all be short; who asks waits for an answer as long as ever.
+        # Many attempts, because the pauses between them are random and a few may all be short. `asked` limits the
+        # total wait.
         retries={"mode": "standard", "total_max_attempts": 8},
         signature_version="s3v4",
         s3={"addressing_style": location.addressing},
-        # The URL of the storage says where the bucket is, and nothing else does.
+        # Only the URL of the store determines the endpoint.
         ignore_configured_endpoint_urls=True,  # type: ignore[call-arg] # the stubs do not have it
     )
 
@@ -107,12 +108,12 @@ def _endpoint(location: S3Location, endpoint: str) -> str:
 
 
 class _Provider:
-    """What one client of obstore asks for credentials, in threads of its own; so boto3 may take its time."""
+    """The credential provider of one obstore client, which calls it in its own threads, so that boto3 may block."""
 
     def __init__(self, credentials: Credentials) -> None:
         self._credentials = credentials
         self.end: datetime | None = None
-        """When those end that were given last; None where that is not known."""
+        """The expiry of the credentials that were returned last; None if it is unknown."""
 
     def __call__(self) -> "S3Credential":
         frozen = self._credentials.get_frozen_credentials()

@@ -1,4 +1,4 @@
-"""Signing addresses of an object store; see `services.storage.backends.signing.Signer`."""
+"""Signing of URLs of an object store; see `services.storage.backends.signing.Signer`."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -16,19 +16,19 @@ from services.storage.blob_names import oid_of
 
 
 class UrlSigner:
-    """Signs by the clients of a bucket."""
+    """Signs URLs with the clients of a bucket."""
 
     def __init__(self, bucket: Bucket, prefix: str) -> None:
         self._bucket = bucket
         self._prefix = prefix
 
     async def downloads(self, names: Sequence[str], seconds: int) -> list[SignedUrl]:
-        """Sign for GET."""
+        """Sign URLs for GET."""
         if not names:
             return []
         keys = [key_of(self._prefix, name) for name in names]
         end = _end(seconds)
-        # Those that are used are the ones of before or the ones of after.
+        # obstore signs with the credentials from before the call or from after it, so the earlier expiry is safe.
         ends = [end, self._bucket.credentials_end()]
         async with asked("sign addresses", ANSWER_SECONDS):
             urls = await obstore.sign_async(self._bucket.requests, "GET", keys, timedelta(seconds=seconds))
@@ -37,11 +37,11 @@ class UrlSigner:
         return [SignedUrl(url, {}, expires_at) for url in urls]
 
     async def uploads(self, contents: Sequence[tuple[str, int]], seconds: int) -> list[SignedUrl]:
-        """Sign for PUT."""
+        """Sign URLs for PUT."""
         puts = self._puts()
 
         def sign() -> list[SignedUrl]:
-            # No later credentials end earlier.
+            # Credentials that are renewed later do not expire earlier.
             expires_at = min(filter(None, [_end(seconds), self._bucket.renewed_credentials_end()]))
             signed = [puts.sign(key_of(self._prefix, name), oid_of(name), size, seconds) for name, size in contents]
             return [SignedUrl(url, headers, expires_at) for url, headers in signed]
@@ -50,12 +50,12 @@ class UrlSigner:
             return await asyncio.to_thread(sign)
 
     async def facts(self, name: str) -> StoredFacts | None:
-        """Ask for the size and the checksum of an object."""
+        """Request the size and the checksum of a blob."""
         async with asked("ask for the checksum of an object", ANSWER_SECONDS):
             return await asyncio.to_thread(self._puts().facts, key_of(self._prefix, name))
 
     def copying_headers(self, name: str) -> Mapping[str, str]:
-        """Return the headers that ask for a copy."""
+        """Return the headers that request a copy within the bucket."""
         return self._puts().copying_headers(key_of(self._prefix, name))
 
     def _puts(self) -> SignedPuts:
@@ -65,5 +65,5 @@ class UrlSigner:
 
 
 def _end(seconds: int) -> datetime:
-    # What is signed has whole seconds.
+    # Signatures have times in whole seconds.
     return datetime.now(UTC).replace(microsecond=0) + timedelta(seconds=seconds)

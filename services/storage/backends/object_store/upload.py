@@ -1,4 +1,4 @@
-"""Bytes on their way to an object store; see `services.storage.backends.base.Upload`."""
+"""Uploads to an object store; see `services.storage.backends.base.Upload`."""
 
 import asyncio
 from typing import Protocol
@@ -13,7 +13,7 @@ from services.storage.backends.object_store.deadlines import ABORT_SECONDS, FINI
 from services.storage.backends.object_store.errors import asked
 from services.storage.backends.object_store.parts import PART_BYTES, part_bytes
 
-# A part that is sent and one that is filled: what an upload holds in memory.
+# An upload has two parts in memory: one that is being sent, and one that is being filled.
 _MAX_CONCURRENT_PARTS = 1
 
 
@@ -21,17 +21,17 @@ class ObjectUpload(Upload, Protocol):
     """An upload that its owner closes."""
 
     async def close(self) -> None:
-        """End the upload, within a bound: what has not been finished is taken back."""
+        """End the upload within a bounded time; abort it if it is unfinished."""
 
 
 def new_upload(store: ObjectStore, key: str, size: int) -> ObjectUpload:
-    """Begin an upload to a key. Raises `InvalidArgument` for a size that no store takes."""
+    """Begin an upload to a key. Raises `InvalidArgument` for a size that no store accepts."""
     length = part_bytes(size)
     return WholeUpload(store, key) if size <= PART_BYTES else PartedUpload(store, key, length)
 
 
 class WholeUpload:
-    """An upload of few bytes, which are sent when all are there."""
+    """An upload of few bytes, which are sent once all of them have arrived."""
 
     def __init__(self, store: ObjectStore, key: str) -> None:
         self._store = store
@@ -39,7 +39,7 @@ class WholeUpload:
         self._held = bytearray()
 
     async def write(self, chunk: Chunk) -> None:
-        """Keep bytes. Raises ValueError where they are more than one part."""
+        """Buffer bytes. Raises ValueError if they are more than one part."""
         if len(self._held) + len(chunk) > PART_BYTES:
             raise ValueError(f"expected at most {PART_BYTES} bytes, as announced")
         self._held += chunk
@@ -52,12 +52,12 @@ class WholeUpload:
             await obstore.put_async(self._store, self._key, data, use_multipart=False)
 
     async def close(self) -> None:
-        """Let the bytes go."""
+        """Release the bytes."""
         self._held.clear()
 
 
 class PartedUpload:
-    """An upload in parts, which are sent while bytes come."""
+    """A multipart upload, whose parts are sent while bytes arrive."""
 
     def __init__(self, store: ObjectStore, key: str, length: int) -> None:
         self._store = store
@@ -68,25 +68,25 @@ class PartedUpload:
         self._put.add_done_callback(lambda _: self._body.unblock())
 
     async def write(self, chunk: Chunk) -> None:
-        """Hand bytes to what sends them. Raises what that has met."""
+        """Hand bytes to the sending task. Raises the error of that task."""
         if chunk:
             await self._hand_over(chunk)
 
     async def finish(self) -> None:
-        """Say that all bytes are there, and wait until the store has put them together."""
+        """Mark the end of the bytes, and wait until the store has assembled the parts."""
         await self._hand_over(b"")
         async with asked("finish an upload in parts", FINISH_SECONDS):
             await asyncio.shield(self._put)
 
     async def close(self) -> None:
-        """Have the parts taken back unless all is done."""
+        """Abort the upload unless it is done."""
         if not self._put.done():
             self._body.abandon()
             await asyncio.wait({self._put}, timeout=ABORT_SECONDS)
             self._put.cancel()
             await asyncio.wait({self._put})
         if not self._put.cancelled():
-            # Whoever waited for it was told.
+            # Retrieve the error, so that asyncio does not log it: a caller that waited for the task has received it.
             self._put.exception()
 
     async def _hand_over(self, chunk: Chunk) -> None:
@@ -97,7 +97,7 @@ class PartedUpload:
             await self._put
 
     async def _send(self) -> None:
-        # No bound for the whole: `write` and `finish` have theirs, and `close` ends this in any case.
+        # No timeout for the whole: `write` and `finish` have timeouts, and `close` ends this task in any case.
         async with asked("send an upload in parts", None):
             try:
                 await obstore.put_async(
