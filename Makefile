@@ -53,7 +53,7 @@ bench: $(VENV)/bench programs ## Measure Towpath beside its peers, for some hour
 	$(BIN)/python -m benchmarks.speed --keep $(VENV)/peers $(ARGS)
 
 fuzz: $(VENV)/dev ## Search the served HTTP interface for answers off its schema, for ten minutes
-	TOWPATH_FUZZ_SECONDS=600 $(BIN)/pytest tests/contract/test_openapi.py --timeout=1200
+	TOWPATH_FUZZ_SECONDS=600 $(BIN)/pytest tests/protocol/test_openapi.py --timeout=1200
 
 lint: $(VENV)/dev types ## Check style, imports between services, and the .proto files
 	$(BIN)/ruff check .

@@ -20,11 +20,11 @@ PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), *_BESIDE))
 AZURITE = Path(sys.prefix) / "azurite/node_modules/azurite/dist/src/blob/main.js"
 
 SKIPPED = {
-    "git": "tests/unit/project/test_breaking.py, and all with git-lfs",
+    "git": "tests/service/project/test_breaking.py, and all with git-lfs",
     "git-lfs": "the tests with the real client: tests/e2e/test_real_client*.py, and parts of tests/e2e/test_direct.py, "
     "test_https.py, test_moves.py, test_proxies.py and test_up.py",
     "gcc": "tests/service/storage/test_failing_disk.py",
-    "openssl": "one test of tests/unit/facade/test_certificate.py",
+    "openssl": "one test of tests/service/facade/test_certificate.py",
     "nginx": "the tests with nginx: parts of tests/e2e/test_proxies.py, test_extra_header.py and test_partition.py",
     "caddy": "the tests with Caddy: parts of tests/e2e/test_proxies.py and test_extra_header.py",
     "haproxy": "the tests with HAProxy: parts of tests/e2e/test_extra_header.py",

@@ -1,0 +1,248 @@
+"""Authentication by token (docs/protocol.md, "Authentication" 1 and 3 to 5, and "Credentials")."""
+
+import base64
+import time
+
+import httpx
+import pytest
+
+from tests.protocol.administration import Administration
+from tests.protocol.blobs import new_blob
+from tests.protocol.client import Client, basic
+from tests.protocol.dialects import NEUTRAL, WIDESPREAD, Dialect
+from tests.support.stack import Stack
+from tests.support.waiting import STEP_SECONDS
+
+ENDPOINTS = ["batch-download", "batch-upload", "locks", "lock", "verify", "unlock"]
+
+
+def ask(client: Client, endpoint: str) -> httpx.Response:
+    """Send a well-formed request to an endpoint."""
+    match endpoint:
+        case "batch-download" | "batch-upload":
+            return client.batch(endpoint.removeprefix("batch-"), new_blob().entry)
+        case "locks":
+            return client.locks()
+        case "lock":
+            return client.lock("authentication.bin")
+        case "verify":
+            return client.verify_locks()
+    return client.unlock("1")
+
+
+def assert_challenged(answer: httpx.Response, realm: str = "Towpath") -> None:
+    """Assert a 401 that tells a client how to log in, without a password prompt of a browser."""
+    assert answer.status_code == 401
+    assert answer.headers["blob-authenticate"] == f'Basic realm="{realm}"'
+    assert answer.headers["lfs-authenticate"] == f'Basic realm="{realm}"'
+    assert "www-authenticate" not in answer.headers
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_without_credentials_each_endpoint_answers_401_with_a_challenge(
+    anonymous: Client, dialect: Dialect, endpoint: str
+) -> None:
+    """Every endpoint challenges a client without credentials, so that the client can log in."""
+    assert_challenged(ask(anonymous.speaking(dialect), endpoint))
+
+
+_BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140.0"
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+@pytest.mark.parametrize(
+    ("headers", "expected"),
+    [
+        ([], True),
+        ([("Accept", "*/*"), ("User-Agent", "curl/8.5.0")], True),
+        ([("Accept", "application/*, text/html;q=0.5"), ("User-Agent", "Python-urllib/3.11")], True),
+        ([("Accept", WIDESPREAD.media_type), ("User-Agent", "git-lfs/2.3.4 (Mercurial 6.3.2)")], True),
+        ([("Accept", WIDESPREAD.media_type), ("User-Agent", "git-lfs/3.3.0 (GitHub; linux amd64; go 1.19.8)")], False),
+        ([("Accept", "*/*"), ("User-Agent", "git-lfs/3.3.0 (GitHub; linux amd64; go 1.19.8)")], False),
+        ([("Accept", f"{NEUTRAL.media_type}; q=0.9, */*; q=0.1")], False),
+        ([("Accept", "text/html,application/xhtml+xml,*/*;q=0.8"), ("User-Agent", _BROWSER)], False),
+    ],
+)
+def test_who_does_not_know_the_interface_gets_the_standard_challenge(
+    anonymous: Client, headers: list[tuple[str, str]], expected: bool, endpoint: str
+) -> None:
+    """Mercurial, curl, wget and urllib show no credentials without; a browser would ask for a password (protocol 4)."""
+    method, path = {"locks": ("GET", "/locks"), "lock": ("POST", "/locks"), "verify": ("POST", "/locks/verify")}.get(
+        endpoint, ("POST", "/locks/1/unlock" if endpoint == "unlock" else "/objects/batch")
+    )
+    answered_in = WIDESPREAD if ("Accept", WIDESPREAD.media_type) in headers else NEUTRAL
+    answer = anonymous.speaking(answered_in).send(method, anonymous.base_url + path, headers=headers)
+    assert answer.status_code == 401
+    shown = answer.headers.get("www-authenticate")
+    assert shown == (answer.headers["blob-authenticate"] if expected else None)
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_an_unknown_repository_is_401_too_for_nobody(anonymous: Client, stack: Stack, endpoint: str) -> None:
+    """Without credentials a caller must not learn whether a repository that is not publicly readable exists."""
+    known, unknown = ask(anonymous, endpoint), ask(anonymous.at(f"{stack.origin}/no/such"), endpoint)
+    assert_challenged(unknown)
+    assert {**known.json(), "request_id": ""} == {**unknown.json(), "request_id": ""}
+
+
+@pytest.mark.parametrize("endpoint", ENDPOINTS)
+def test_wrong_credentials_are_401_on_each_endpoint(anonymous: Client, stack: Stack, endpoint: str) -> None:
+    """Wrong credentials are 401 under a right user name too, because only the token identifies the user."""
+    for base_url in (anonymous.base_url, f"{stack.origin}/no/such"):
+        wrong = anonymous.at(base_url)
+        assert_challenged(ask(wrong.showing("Bearer wrong"), endpoint))
+        assert_challenged(ask(wrong.showing(basic("alice", "wrong")), endpoint))
+
+
+@pytest.mark.parametrize("user", ["alice", "bob", "x", "", "jürgen", "名前", "a b"])
+def test_the_token_is_the_password_under_any_user_name(anonymous: Client, stack: Stack, user: str) -> None:
+    """The token alone is the credential, so any user name goes with it (protocol: Authentication 1)."""
+    client = anonymous.showing(basic(user, stack.tokens["alice"]))
+    assert client.batch("upload", new_blob().entry).status_code == 200
+    lock = client.lock("any-name.bin").json()["lock"]
+    assert client.unlock(lock["id"]).status_code == 200
+    assert lock["owner"] == {"name": "alice"}
+
+
+@pytest.mark.parametrize("password", ["", "x-oauth-basic", "tp_wrong", "pässwörd"])
+def test_the_token_may_be_the_user_name(anonymous: Client, stack: Stack, password: str) -> None:
+    """As with other forges: programs that know those send it so, with whatever password or none."""
+    client = anonymous.showing(basic(stack.tokens["alice"], password))
+    assert client.batch("upload", new_blob().entry).status_code == 200
+    assert client.lock(f"user-name-{password}.bin").json()["lock"]["owner"] == {"name": "alice"}
+    assert_challenged(anonymous.showing(basic("tp_wrong", password)).locks())
+
+
+@pytest.mark.parametrize("scheme", ["Bearer", "bearer", "BEARER"])
+def test_the_token_is_a_bearer_token(anonymous: Client, stack: Stack, scheme: str) -> None:
+    """Clients spell Bearer in any case, so the scheme is compared without case."""
+    client = anonymous.showing(f"{scheme} {stack.tokens['alice']}")
+    assert client.batch("upload", new_blob().entry).status_code == 200
+
+
+@pytest.mark.parametrize("scheme", ["basic", "BASIC"])
+def test_the_scheme_basic_is_compared_without_case(anonymous: Client, stack: Stack, scheme: str) -> None:
+    """HTTP compares authentication schemes without case, so the server must as well."""
+    client = anonymous.showing(basic("alice", stack.tokens["alice"]).replace("Basic", scheme))
+    assert client.locks().status_code == 200
+
+
+def test_a_user_name_in_another_encoding_is_no_error(anonymous: Client, stack: Stack) -> None:
+    """A user name that is not UTF-8 is no error, because only the token identifies the user."""
+    client = anonymous.showing(basic("jürgen", stack.tokens["alice"], encoding="latin-1"))
+    assert client.locks().status_code == 200
+
+
+@pytest.mark.parametrize(
+    "authorization",
+    [
+        "",
+        "Basic",
+        "Basic !!!",
+        "Basic " + base64.b64encode(b"no colon").decode(),
+        "Basic " + base64.b64encode(b"\xff\xfe:\xfd").decode(),
+        "Basic " + base64.b64encode(b"alice:a\x00b").decode(),
+        "Basic " + base64.b64encode(b":").decode(),
+        basic("alice", "with:colon"),
+        basic("alice", "pässwörd"),
+        "Bearer",
+        "Bearer a b",
+        "Bearer " + "x" * 5000,
+        "Digest username=alice",
+        "Negotiate abc",
+        "nonsense",
+        "\xff\xfe",
+    ],
+)
+def test_a_malformed_authorization_is_401(anonymous: Client, authorization: str) -> None:
+    """A malformed header, or a password with `:` or beyond ASCII, is 401, because any stranger can send it."""
+    assert_challenged(anonymous.showing(authorization).locks())
+
+
+def test_a_revoked_token_opens_nothing_any_more(anonymous: Client, operator: Administration) -> None:
+    """A user must be able to revoke a token that has leaked (protocol: Authentication 3)."""
+    secret = operator.add_token("alice", "short-lived")
+    client = anonymous.showing(f"Bearer {secret}")
+    assert client.locks().status_code == 200
+    operator.revoke_token("alice", "short-lived")
+    assert_challenged(client.locks())
+
+
+def test_a_revoked_token_is_401_and_is_told_by_its_name(
+    anonymous: Client, operator: Administration, dialect: Dialect
+) -> None:
+    """At each endpoint and however it is shown, beside others too; who guesses learns nothing."""
+    name = f"revoked-{dialect.name}"
+    secret = operator.add_token("alice", name)
+    client = anonymous.speaking(dialect)
+    assert client.showing(f"Bearer {secret}").locks().status_code == 200
+    operator.revoke_token("alice", name)
+    for shown in (f"Bearer {secret}", basic("alice", secret), basic(secret, ""), f"Bearer wrong, Bearer {secret}"):
+        for endpoint in ENDPOINTS:
+            answer = ask(client.showing(shown), endpoint)
+            assert_challenged(answer)
+            assert answer.json()["message"] == f"the token {name} was revoked"
+    for wrong in (f"{secret}x", secret[:-1], name):
+        answer = client.showing(f"Bearer {wrong}").locks()
+        assert_challenged(answer)
+        assert answer.json()["message"] == "the credentials are not valid"
+
+
+def test_an_expired_token_is_401_and_is_told_so(anonymous: Client, operator: Administration, dialect: Dialect) -> None:
+    """Its owner learns what to do; who guesses learns nothing, as nobody guesses a token."""
+    secret = operator.add_token("alice", f"expires-{dialect.name}", seconds=2)
+    client = anonymous.speaking(dialect).showing(f"Bearer {secret}")
+    deadline = time.monotonic() + STEP_SECONDS
+    while (answer := client.locks()).status_code == 200:
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+    assert_challenged(answer)
+    assert answer.json()["message"] == "the token has expired"
+    wrong = client.showing(f"Bearer {secret}x").locks()
+    assert_challenged(wrong)
+    assert wrong.json()["message"] == "the credentials are not valid"
+
+
+def test_wrong_credentials_open_no_public_repository_either(public: Client) -> None:
+    """A mistyped token must be noticed, so the service does not treat its user as anonymous."""
+    assert public.showing(None).locks().status_code == 200
+    assert_challenged(public.showing("Bearer wrong").locks())
+
+
+def test_anybody_reads_a_public_repository_and_logs_in_to_write(public: Client, dialect: Dialect) -> None:
+    """A public repository is open to readers, but each write needs credentials (protocol: Authentication 3 and 5)."""
+    nobody = public.showing(None).speaking(dialect)
+    blob = public.upload(new_blob())
+    assert nobody.get(nobody.action("download", blob)).content == blob.content
+    assert nobody.locks().status_code == 200
+    for endpoint in ("batch-upload", "lock", "verify", "unlock"):
+        assert_challenged(ask(nobody, endpoint))
+
+
+def test_a_known_user_without_a_grant_reads_a_public_repository_only(public: Client, carol: Client) -> None:
+    """A user who may read gets 403 on a write, because the repository is no secret to that user."""
+    carol = carol.at(public.base_url)
+    assert ask(carol, "batch-download").status_code == 200
+    assert ask(carol, "locks").status_code == 200
+    for endpoint in ("batch-upload", "lock", "verify", "unlock"):
+        assert ask(carol, endpoint).status_code == 403
+
+
+def test_the_credential_never_comes_back(alice: Client, stack: Stack) -> None:
+    """A user's credential must not appear in an answer or in the log, where others could read it (trap-25)."""
+    blob = new_blob()
+    secret = stack.tokens["alice"]
+    for client in (alice, alice.showing(basic("alice", secret))):
+        answer = client.batch("upload", blob.entry)
+        assert secret not in answer.text
+        assert secret not in str(answer.headers)
+        assert base64.b64encode(f"alice:{secret}".encode()).decode() not in answer.text
+    logged = [line for line in stack.log().splitlines() if line.startswith("{")]
+    assert not [line for line in logged if secret in line]
+
+
+def test_no_secret_is_one_that_ships_with_the_product(anonymous: Client) -> None:
+    """A default secret that works would open every installation to everybody (trap-29)."""
+    for secret in ("change-me", "changeme", "secret", "password", "admin", "local", "towpath", "alice"):
+        assert_challenged(anonymous.showing(basic("admin", secret)).locks())
+        assert_challenged(anonymous.showing(f"Bearer {secret}").locks())

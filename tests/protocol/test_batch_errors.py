@@ -1,0 +1,67 @@
+"""Requests that a batch refuses as a whole (protocol: Status codes of batch responses)."""
+
+from collections.abc import Callable
+
+import httpx
+import pytest
+
+from tests.protocol.answers import ERROR_KEYS
+from tests.protocol.blobs import new_blob
+from tests.protocol.client import Client
+from tests.protocol.dialects import Dialect
+from tests.support.stack import Stack
+
+REFUSED: dict[str, tuple[int, Callable[[Client], httpx.Response]]] = {
+    "no JSON": (400, lambda client: client.post("/objects/batch", b"{")),
+    "no credentials": (401, lambda client: client.showing(None).batch("download", new_blob().entry)),
+    "bad credentials": (401, lambda client: client.showing("Bearer wrong").batch("download", new_blob().entry)),
+    "may only read": (403, lambda client: client.batch("upload", new_blob().entry)),
+    "no repository": (404, lambda client: client.at(client.base_url + "x").batch("download", new_blob().entry)),
+    "too many objects": (413, lambda client: client.batch("download", *[new_blob().entry] * 1001)),
+    "too many bytes": (413, lambda client: client.post("/objects/batch", b" " * (10 * 1024 * 1024 + 1))),
+    "no operation": (422, lambda client: client.post("/objects/batch", {"objects": []})),
+    "no transfer": (422, lambda client: client.batch("download", new_blob().entry, transfers=["tus"])),
+    "no valid object": (
+        422,
+        lambda client: client.batch("upload", {"oid": "x", "size": 1}, ref={"name": "refs/heads/bob"}),
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_a_refused_batch_has_an_error_body_without_objects(bob: Client, dialect: Dialect, case: str) -> None:
+    """A refused batch has no `objects`, so that no client takes its error for an answer about objects."""
+    status, send = REFUSED[case]
+    answer = send(bob.speaking(dialect))
+    assert answer.status_code == status
+    assert "objects" not in answer.json()
+    assert {"message", "request_id"} <= answer.json().keys() <= ERROR_KEYS
+
+
+@pytest.mark.parametrize("operation", ["download", "upload"])
+def test_a_repository_that_the_user_may_not_see_is_404_like_one_that_is_not_there(
+    carol: Client, stack: Stack, dialect: Dialect, operation: str
+) -> None:
+    """A hidden repository must look like a missing one, because otherwise users would learn that it exists."""
+    carol, blob = carol.speaking(dialect), new_blob()
+    hidden = carol.batch(operation, blob.entry)
+    unknown = carol.at(f"{stack.origin}/no/such").batch(operation, blob.entry)
+    assert hidden.status_code == unknown.status_code == 404
+    said = [
+        answer.json()["message"].replace(name, "") for answer, name in ((hidden, "demo/assets"), (unknown, "no/such"))
+    ]
+    assert said[0] == said[1]
+
+
+def test_403_is_only_for_uploads_of_who_may_read(bob: Client, carol: Client, dialect: Dialect) -> None:
+    """A user who may not read gets 404 instead of 403, because 403 would reveal the repository."""
+    blob = new_blob()
+    assert bob.speaking(dialect).batch("upload", blob.entry).status_code == 403
+    assert bob.speaking(dialect).batch("download", blob.entry).status_code == 200
+    assert carol.speaking(dialect).batch("upload", blob.entry).status_code == 404
+
+
+def test_a_refused_batch_of_many_objects_is_readable(alice: Client) -> None:
+    """The server drains an oversized batch, so that a client that sends all of it can read the 413."""
+    for _ in range(3):
+        assert alice.post("/objects/batch", b" " * (20 * 1024 * 1024)).status_code == 413

@@ -1,0 +1,176 @@
+"""Media types of the two dialects (docs/protocol.md, "Common request and response conventions" and "Dialects")."""
+
+import gzip
+import json
+
+import httpx
+import pytest
+
+from tests.protocol.answers import check
+from tests.protocol.blobs import new_blob
+from tests.protocol.client import Client
+from tests.protocol.dialects import DIALECTS, NEUTRAL, WIDESPREAD, Dialect
+
+BATCH = json.dumps({"operation": "download", "objects": []}).encode()
+
+
+def ask(client: Client, accept: str | None, content_type: str | None, expected: Dialect) -> httpx.Response:
+    """Send an empty batch with these two headers and check that the answer is in the expected dialect."""
+    headers = [("Authorization", client.authorization or "")]
+    headers += [("Accept", accept)] if accept is not None else []
+    headers += [("Content-Type", content_type)] if content_type is not None else []
+    url = f"{client.base_url}/objects/batch"
+    return client.speaking(expected).send("POST", url, headers=headers, content=BATCH)
+
+
+def test_the_answer_is_json_in_the_media_type_that_accept_names(alice: Client, dialect: Dialect) -> None:
+    """The client refuses the media type of another dialect, so Accept decides that of the answer (client-13)."""
+    answer = ask(alice, dialect.media_type, dialect.media_type, dialect)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == dialect.media_type
+    assert answer.json() == {"transfer": "basic", "objects": [], "hash_algo": "sha256"}
+
+
+@pytest.mark.parametrize(
+    ("accepted", "sent"), [(NEUTRAL, WIDESPREAD), (WIDESPREAD, NEUTRAL)], ids=["neutral", "widespread"]
+)
+def test_accept_decides_before_content_type(alice: Client, accepted: Dialect, sent: Dialect) -> None:
+    """A client must be able to read the answer, so it is in the dialect that the request's Accept names."""
+    assert ask(alice, accepted.media_type, sent.media_type, accepted).status_code == 200
+
+
+@pytest.mark.parametrize("accept", ["*/*", "application/*", None, "text/html, */*;q=0.1"])
+def test_content_type_decides_where_accept_names_neither(alice: Client, dialect: Dialect, accept: str | None) -> None:
+    """With `*/*` or no Accept, only the Content-Type shows the dialect of the client."""
+    assert ask(alice, accept, dialect.media_type, dialect).status_code == 200
+
+
+@pytest.mark.parametrize("headers", [[], [("Accept", "*/*")]], ids=["none", "wildcard"])
+def test_the_neutral_dialect_answers_where_nothing_names_one(alice: Client, headers: list[tuple[str, str]]) -> None:
+    """A request that names no dialect is valid, because `GET /locks` needs no Content-Type."""
+    headers = [("Authorization", alice.authorization or ""), *headers]
+    answer = alice.send("GET", f"{alice.base_url}/locks", headers=headers)
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == NEUTRAL.media_type
+
+
+def test_a_list_in_accept_is_read_with_its_weights(alice: Client) -> None:
+    """HTTP gives the media types in Accept weights, and a client expects the server to respect them."""
+    first = f"{NEUTRAL.media_type};q=0.5, {WIDESPREAD.media_type}"
+    assert ask(alice, first, NEUTRAL.media_type, WIDESPREAD).status_code == 200
+    refused = f"{NEUTRAL.media_type};q=0, {WIDESPREAD.media_type};q=0.1, text/html"
+    assert ask(alice, refused, NEUTRAL.media_type, WIDESPREAD).status_code == 200
+
+
+def test_accept_may_carry_parameters_and_capitals(alice: Client, dialect: Dialect) -> None:
+    """HTTP compares media types without case, so Accept may have capitals and parameters."""
+    assert ask(alice, f"{dialect.media_type}; charset=utf-8", dialect.media_type, dialect).status_code == 200
+    assert ask(alice, dialect.media_type.upper(), dialect.media_type, dialect).status_code == 200
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/json", "image/png, text/*", "application/vnd.blob"])
+def test_an_accept_that_excludes_both_is_406(alice: Client, dialect: Dialect, accept: str) -> None:
+    """A client that accepts neither dialect cannot read any answer, so the status is 406."""
+    assert ask(alice, accept, dialect.media_type, dialect).status_code == 406
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("POST", "/locks"), ("GET", "/locks"), ("POST", "/locks/verify"), ("POST", "/locks/1/unlock")]
+)
+def test_the_locking_endpoints_answer_406_alike(alice: Client, method: str, path: str) -> None:
+    """A client that accepts neither dialect cannot read an answer about locks either, so the status is 406."""
+    headers = [("Authorization", alice.authorization or ""), ("Accept", "text/html")]
+    headers += [("Content-Type", NEUTRAL.media_type)] if method == "POST" else []
+    answer = alice.send(method, alice.base_url + path, headers=headers, content=b"{}" if method == "POST" else None)
+    assert answer.status_code == 406
+
+
+@pytest.mark.parametrize("charset", ["; charset=utf-8", ";charset=UTF-8", '; charset="utf-8"'])
+def test_content_type_may_name_the_charset(alice: Client, dialect: Dialect, charset: str) -> None:
+    """A client may name the charset in its Content-Type, and its request must not fail for that."""
+    assert ask(alice, dialect.media_type, dialect.media_type + charset, dialect).status_code == 200
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/json", "application/x-www-form-urlencoded", "nonsense", "", None]
+)
+def test_any_other_content_type_is_415(alice: Client, dialect: Dialect, content_type: str | None) -> None:
+    """The service must not guess at a body whose Content-Type is neither dialect's."""
+    assert ask(alice, dialect.media_type, content_type, dialect).status_code == 415
+
+
+@pytest.mark.parametrize("path", ["/locks", "/locks/verify", "/locks/1/unlock"])
+def test_the_locking_endpoints_answer_415_alike(alice: Client, path: str) -> None:
+    """The service must not guess at a body on any endpoint if the Content-Type is neither dialect's."""
+    headers = [
+        ("Authorization", alice.authorization or ""),
+        ("Accept", NEUTRAL.media_type),
+        ("Content-Type", "text/plain"),
+    ]
+    assert alice.send("POST", alice.base_url + path, headers=headers, content=b"{}").status_code == 415
+
+
+def test_every_endpoint_speaks_both_dialects(alice: Client, dialect: Dialect) -> None:
+    """The client refuses an answer in the other dialect, so every endpoint speaks both (client-13)."""
+    alice = alice.speaking(dialect)
+    blob = alice.upload(new_blob())
+    path = f"dialects/{blob.oid}"
+    created = alice.lock(path)
+    assert created.status_code == 201
+    lock = created.json()["lock"]
+    answers = [
+        created,
+        alice.lock(path),
+        alice.locks(),
+        alice.verify_locks(),
+        alice.unlock(lock["id"]),
+        alice.unlock(lock["id"]),
+        alice.batch("download", blob.entry),
+    ]
+    assert [answer.status_code for answer in answers] == [201, 409, 200, 200, 200, 404, 200]
+    assert {answer.headers["content-type"] for answer in answers} == {dialect.media_type}
+
+
+@pytest.mark.parametrize("accept", [None, "*/*", "text/html"])
+def test_action_urls_ask_for_no_accept(alice: Client, accept: str | None) -> None:
+    """Clients may send any Accept or none to an action URL, so a 406 there would break their transfers."""
+    headers = [("Accept", accept)] if accept is not None else []
+    blob = new_blob()
+    assert alice.put(alice.action("upload", blob), blob.content, *headers).status_code == 200
+    answer = alice.get(alice.action("download", blob), *headers)
+    assert answer.status_code == 200
+    assert answer.content == blob.content
+
+
+@pytest.mark.parametrize("asked", DIALECTS, ids=lambda asked: asked.name)
+def test_errors_of_action_urls_are_in_the_callers_dialect(alice: Client, asked: Dialect) -> None:
+    """A client reads errors only in the media type that it speaks, so one renderer makes them for all URLs."""
+    blob = new_blob()
+    href = alice.action("upload", blob)["href"]
+    answer = alice.http.request("GET", href, headers={"Accept": asked.media_type})
+    assert check(answer, asked).status_code == 403
+
+
+@pytest.mark.parametrize("charset", ["utf8", '"UTF8"'])
+def test_utf8_is_utf_8(alice: Client, dialect: Dialect, charset: str) -> None:
+    """Many programs write it so, though no registry has it."""
+    assert ask(alice, None, f"{dialect.media_type}; charset={charset}", dialect).status_code == 200
+
+
+@pytest.mark.parametrize("encoding", ["gzip", "br", "identity, gzip", "x"])
+def test_an_encoded_body_is_415_and_says_so(alice: Client, dialect: Dialect, encoding: str) -> None:
+    """To be told that the body is no JSON sends people looking in the wrong place."""
+    alice = alice.speaking(dialect)
+    for path in ("/objects/batch", "/locks", "/locks/verify", "/locks/1/unlock"):
+        headers = [*alice.headers(body=True), ("Content-Encoding", encoding)]
+        answer = alice.send("POST", f"{alice.base_url}{path}", headers=headers, content=gzip.compress(BATCH))
+        assert answer.status_code == 415
+        assert answer.json()["message"].startswith("content-encoding: ")
+
+
+@pytest.mark.parametrize("encoding", ["identity", "Identity", ""])
+def test_identity_is_no_encoding(alice: Client, encoding: str) -> None:
+    """It says that nothing was done to the body."""
+    headers = [*alice.headers(body=True), ("Content-Encoding", encoding)]
+    answer = alice.send("POST", f"{alice.base_url}/objects/batch", headers=headers, content=BATCH)
+    assert answer.status_code == 200

@@ -1,0 +1,204 @@
+"""The download action: ranges, HEAD and ETag (docs/protocol.md, "Basic transfer: download action")."""
+
+import pytest
+
+from tests.protocol.administration import Administration
+from tests.protocol.blobs import Blob, corrupted, new_blob
+from tests.protocol.client import Action, Client
+from tests.protocol.dialects import Dialect
+from tests.support.stack import Stack
+from tests.support.storage import stored_path
+
+SIZE = 3 * 1024 * 1024 + 7
+"""More than two messages of the stream between the services."""
+
+
+@pytest.fixture(scope="module")
+def blob(alice: Client) -> Blob:
+    """An object that is held."""
+    return alice.upload(new_blob(SIZE))
+
+
+@pytest.fixture(scope="module")
+def action(alice: Client, blob: Blob) -> Action:
+    """Its download action."""
+    return alice.action("download", blob)
+
+
+def test_get_answers_the_raw_bytes(alice: Client, blob: Blob, dialect: Dialect) -> None:
+    """The client stores a body as it arrives, so it is the raw bytes, whole and without an encoding."""
+    alice = alice.speaking(dialect)
+    answer = alice.get(alice.action("download", blob))
+    assert answer.status_code == 200
+    assert answer.content == blob.content
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.headers["content-length"] == str(blob.size)
+    assert "content-encoding" not in answer.headers
+    assert "transfer-encoding" not in answer.headers
+
+
+def test_get_never_encodes_the_bytes(alice: Client, action: Action, blob: Blob) -> None:
+    """The client offers gzip and zstd, but an encoded body would not match the object's size and oid."""
+    answer = alice.get(action, ("Accept-Encoding", "gzip, zstd"))
+    assert answer.content == blob.content
+    assert answer.headers["content-length"] == str(blob.size)
+
+
+@pytest.mark.parametrize("size", [1, 65535, 65536, 65537, 1024 * 1024, 1024 * 1024 + 1])
+def test_every_size_comes_back_whole(alice: Client, size: int) -> None:
+    """A size at the edge of a chunk must not lose or repeat bytes."""
+    blob = alice.upload(new_blob(size))
+    answer = alice.get(alice.action("download", blob))
+    assert answer.content == blob.content
+    assert answer.headers["content-length"] == str(size)
+
+
+def test_head_tells_the_same_without_the_bytes(alice: Client, action: Action, blob: Blob) -> None:
+    """A client relies on HEAD to tell the Content-Length and the ETag of the GET that follows."""
+    whole, head = alice.get(action), alice.get(action, method="HEAD")
+    assert head.status_code == 200
+    for name in ("content-type", "content-length", "etag", "accept-ranges"):
+        assert head.headers[name] == whole.headers[name]
+    assert whole.headers["etag"] == f'"{blob.oid}"'
+    assert whole.headers["accept-ranges"] == "bytes"
+
+
+@pytest.mark.parametrize(
+    ("value", "first", "last"),
+    [
+        ("bytes=0-0", 0, 0),
+        ("bytes=1-2", 1, 2),
+        ("bytes=0-", 0, SIZE - 1),
+        ("bytes=5-", 5, SIZE - 1),
+        (f"bytes={SIZE - 1}-", SIZE - 1, SIZE - 1),
+        (f"bytes=100-{SIZE - 1}", 100, SIZE - 1),
+        (f"bytes=100-{SIZE}", 100, SIZE - 1),
+        ("bytes=7-99999999999999999999999", 7, SIZE - 1),
+        (f"bytes={1024 * 1024 - 1}-{1024 * 1024}", 1024 * 1024 - 1, 1024 * 1024),
+        ("bytes=-5", SIZE - 5, SIZE - 1),
+        ("bytes=-99999999999999999999999", 0, SIZE - 1),
+    ],
+)
+def test_a_range_is_exactly_those_bytes(
+    alice: Client, action: Action, blob: Blob, value: str, first: int, last: int
+) -> None:
+    """Some servers send the rest of the file or a wrong total for a range (206; trap-8)."""
+    answer = alice.get(action, ("Range", value))
+    assert answer.status_code == 206
+    assert answer.headers["content-range"] == f"bytes {first}-{last}/{SIZE}"
+    assert answer.headers["content-length"] == str(last - first + 1)
+    assert answer.headers["content-type"] == "application/octet-stream"
+    assert answer.content == blob.content[first : last + 1]
+
+
+@pytest.mark.parametrize(
+    "value", [f"bytes={SIZE}-", f"bytes={SIZE}-{SIZE}", f"bytes={2**32}-", "bytes=99999999999999999999999-", "bytes=-0"]
+)
+def test_a_range_past_the_end_is_416(alice: Client, action: Action, value: str) -> None:
+    """Some servers parse Range in 32 bits and miss that an offset is past the end (416; trap-7)."""
+    answer = alice.get(action, ("Range", value))
+    assert answer.status_code == 416
+    assert answer.headers["content-range"] == f"bytes */{SIZE}"
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "",
+        "garbage",
+        "bytes",
+        "bytes=",
+        "bytes=-",
+        "bytes=a-b",
+        "bytes=2-1",
+        "bytes=1",
+        "bytes=+1-2",
+        "bytes=1.0-2",
+        "bytes=1-\xb2",
+        "bytes=0x1-2",
+        "items=1-2",
+        "bytes=0-1,5-6",
+        "bytes 1-2",
+    ],
+)
+def test_a_range_that_is_not_understood_is_answered_with_the_whole(
+    alice: Client, action: Action, blob: Blob, value: str
+) -> None:
+    """A range that is not understood is answered with the whole, because wrong bytes would spoil the client's file."""
+    answer = alice.get(action, ("Range", value))
+    assert answer.status_code == 200
+    assert answer.content == blob.content
+
+
+@pytest.mark.parametrize(("value", "status"), [("bytes=0-", 416), ("bytes=0-0", 416), ("bytes=-1", 200)])
+def test_nothing_has_no_first_byte(alice: Client, value: str, status: int) -> None:
+    """An offset at or past the size is 416, but the last bytes of nothing are the whole of it."""
+    answer = alice.get(alice.action("download", alice.upload(Blob(b""))), ("Range", value))
+    assert answer.status_code == status
+    assert answer.headers.get("content-range") == ("bytes */0" if status == 416 else None)
+    assert (answer.content == b"") is (status == 200)
+
+
+@pytest.mark.parametrize("more", [(), ("Range",), ("Range", "If-None-Match")])
+@pytest.mark.parametrize("value", ['"other"', 'W/"{oid}"', "{oid}", '"a", "b"', ""])
+def test_another_object_than_if_match_names_is_412(
+    alice: Client, action: Action, blob: Blob, dialect: Dialect, value: str, more: tuple[str, ...]
+) -> None:
+    """RFC 9110, 13.1.1 and 13.2.2: it goes before Range and If-None-Match, and a weak tag is no such tag."""
+    alice = alice.speaking(dialect)
+    others = {"Range": "bytes=0-1", "If-None-Match": f'"{blob.oid}"'}
+    headers = [("Accept", dialect.media_type), ("If-Match", value.format(oid=blob.oid))]
+    headers += [(name, others[name]) for name in more]
+    answer = alice.get(action, *headers)
+    assert answer.status_code == 412
+    assert answer.json()["message"].startswith("if-match: ")
+    assert alice.get(action, *headers, method="HEAD").status_code == 412
+
+
+@pytest.mark.parametrize("value", ["*", '"{oid}"', '"other", "{oid}"'])
+def test_the_object_that_if_match_names_is_sent(alice: Client, action: Action, blob: Blob, value: str) -> None:
+    """A resumed download may ask so that what it has and what it gets are of one object."""
+    header = ("If-Match", value.format(oid=blob.oid))
+    answer = alice.get(action, header, ("Range", "bytes=0-1"))
+    assert (answer.status_code, answer.content) == (206, blob.content[:2])
+    assert alice.get(action, header, method="HEAD").status_code == 200
+
+
+def test_an_object_removed_meanwhile_is_410(alice: Client, operator: Administration, dialect: Dialect) -> None:
+    """An object removed after its action was handed out is 410, because the action may outlive the object."""
+    alice = alice.speaking(dialect)
+    blob = alice.upload(new_blob())
+    action = alice.action("download", blob)
+    operator.remove_object("demo/assets", blob.oid, "licence withdrawn")
+    answer = alice.get(action, ("Accept", dialect.media_type))
+    assert answer.status_code == 410
+    assert "licence withdrawn" in answer.json()["message"]
+    assert alice.get(action, method="HEAD").status_code == 410
+    # A condition holds only for what would be answered without it.
+    assert alice.get(action, ("Accept", dialect.media_type), ("If-Match", '"other"')).status_code == 410
+
+
+@pytest.mark.parametrize("oid", ["0" * 64, "A" * 64, "x", "../objects", "%2e%2e", "batch2", "a" * 5000])
+def test_a_guessed_address_is_403(alice: Client, stack: Stack, oid: str) -> None:
+    """A guessed URL without a token opens nothing, so that a known oid alone gives no access."""
+    answer = alice.get({"href": f"{stack.base_url}/objects/{oid}"})
+    assert answer.status_code in (403, 404)
+
+
+def test_a_corrupt_object_is_not_deleted_by_reading_it(alice: Client, stack: Stack) -> None:
+    """A corrupt object may be the only copy, so reading it must not delete it (trap-6)."""
+    blob = alice.upload(new_blob())
+    path = stored_path(stack.data / "storage", blob.oid)
+    path.chmod(0o600)
+    path.write_bytes(corrupted(blob.content))
+    action = alice.action("download", blob)
+    for _ in range(2):
+        alice.http.get(action["href"], headers=action["header"])
+    assert path.read_bytes() == corrupted(blob.content)
+
+
+def test_the_bytes_of_a_download_are_those_of_the_repository_and_oid(alice: Client) -> None:
+    """A client must receive the bytes that hash to the oid, and never those of another object (trap-1)."""
+    blobs = [alice.upload(new_blob(1000 + n)) for n in range(5)]
+    for blob in blobs:
+        assert Blob(alice.get(alice.action("download", blob)).content).oid == blob.oid

@@ -1,0 +1,109 @@
+"""Health, and a true description of the service (docs/protocol.md, "Outages, health and description"; trap-34)."""
+
+from contextlib import nullcontext
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.protocol.inner import running_facade
+from tests.support.stack import Stack
+
+ENDPOINTS = {
+    ("post", "/{repository}/objects/batch"): {200, 400, 401, 403, 404, 406, 413, 415, 422, 429, 501, 507, 509},
+    ("get", "/{repository}/objects/{oid}"): {200, 206, 403, 404, 410, 416, 429, 509},
+    ("head", "/{repository}/objects/{oid}"): {200, 403, 404, 410},
+    ("put", "/{repository}/objects/{oid}"): {200, 400, 403, 410, 429, 507, 509},
+    ("post", "/{repository}/objects/{oid}"): {200, 400, 403, 404, 410, 413},
+    ("post", "/{repository}/locks"): {201, 400, 401, 403, 406, 409, 413, 415, 422, 429},
+    ("get", "/{repository}/locks"): {200, 401, 403, 406, 422, 429},
+    ("post", "/{repository}/locks/verify"): {200, 400, 401, 403, 406, 413, 415, 422, 429},
+    ("post", "/{repository}/locks/{lock_id}/unlock"): {200, 400, 401, 403, 404, 406, 413, 415, 422, 429},
+}
+ANYWHERE = {500, 502, 503, 504}
+
+
+@pytest.fixture(scope="module")
+def description(stack: Stack, http: httpx.Client) -> dict[str, Any]:
+    """Return the description that the facade serves of itself."""
+    answer = http.get(f"{stack.origin}/openapi.json")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    described: dict[str, Any] = answer.json()
+    return described
+
+
+def test_healthz_answers_as_long_as_the_facade_lives(stack: Stack, http: httpx.Client) -> None:
+    """A facade that serves requests must not look dead because of an inner service."""
+    answer = http.get(f"{stack.origin}/healthz")
+    assert answer.status_code == 200
+    assert answer.headers["content-type"] == "application/json"
+    assert answer.json() == {"status": "alive"}
+
+
+def test_readyz_looks_at_the_inner_services(stack: Stack, http: httpx.Client) -> None:
+    """A readiness check that ignores the inner services would attract requests that must fail (trap-34)."""
+    answer = http.get(f"{stack.origin}/readyz")
+    assert answer.status_code == 200
+    assert answer.json() == {"status": "ready", "services": {"storage": "serving", "locks": "serving"}}
+
+
+def test_readyz_is_503_where_an_inner_service_does_not_serve(http: httpx.Client) -> None:
+    """An inner service without a health service counts as not serving, so the facade gets no requests (trap-34)."""
+    with running_facade() as (origin, _):
+        answer = http.get(f"{origin}/readyz")
+        assert answer.status_code == 503
+        assert answer.json()["status"] == "not ready"
+        assert http.get(f"{origin}/healthz").status_code == 200
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz"])
+@pytest.mark.parametrize("well", [True, False], ids=["well", "ill"])
+def test_health_answers_head_as_it_answers_get(http: httpx.Client, stack: Stack, path: str, *, well: bool) -> None:
+    """Load balancers and `wget --spider` ask by HEAD, and call a server down that answers 405."""
+    with nullcontext((stack.origin, None)) if well else running_facade() as (origin, _):
+        whole, head = http.get(f"{origin}{path}"), http.head(f"{origin}{path}")
+        assert head.status_code == whole.status_code == (200 if well or path == "/healthz" else 503)
+        own = {"date", "x-request-id"}
+        assert {name: text for name, text in head.headers.items() if name not in own} == {
+            name: text for name, text in whole.headers.items() if name not in own
+        }
+        assert head.content == b""
+
+
+@pytest.mark.parametrize(("method", "path"), ENDPOINTS, ids=lambda value: value)
+def test_every_endpoint_is_described_with_its_statuses(description: dict[str, Any], method: str, path: str) -> None:
+    """Clients rely on the description, so it names every status that can be answered (protocol: Endpoints)."""
+    statuses = {int(status) for status in description["paths"][path][method]["responses"]}
+    assert statuses >= ENDPOINTS[method, path] | ANYWHERE
+
+
+def test_nothing_else_is_described(description: dict[str, Any]) -> None:
+    """The description must be true, so every operation in it is one of the protocol's, or health."""
+    operations = {(method, path) for path, methods in description["paths"].items() for method in methods}
+    health = {(method, path) for method in ("get", "head") for path in ("/healthz", "/readyz")}
+    assert operations == ENDPOINTS.keys() | health
+
+
+def test_every_body_is_described_in_both_media_types(description: dict[str, Any]) -> None:
+    """Both dialects are one interface, so the description names both media types for every body."""
+    both = {"application/vnd.blob+json", "application/vnd.git-lfs+json"}
+    for method, path in ENDPOINTS:
+        operation = description["paths"][path][method]
+        for status, response in operation["responses"].items():
+            if int(status) >= 400 and method != "head":
+                assert response["content"].keys() == both, (method, path, status)
+        if method == "post":
+            assert operation["requestBody"]["content"].keys() == both
+
+
+def test_the_schemas_allow_no_null_in_an_answer(description: dict[str, Any]) -> None:
+    """A null action kills the git-lfs client, so an answer leaves out absent fields and has no nulls (client-3)."""
+    schemas = description["components"]["schemas"]
+    for name in ("BatchAnswer", "ObjectAnswer", "Action", "Actions", "Lock", "LockPage", "LockVerification", "Error"):
+        assert "null" not in str(schemas[name]), name
+
+
+def test_an_entry_of_the_answer_always_has_its_oid_and_size(description: dict[str, Any]) -> None:
+    """Clients match an entry by its oid and size, so the schema requires both."""
+    assert {"oid", "size"} <= set(description["components"]["schemas"]["ObjectAnswer"].get("required", []))

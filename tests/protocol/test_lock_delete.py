@@ -1,0 +1,186 @@
+"""Delete lock (protocol: Delete lock; Locking errors)."""
+
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests.protocol import raw
+from tests.protocol.administration import Administration
+from tests.protocol.answers import check
+from tests.protocol.blobs import new_blob
+from tests.protocol.client import Client
+from tests.protocol.conftest import NewRepository
+from tests.protocol.dialects import NEUTRAL, Dialect
+from tests.support.stack import Stack
+
+REF = {"name": "refs/heads/bob"}
+
+
+def new_lock(client: Client) -> dict[str, Any]:
+    """Lock a new path."""
+    answer = client.lock(f"delete/{new_blob().oid}", ref=REF)
+    assert answer.status_code == 201
+    return dict(answer.json()["lock"])
+
+
+def test_the_owner_removes_a_lock_and_gets_it_back(alice: Client, dialect: Dialect) -> None:
+    """The client reads the removed lock from `lock`, so the answer wraps it there (trap-21)."""
+    lock = new_lock(alice)
+    answer = alice.speaking(dialect).unlock(lock["id"])
+    assert answer.status_code == 200
+    assert answer.json() == {"lock": lock}, "client-20: no message in a success"
+    assert alice.locks(path=lock["path"]).json() == {"locks": []}
+
+
+def test_a_lock_that_is_gone_is_404(alice: Client, dialect: Dialect) -> None:
+    """A client that unlocks twice must learn that the lock is gone."""
+    lock = new_lock(alice)
+    assert alice.unlock(lock["id"]).status_code == 200
+    assert alice.speaking(dialect).unlock(lock["id"]).status_code == 404
+    assert alice.speaking(dialect).unlock(lock["id"], force=True).status_code == 404
+
+
+@pytest.mark.parametrize("fields", [{}, {"force": False}, {"force": None}])
+def test_the_lock_of_another_stands_without_force(alice: Client, bob: Client, fields: dict[str, object]) -> None:
+    """An unlock without force must not answer 200 and do nothing, so it is 403 and the lock stands (trap-22)."""
+    lock = new_lock(alice)
+    answer = bob.unlock(lock["id"], ref=REF, **fields)
+    assert answer.status_code == 403
+    assert "alice" in answer.json()["message"]
+    assert alice.locks(id=lock["id"]).json() == {"locks": [lock]}
+    his = new_lock(bob)
+    assert alice.unlock(his["id"], **fields).status_code == 403
+    assert alice.locks(id=his["id"]).json() == {"locks": [his]}
+
+
+def test_force_removes_the_lock_of_another(alice: Client, bob: Client, dialect: Dialect) -> None:
+    """A user who may write every ref can remove the lock of an owner who is away (docs/protocol.md, "Delete lock")."""
+    his = new_lock(bob)
+    assert alice.speaking(dialect).unlock(his["id"], force=True).json() == {"lock": his}
+    assert alice.locks(id=his["id"]).json() == {"locks": []}
+
+
+def test_a_grant_for_some_refs_gives_no_force(alice: Client, bob: Client, dialect: Dialect) -> None:
+    """The client chooses the ref, so bob, who may write only one, could otherwise remove any lock."""
+    lock = new_lock(alice)
+    answer = bob.speaking(dialect).unlock(lock["id"], force=True, ref=REF)
+    assert answer.status_code == 403
+    message = answer.json()["message"]
+    assert message == "the lock belongs to alice; only who may write every ref can remove it by force"
+    assert alice.locks(id=lock["id"]).json() == {"locks": [lock]}
+    own = new_lock(bob)
+    assert bob.unlock(own["id"], force=True, ref=REF).json() == {"lock": own}
+
+
+def test_force_is_no_hindrance_for_the_owner(alice: Client) -> None:
+    """An owner may pass force, because force adds a right and takes none away (docs/protocol.md, "Delete lock")."""
+    lock = new_lock(alice)
+    assert alice.unlock(lock["id"], force=True).json() == {"lock": lock}
+
+
+def test_force_needs_push_access(alice: Client, bob: Client, carol: Client) -> None:
+    """Force needs push access, because otherwise any reader could remove the locks of writers."""
+    lock = new_lock(alice)
+    for client in (bob, carol):
+        assert client.unlock(lock["id"], force=True).status_code == 403
+        assert client.unlock(lock["id"], force=True, ref={"name": "refs/heads/main"}).status_code == 403
+    assert alice.locks(id=lock["id"]).json() == {"locks": [lock]}
+
+
+def test_a_repository_may_keep_force_for_its_admins(
+    carol: Client, operator: Administration, new_repository: NewRepository
+) -> None:
+    """A repository may reserve force for its admins, but its other users can still remove their own locks."""
+    alice = new_repository("contract/admins-force", admins_force=True)
+    operator.grant("carol", "contract/admins-force", "write")
+    carol = carol.at(alice.base_url)
+    hers, his = new_lock(alice), new_lock(carol)
+    assert carol.unlock(hers["id"], force=True).status_code == 403
+    assert alice.unlock(his["id"], force=True).status_code == 403
+    assert alice.unlock(hers["id"], force=True).json() == {"lock": hers}
+    operator.grant("alice", "contract/admins-force", "admin")
+    assert alice.unlock(his["id"], force=True).json() == {"lock": his}
+
+
+@pytest.mark.parametrize("force", ["true", 1, 0, [], {}])
+def test_a_force_that_is_no_boolean_is_422(alice: Client, bob: Client, force: object) -> None:
+    """A force that is no boolean is refused, because a guess could remove another user's lock."""
+    lock = new_lock(alice)
+    answer = bob.unlock(lock["id"], force=force, ref=REF)
+    assert answer.status_code == 422
+    assert "force" in answer.json()["message"]
+    assert alice.locks(id=lock["id"]).json() == {"locks": [lock]}
+
+
+def test_the_body_may_be_empty(alice: Client, stack: Stack) -> None:
+    """Every field of an unlock is optional, so a client may send an empty body (docs/protocol.md, "Delete lock")."""
+    lock = new_lock(alice)
+    assert alice.post(f"/locks/{lock['id']}/unlock", b"").json() == {"lock": lock}
+    lock = new_lock(alice)
+    target = f"/demo/assets/locks/{lock['id']}/unlock"
+    answer = check(raw.exchange(stack.origin, "POST", target, alice.headers(body=False)), NEUTRAL)
+    assert answer.json() == {"lock": lock}
+
+
+def test_unknown_fields_are_ignored(alice: Client) -> None:
+    """Later clients send more fields, and an unlock must not fail because of them."""
+    lock = new_lock(alice)
+    assert alice.unlock(lock["id"], force=None, path="x", id="0", lock={}).json() == {"lock": lock}
+
+
+@pytest.mark.parametrize("body", [b"{", b"nul", b"\xff"])
+def test_a_body_that_is_not_json_is_400(alice: Client, body: bytes) -> None:
+    """A client must be able to tell unparsable JSON (400) from JSON of the wrong shape (422)."""
+    lock = new_lock(alice)
+    assert alice.post(f"/locks/{lock['id']}/unlock", body).status_code == 400
+    assert alice.locks(id=lock["id"]).json() == {"locks": [lock]}
+
+
+@pytest.mark.parametrize("body", [b"[]", b'"x"', b"5", b"null"])
+def test_json_of_another_shape_is_422(alice: Client, body: bytes) -> None:
+    """A client must be able to tell JSON of the wrong shape (422) from unparsable JSON (400)."""
+    assert alice.post("/locks/1/unlock", body).status_code == 422
+
+
+@pytest.mark.parametrize(
+    "lock_id", ["0", "-1", "x", "verify", "1.0", "99999999999999999999", "a" * 5000, "%31%20", "%00", "%FF", "a=b", "~"]
+)
+def test_an_id_that_is_none_is_404(alice: Client, lock_id: str) -> None:
+    """An id that no lock can have is an unknown id and not an error of the server."""
+    assert alice.unlock(lock_id, force=True).status_code == 404
+
+
+@pytest.mark.parametrize("lock_id", ["%2e%2e", "..", "a/b", "a%2fb", "..%2f..%2fother%2flocks%2f1", "%2f", ""])
+def test_an_id_that_is_a_path_leads_nowhere(alice: Client, stack: Stack, lock_id: str) -> None:
+    """A lock id with `/`, `..` or `%2f` must not reach another repository, so it is 404 or 403."""
+    target = f"/demo/assets/locks/{lock_id}/unlock"
+    answer = check(raw.exchange(stack.origin, "POST", target, alice.headers(body=True), b'{"force": true}'), NEUTRAL)
+    assert answer.status_code in (403, 404)
+
+
+def test_the_lock_of_another_repository_is_404(alice: Client, public: Client, new_repository: NewRepository) -> None:
+    """A lock id of another repository is 404, because users must not remove locks beyond their access (trap-19)."""
+    lock = new_lock(alice)
+    for other in (public, new_repository()):
+        assert other.unlock(lock["id"]).status_code == 404
+        assert other.unlock(lock["id"], force=True).status_code == 404
+    assert alice.locks(id=lock["id"]).json() == {"locks": [lock]}
+
+
+def test_of_many_who_remove_a_lock_exactly_one_does(alice: Client) -> None:
+    """A lock is removed once, so exactly one of many callers gets it back."""
+    lock = new_lock(alice)
+    with ThreadPoolExecutor(10) as pool:
+        answers = list(pool.map(lambda _: alice.unlock(lock["id"], force=True), range(10)))
+    assert sorted(answer.status_code for answer in answers) == [200] + [404] * 9
+
+
+def test_without_access_or_repository_it_is_403(bob: Client, carol: Client, stack: Stack, dialect: Dialect) -> None:
+    """A client takes 404 for a server without locking, so an unknown repository is 403 on locks.
+
+    protocol: Delete lock, 403; Locking errors, delete lock 403.
+    """
+    assert bob.speaking(dialect).unlock("1").status_code == 403
+    assert carol.speaking(dialect).unlock("1").status_code == 403
+    assert bob.speaking(dialect).at(f"{stack.origin}/no/such").unlock("1").status_code == 403

@@ -1,0 +1,1 @@
+"""The command, as a process and with the processes it starts."""
