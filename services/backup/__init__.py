@@ -1,1 +1,1 @@
-"""Backup, restore and check: what an operator does with the tables of all services and the bytes of objects at once."""
+"""Backup, restore and check, by an operator, of the tables of all services together with the bytes of objects."""

@@ -1,7 +1,7 @@
-"""The operator's commands on the data of all services: `python -m services.backup backup|restore|check`.
+"""The operator's commands on the data of all services: `python -m services.backup backup|restore|verify|check`.
 
-Standard output gets one JSON document, standard error all else. The exit status is 1 where something failed, or
-objects are lost.
+The standard output gets one JSON document, the standard error everything else. The exit status is 1 if the command
+failed or objects are lost.
 """
 
 import argparse
@@ -31,13 +31,13 @@ from services.common.observability import logs
 from services.database.migrations import create_operator_engine
 
 Report = tuple[Mapping[str, object], bool]
-"""What is printed, and whether all is well."""
+"""The document to print, and whether no object is lost or damaged."""
 
 _STOPPED = 130
 
 
 async def _backup(arguments: argparse.Namespace, engine: AsyncEngine, storage_url: str) -> Report:
-    # Names of users and hashes of tokens are nobody else's business, whoever made the folder.
+    # A backup contains names of users and hashes of tokens: other users must not read it, whoever made the folder.
     os.umask(0o077)
     source = await open_source(engine, storage_url)
     report = await back_up(source, arguments.folder, copy_objects=not arguments.no_objects, prune=arguments.prune)
@@ -53,7 +53,7 @@ async def _restore(arguments: argparse.Namespace, engine: AsyncEngine, storage_u
 
 
 def _verify(arguments: argparse.Namespace) -> Report:
-    """Look at the backup alone, for what is to be made only for one that is whole."""
+    """Verify the backup alone, so that the caller prepares a target only for a whole backup."""
     backup = verify(arguments.folder, digest=arguments.digest)
     refuse(backup.damaged, skip_damaged=arguments.skip_damaged)
     return {"digest": backup.digest}, True
@@ -90,7 +90,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 async def _run(settings: BackupSettings, work: Callable[[AsyncEngine, str], Awaitable[Report]]) -> Report:
-    """Do the work, unless the process is told to stop before it ends."""
+    """Run the work; if the process is told to stop before it ends, cancel the work and exit."""
 
     async def with_engine() -> Report:
         engine = create_operator_engine(settings.database, "backup")
@@ -112,11 +112,11 @@ async def _run(settings: BackupSettings, work: Callable[[AsyncEngine, str], Awai
 
 
 def main() -> None:
-    """Read the arguments and the environment, and do what they say."""
+    """Run the command that the arguments name."""
     arguments = _parser().parse_args()
     try:
         if arguments.work is None:
-            # It needs neither a database nor a store.
+            # The verification needs neither a database nor a store.
             report, well = _verify(arguments)
         else:
             settings = BackupSettings()
@@ -130,7 +130,7 @@ def main() -> None:
     except DBAPIError as error:
         sys.exit(f"towpath: the database: {error.orig}")
     except (asyncpg.PostgresError, OSError) as error:
-        # What asyncpg raises while it connects is not wrapped.
+        # SQLAlchemy does not wrap the errors that asyncpg raises while it connects.
         sys.exit(f"towpath: {str(error) or type(error).__name__}")
     sys.stdout.write(json.dumps(report, indent=2, ensure_ascii=False) + "\n")
     sys.exit(not well)

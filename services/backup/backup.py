@@ -1,4 +1,4 @@
-"""Making a backup: what is locked, in which order things are written, and when it counts."""
+"""The making of a backup: its locks, the order of its writes, and the step from which on it counts."""
 
 import secrets
 from collections.abc import Mapping
@@ -23,12 +23,12 @@ from services.backup.verify_bytes import DamagedBytes
 from services.common.concurrency.uncancellable import run_in_thread
 
 MAX_LOST = 1000
-"""More lost objects than this are no state to keep: the earlier backup stays then."""
+"""The most lost objects in a backup. A state with more is not worth a backup, and the earlier backup stays."""
 
 
 @dataclass
 class _Copied:
-    """What became of the objects of a list."""
+    """The result of copying the objects of a list."""
 
     count: int = 0
     bytes: int = 0
@@ -38,11 +38,11 @@ class _Copied:
 
 
 async def back_up(source: Source, target: Path, *, copy_objects: bool, prune: bool) -> Mapping[str, object]:
-    """Bring the backup in the folder `target` to this moment, or make one, and return what it holds.
+    """Create the backup in the folder `target`, or update it to this moment, and return a report of its contents.
 
-    Until its last step an earlier backup in the folder counts, and stays whole. No call of a service waits for it.
-    Objects that the stack itself has lost, and no earlier backup in the folder has, are told and not copied.
-    `prune` removes the bytes that this backup does not name. Raises `BackupError`.
+    Until the last step, an earlier backup in the folder counts, and it stays whole. No call of a service waits for the
+    backup. Objects that the stack itself has lost, and that no earlier backup in the folder has, are reported and not
+    copied. `prune` removes the bytes that this backup does not name. Raises `BackupError`.
     """
     folder = BackupFolder(target)
     name = f"{datetime.now(UTC):%Y%m%dT%H%M%SZ}-{secrets.token_hex(4)}"
@@ -101,7 +101,7 @@ async def _copy(source: Source, folder: BackupFolder, entry: Entry, *, copied: _
 
 
 async def _copy_from_any(source: Source, folder: BackupFolder, entry: Entry) -> None:
-    """Copy an object from the first store whose bytes are right. Raises `DamagedBytes` where none has such."""
+    """Copy an object from the first store whose blob is intact. Raises `DamagedBytes` if no store has one."""
     problems = []
     for store, name in await places_of(source, entry):
         try:
@@ -131,7 +131,7 @@ def _manifest(created_at: datetime, name: str, snapshot: Snapshot, copied: _Copi
 
 
 def _prune(folder: BackupFolder, name: str) -> int:
-    """Remove the bytes that the list does not name, and return how many objects they were."""
+    """Remove the objects that the list does not name, and return their number."""
     listed = read_list(folder.snapshot(name) / "objects")
     entry = next(listed, None)
     pruned = 0

@@ -1,4 +1,4 @@
-"""What a backup holds in Postgres while it runs: bytes are not deleted, and at first tables are not changed."""
+"""Locks of a running backup in Postgres: they bar the deletion of blobs, and at first migrations of the tables."""
 
 import asyncio
 from collections.abc import AsyncIterator, Coroutine
@@ -20,19 +20,19 @@ _PING_SECONDS = 5.0
 
 
 class Hold:
-    """Locks of one session, which go with it however it ends."""
+    """The locks of one session; they end with the session, however it ends."""
 
     def __init__(self, connection: AsyncConnection) -> None:
         self._connection = connection
         self._busy = asyncio.Lock()
 
     async def let_migrate(self) -> None:
-        """Let tables be changed again."""
+        """Permit migrations again."""
         async with self._busy:
             await self._connection.execute(text(f"SELECT pg_advisory_unlock_shared({MIGRATION_KEY})"))
 
     async def during(self, work: Coroutine[Any, Any, Result]) -> Result:
-        """Do the work, and end it with `BackupError` where the session is lost meanwhile."""
+        """Run the work; cancel it and raise `BackupError` if the session is lost meanwhile."""
         working = asyncio.create_task(work)
         watching = asyncio.create_task(self._watch())
         try:
@@ -59,9 +59,9 @@ class Hold:
 
 @asynccontextmanager
 async def hold(engine: AsyncEngine) -> AsyncIterator[Hold]:
-    """Hold deletions and migrations. Raises `BackupError` where another backup, or a migration, does not end."""
+    """Bar deletions and migrations. Raises `BackupError` if another backup or a migration does not end in 60 s."""
     async with engine.connect() as connection:
-        # Session locks outlive transactions; one that stays open would keep Postgres from cleaning up.
+        # Session locks need no transaction, and an open transaction would bar Postgres from vacuuming.
         held = await connection.execution_options(isolation_level="AUTOCOMMIT")
         await held.execute(text(f"SET lock_timeout = '{_WAIT_SECONDS}s'"))
         try:
@@ -74,5 +74,5 @@ async def hold(engine: AsyncEngine) -> AsyncIterator[Hold]:
         try:
             yield Hold(held)
         finally:
-            # The locks go with the session; the pool would keep both.
+            # The locks end with the session; in the pool, both would live on.
             await connection.invalidate()

@@ -1,7 +1,7 @@
-"""Comparing the index with the bytes of each store, beside running services.
+"""The comparison of the index with the blobs of each store, beside running services.
 
-The index and the bytes are read side by side, by oid. What differs is looked at again: only what differs then, and
-has not been replaced or removed meanwhile, is a finding.
+The index and the blobs are read side by side, ordered by oid. A difference is examined again: it is a finding only if
+it persists, and the object has been neither replaced nor removed meanwhile.
 """
 
 import asyncio
@@ -33,10 +33,11 @@ _MOMENT_SECONDS = 1.0
 
 
 async def check(source: Source, *, hashed: bool, rate: int | None, heal: bool = False) -> Findings:
-    """Compare the index with the bytes; with `hashed`, read them all, at most `rate` bytes a second.
+    """Compare the index with the blobs; with `hashed`, read them all, at most `rate` bytes a second.
 
-    With `heal`, which needs `hashed`, the services are told to bring again what another store was seen to have, to ask
-    clients for what none has, and to believe again what they doubted and is right.
+    With `heal`, which needs `hashed`, the index is marked, so that the services copy a damaged blob again from a store
+    in which it is intact, or request the object from clients if no store has it, and trust a doubted blob again if it
+    is intact.
     """
     findings = Findings(hashed, healing=0 if heal else None, wanted=0 if heal else None)
     async with source.engine.begin() as connection:
@@ -50,7 +51,7 @@ async def check(source: Source, *, hashed: bool, rate: int | None, heal: bool = 
 
 
 class _Check:
-    """That of one store."""
+    """The check of one store."""
 
     def __init__(self, source: Source, store: Store, findings: Findings, pace: RateLimiter, shown: Bytes) -> None:
         self._source = source
@@ -81,7 +82,7 @@ class _Check:
             await self._look_at_unnamed(there[0])
             there = await anext(stored, None)
         if self._orphans:
-            # Small objects are in place a moment before the index names them.
+            # The blob of a small object is in the store a moment before the index names it.
             await asyncio.sleep(_MOMENT_SECONDS)
         for name in self._orphans:
             await self._tell_orphan(name)
@@ -94,7 +95,7 @@ class _Check:
         self._shown.done(entry.size)
 
     async def _damage(self, store: Store, entry: Entry) -> str | None:
-        """Read an object to its end, at the pace, and return what is wrong with its bytes."""
+        """Read a blob to its end, within the rate limit, and return what is wrong with its bytes."""
         try:
             async with aclosing(stored_bytes(store.backend, entry)) as chunks:
                 async for chunk in chunks:
@@ -104,7 +105,7 @@ class _Check:
         return None
 
     async def _look_again(self, oid: str) -> None:
-        """Tell what is wrong with an object, unless it changes meanwhile: then look once more."""
+        """Report what is wrong with an object; if the object changes meanwhile, examine it again."""
         held = await held_object(self._source, oid)
         while held is not None and (self._store.id in held.names or not held.names):
             kind, problem = await self._kind_of_problem(self._store, held)
@@ -128,7 +129,7 @@ class _Check:
         return None, ""
 
     async def _good_store(self, held: Held) -> Store | None:
-        """Return another store in which nothing is wrong with the object."""
+        """Return another store in which the object's blob is intact; None if there is none."""
         for other in self._others:
             if other.id in held.names and (await self._kind_of_problem(other, held))[0] is None:
                 return other
@@ -146,7 +147,7 @@ class _Check:
         self._findings.add(kind, Finding(held.oid, held.size, problem, name, repositories, self._told_store))
 
     async def _look_at_unnamed(self, name: str) -> None:
-        """Look at bytes that are not those of the object: others, an upload's, or an orphan's."""
+        """Classify a blob that was not expected: newer than the listing, pending, to be deleted, or an orphan."""
         needed, discarded = await is_named(self._source, self._store, name)
         if discarded:
             self._findings.unclaimed += 1

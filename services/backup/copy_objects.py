@@ -1,4 +1,4 @@
-"""Objects on their way into a backup and out of it."""
+"""The copying of objects into a backup and out of it."""
 
 import os
 from contextlib import aclosing
@@ -13,9 +13,9 @@ from services.storage.backends.base import Backend
 
 
 async def copy_out(backend: Backend, folder: BackupFolder, entry: Entry, *, stored_as: str) -> None:
-    """Copy an object, whose bytes the backend has as `stored_as`, into the backup, durably but for its name.
+    """Copy an object, from its blob `stored_as` in the backend, into the backup.
 
-    Raises `DamagedBytes`.
+    The bytes are durable on return, and their file name after `BackupFolder.sync_objects`. Raises `DamagedBytes`.
     """
     path = folder.new_file(entry.name)
     file = await run_in_thread(path.open, "xb")
@@ -40,8 +40,8 @@ def _discard(file: BinaryIO, path: Path) -> None:
 
 
 async def copy_in(folder: BackupFolder, backend: Backend, entry: Entry) -> None:
-    """Copy an object from the backup to its place. Raises `DamagedBytes`; nothing is in its place then."""
-    # An earlier restore may have been cut off while it wrote there.
+    """Copy an object from the backup to the backend. Raises `DamagedBytes`, and then leaves no blob behind."""
+    # An interrupted restore may have left a part of the blob.
     await backend.delete(entry.name)
     async with (
         backend.create(entry.name, entry.size) as upload,

@@ -1,4 +1,4 @@
-"""The tables of all services as a backup sees them: what there is, in which order it can be loaded."""
+"""The tables and sequences of all services that a backup copies, and the order in which they can be loaded."""
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ from services.storage.index.schema import SCHEMA as STORAGE
 SCHEMAS: Mapping[str, Schema] = {schema.name: schema for schema in (STORAGE, LOCKS)}
 
 COPY_SECONDS = 24 * 3600.0
-"""How long the rows of one table may take on their way."""
+"""The timeout, in seconds, for copying the rows of one table."""
 
 _TABLES = text(
     "SELECT n.nspname, c.relname, array_agg(a.attname::text ORDER BY a.attnum)"
@@ -53,23 +53,23 @@ class Relation:
 
 
 _COUNTED = frozenset({Relation("locks", "locks_per_repository"), Relation("locks", "locks_per_user")})
-"""Tables that triggers fill from the rows of others: they come back with those."""
+"""Tables that triggers fill from the rows of other tables, also during a restore."""
 
 
 async def tables(connection: AsyncConnection) -> dict[Relation, tuple[str, ...]]:
-    """Return all tables and their columns, but for those of Alembic and those that triggers fill."""
+    """Return all tables and their columns, except Alembic's tables and the tables that triggers fill."""
     rows = await connection.execute(_TABLES, {"schemas": list(SCHEMAS)})
     found = {Relation(schema, name): tuple(columns) for schema, name, columns in rows}
     return {table: columns for table, columns in found.items() if table not in _COUNTED}
 
 
 async def sequences(connection: AsyncConnection) -> list[Relation]:
-    """Return all sequences, those of identities included."""
+    """Return all sequences, including those of identity columns."""
     return [Relation(*row) for row in await connection.execute(_SEQUENCES, {"schemas": list(SCHEMAS)})]
 
 
 async def loading_order(connection: AsyncConnection) -> list[Relation]:
-    """Return all tables, each after those that it refers to."""
+    """Return all tables, each after the tables that it refers to."""
     order: TopologicalSorter[Relation] = TopologicalSorter({table: [] for table in await tables(connection)})
     for schema, name, other_schema, other in await connection.execute(_REFERENCES, {"schemas": list(SCHEMAS)}):
         order.add(Relation(schema, name), Relation(other_schema, other))
@@ -85,5 +85,5 @@ async def acting_for(connection: AsyncConnection, schema: str) -> AsyncIterator[
 
 
 async def driver_of(connection: AsyncConnection) -> Any:  # noqa: ANN401 - asyncpg has no types
-    """Return asyncpg's connection, in the same transaction; SQLAlchemy knows no COPY."""
+    """Return asyncpg's connection, in the same transaction, because SQLAlchemy does not support COPY."""
     return (await connection.get_raw_connection()).driver_connection

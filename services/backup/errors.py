@@ -1,4 +1,4 @@
-"""How a backup, a restore or a check fails."""
+"""The error of a backup, a restore or a check."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ _TOLD = 20
 
 
 class BackupError(Exception):
-    """It cannot be done; the message says why, in one line or, where `problems` are given, in several."""
+    """The command cannot be done; the message says why, with a further line for each of the first 20 `problems`."""
 
     def __init__(self, message: str, problems: Sequence[str] = ()) -> None:
         told = [*problems[:_TOLD], *([f"and {len(problems) - _TOLD} more"] if len(problems) > _TOLD else [])]

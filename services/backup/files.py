@@ -1,4 +1,4 @@
-"""The files of a backup, which somebody may have changed since."""
+"""Access to the files of a backup. Somebody may have changed them since they were written."""
 
 import errno
 import os
@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def open_file(path: Path) -> BufferedReader:
-    """Open a file for reading. Raises OSError, also for what is none: a FIFO would hold up its reader for ever."""
+    """Open a regular file for reading. Raises OSError, also for a FIFO, which would block its reader for ever."""
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)

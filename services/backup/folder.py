@@ -1,11 +1,11 @@
-"""The folder of a backup, on any file system: what lies where, and how it is written.
+"""The folder of a backup, on any file system: its layout, and the writes to it.
 
-DIR/manifest.json                  what belongs to the backup; replaced last, at once
+DIR/manifest.json                  the parts of the backup; replaced last, atomically
 DIR/index/SNAPSHOT/SCHEMA.TABLE    the rows of a table
 DIR/index/SNAPSHOT/objects         the oid, the size and the name of each object, a line each, ascending by oid
 DIR/objects/ab/cd/NAME             the bytes of an object, as in the storage; they stay from one backup to the next
-DIR/incoming/                      bytes on their way
-DIR/lock                           held by the backup that writes here
+DIR/incoming/                      files that are being written
+DIR/lock                           locked by the backup that writes here
 """
 
 import fcntl
@@ -27,7 +27,7 @@ _OURS = {"manifest.json", "manifest.json.new", "index", "objects", "incoming", "
 
 
 class BackupFolder:
-    """A backup's folder. All methods block: they are for threads."""
+    """A backup's folder. All methods block, and therefore belong in threads."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -37,9 +37,9 @@ class BackupFolder:
 
     @contextmanager
     def writing(self) -> Iterator[None]:
-        """Make the folder where it is missing, and keep other backups from it.
+        """Create the folder if it is missing, and lock other backups out of it.
 
-        Raises `BackupError` where it is something else's folder, or another backup writes here.
+        Raises `BackupError` if the folder has foreign files, or if another backup writes here.
         """
         self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
         strange = {entry.name for entry in self.path.iterdir()} - _OURS - {"lost+found"}
@@ -60,15 +60,15 @@ class BackupFolder:
             os.close(lock)
 
     def snapshot(self, name: str) -> Path:
-        """Return the folder of what a snapshot of the database gave."""
+        """Return the folder of a snapshot of the database."""
         return self.path / "index" / name
 
     def object(self, name: str) -> Path:
-        """Return where the bytes of an object lie."""
+        """Return the path of an object's bytes."""
         return path_of(self.path, name)
 
     def size_of(self, name: str) -> int | None:
-        """Return how many bytes of an object are here; None where it is not."""
+        """Return the size of an object's file; None if there is no regular file."""
         try:
             status = self.object(name).stat()
         except (FileNotFoundError, NotADirectoryError):
@@ -76,19 +76,20 @@ class BackupFolder:
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def new_file(self, name: str) -> Path:
-        """Return the name of a file for the bytes of an object on their way."""
+        """Return the path of a new file, in which the bytes of an object are written."""
         return self._incoming / f"{name}.{secrets.token_hex(4)}"
 
     def put(self, file: Path, name: str) -> None:
-        """Put a whole and durable file in an object's place. Its name there is durable after `sync_objects`."""
+        """Move a whole and durable file to an object's path. Its name there is durable after `sync_objects`."""
         final = self.object(name)
         self._folders.ensure(final.parent)
         file.replace(final)
 
     def take_over(self, name: str, size: int) -> bool:
-        """Give a name the bytes that an earlier backup has of the same object, by a link; tell whether it has any.
+        """Link a name to the bytes that an earlier backup has of the same object; return whether it has any.
 
-        Stores have other names for the same bytes: they need not be read again when another becomes the primary.
+        Each store has another blob name for an object. With the link, the bytes need not be read again when another
+        store becomes the primary.
         """
         final = self.object(name)
         try:
@@ -97,30 +98,30 @@ class BackupFolder:
                     os.link(final.with_name(other), final)
                     return True
         except OSError:
-            # No folder yet, a file system without links, or something else in the way: they are copied then.
+            # No folder yet, a file system without hard links, or another obstacle: the bytes are copied then.
             return False
         return False
 
     def sync_objects(self) -> None:
-        """Return when the names of all objects are durable."""
+        """Make the file names of all objects durable."""
         for first in subfolders(self.path / "objects"):
             for second in subfolders(first):
                 sync_folder(second)
 
     def objects(self) -> Iterator[tuple[str, int]]:
-        """Return the names and sizes of the objects that are here, by name."""
+        """Yield the names and sizes of the objects in the folder, ordered by name."""
         for first in subfolders(self.path / "objects"):
             for second in subfolders(first):
                 yield from contents_of(second)
 
     def make_snapshot(self, name: str) -> Path:
-        """Make the folder of a snapshot."""
+        """Create the folder of a snapshot and return it."""
         folder = self.snapshot(name)
         self._folders.ensure(folder)
         return folder
 
     def commit(self, manifest: str, snapshot: str) -> None:
-        """Make the manifest the one that counts, durably, and remove the snapshots of earlier ones."""
+        """Replace the manifest, atomically and durably, and remove the snapshots of earlier backups."""
         sync_folder(self.snapshot(snapshot))
         new = self.path / "manifest.json.new"
         with new.open("w") as file:
@@ -134,7 +135,7 @@ class BackupFolder:
                 shutil.rmtree(folder, ignore_errors=True)
 
     def discard_snapshot(self, name: str) -> None:
-        """Remove a snapshot that is not finished."""
+        """Remove an unfinished snapshot."""
         shutil.rmtree(self.snapshot(name), ignore_errors=True)
 
     def remove(self, name: str) -> None:

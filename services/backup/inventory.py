@@ -1,4 +1,4 @@
-"""What the index says: which objects are held, under which names their bytes lie in each store, and what a name is."""
+"""The inventory in the index: the held objects, their blob names in each store, and the state of a blob name."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -37,7 +37,7 @@ _REPOSITORIES = text(
     " LEFT JOIN locks.repositories r ON r.id = o.repository_id"
     " WHERE o.oid = :oid AND o.removed_at IS NULL ORDER BY 1"
 )
-# One statement, as a name goes from one table to the next.
+# One statement, because a blob name moves from one table to the next.
 _STATE = text(
     "SELECT EXISTS (SELECT FROM storage.uploads WHERE store_id = :store AND name = :name) OR"
     "  EXISTS (SELECT FROM storage.contents WHERE store_id = :store AND oid = :oid AND name = :name),"
@@ -68,14 +68,14 @@ class ExpectedObject(NamedTuple):
 
     entry: Entry
     is_first: bool
-    """Whether the store is the first of those that should have it."""
+    """True if the store is the first of the stores that should have the object."""
     is_doubted: bool
-    """Whether its bytes there are not believed to be right."""
+    """True if the index records a doubt that the blob in the store is intact."""
 
 
 @dataclass(frozen=True)
 class Held:
-    """An object that repositories hold: its size, and the name of its bytes in each store, by the store's id."""
+    """An object that repositories hold: its size, and its blob name in each store, by the store's id."""
 
     oid: str
     size: int
@@ -83,15 +83,15 @@ class Held:
 
 
 async def held_bytes(source: Source) -> int:
-    """Return about how many bytes all stores hold together."""
+    """Return the approximate number of bytes in all stores together."""
     async with source.engine.begin() as connection, acting_for(connection, STORAGE):
         return int(await connection.scalar(_BYTES) or 0)
 
 
 async def expected_in(source: Source, store: Store) -> AsyncGenerator[ExpectedObject]:
-    """Return the objects that a store should have, by oid, some in each transaction.
+    """Yield the objects that a store should have, ordered by oid, in a transaction for each page.
 
-    Objects that none has are the primary's, and have no name.
+    An object that no store has is expected in the primary, under an empty name.
     """
     before = [other.id for other in source.stores[: source.stores.index(store)]]
     parameters = {"store": store.id, "before": before, "is_primary": store == source.primary, "limit": _PAGE}
@@ -107,7 +107,7 @@ async def expected_in(source: Source, store: Store) -> AsyncGenerator[ExpectedOb
 
 
 async def held_object(source: Source, oid: str) -> Held | None:
-    """Return what the index says of an object now; None where no repository holds it."""
+    """Return the current entry of an object in the index; None if no repository holds it."""
     async with source.engine.begin() as connection, acting_for(connection, STORAGE):
         rows = (await connection.execute(_OBJECT, {"oid": oid})).all()
     size = rows[0].size
@@ -122,7 +122,7 @@ async def repositories_of(source: Source, oid: str) -> tuple[str, ...]:
 
 
 async def is_named(source: Source, store: Store, name: str) -> tuple[bool, bool]:
-    """Tell whether a name in a store is needed, as that of an object or an upload, and whether it is to be removed."""
+    """Return whether an object or an upload needs a blob name in a store, and whether its blob is to be deleted."""
     parameters = {"store": store.id, "name": name, "oid": name[:64]}
     async with source.engine.begin() as connection, acting_for(connection, STORAGE):
         needed, discarded = (await connection.execute(_STATE, parameters)).one()
@@ -130,7 +130,7 @@ async def is_named(source: Source, store: Store, name: str) -> tuple[bool, bool]
 
 
 async def abandoned_uploads(source: Source) -> int:
-    """Return how many uploads the next sweep gives up, as their process is gone."""
+    """Return how many uploads the next sweep gives up because their writer is gone."""
     async with source.engine.begin() as connection:
         async with acting_for(connection, STORAGE):
             writers = [(writer, count) for writer, count in await connection.execute(_WRITERS)]
@@ -138,9 +138,9 @@ async def abandoned_uploads(source: Source) -> int:
 
 
 async def places_of(source: Source, entry: Entry) -> list[tuple[Store, str]]:
-    """Return where bytes of an object may lie, the entry's own name first, the best of the others next.
+    """Return the stores and blob names of an object, the entry's own name first, the best of the others next.
 
-    While deletions are held, what was removed or replaced since the entry was listed is among them.
+    While deletions are barred, blobs that were removed or replaced since the entry was listed are among them.
     """
     if len(source.stores) == 1:
         return [(source.primary, entry.name)]
@@ -152,11 +152,11 @@ async def places_of(source: Source, entry: Entry) -> list[tuple[Store, str]]:
 
 
 async def mark_damaged(source: Source, held: Held, *, bad: Store, good: Store | None) -> bool:
-    """Let the services believe no more that an object's bytes in the store `bad` are right.
+    """Record a doubt about an object's blob in the store `bad`; return whether it was recorded.
 
-    Those in `good` were just read and are right: the services bring them to `bad`. Where no store has them, clients are
-    asked for them as for an object that is new. Tell whether that is noted: not where others have come to `bad`
-    meanwhile.
+    The blob in `good` was just read and is intact: the services copy it to `bad`. If no store has an intact blob,
+    clients are asked to upload the object like a new one. The doubt is not recorded if another blob has replaced the
+    damaged one in `bad` meanwhile.
     """
     parameters = {
         "oid": held.oid,
@@ -170,7 +170,7 @@ async def mark_damaged(source: Source, held: Held, *, bad: Store, good: Store | 
 
 
 async def mark_intact(source: Source, store: Store, entry: Entry) -> None:
-    """Let the services believe again that an object's bytes in a store are right, as they were just read."""
+    """Withdraw the doubt about an object's blob in a store, because it was just read and is intact."""
     parameters = {"store": store.id, "oid": entry.oid, "name": entry.name}
     async with source.engine.begin() as connection, acting_for(connection, STORAGE):
         await connection.execute(_BELIEVE, parameters)

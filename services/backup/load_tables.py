@@ -1,4 +1,4 @@
-"""The database's part of a restore, in one transaction: the tables as they were, and then their newest version."""
+"""The database part of a restore: one transaction loads the old tables and migrates them to the newest version."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -19,28 +19,28 @@ from services.database.versions import RESTORING, version_of
 _PIECE = 1024 * 1024
 
 ID_GAP = 1_000_000
-"""How many ids a restore skips: those that were given out after the backup must not come to mean something else."""
+"""The number of ids that a restore skips, because ids assigned after the backup must not be assigned again."""
 
-# The ids of stores are few, and nobody outside knows them.
+# Only bigint sequences skip ids: the ids of stores are few, and nothing outside the database knows them.
 _SET_SEQUENCE = text(
     "SELECT setval(seqrelid, CAST(:value AS bigint)"
     "  + CASE seqtypid WHEN CAST('bigint' AS regtype) THEN CAST(:gap AS bigint) ELSE 0 END)"
     " FROM pg_sequence WHERE seqrelid = CAST(:name AS regclass)"
 )
 _FILLED = {Relation("storage", "stores"): "WHERE id <> 1"}
-"""Which rows of a table are not put there by a migration; all of them where nothing is said."""
+"""The condition for the rows of a table that no migration inserts; in other tables, that is every row."""
 
 
 async def goes_on(engine: AsyncEngine) -> bool:
-    """Tell whether a restore into the database has begun and not ended."""
+    """Return whether a restore into the database has begun and not ended."""
     async with engine.connect() as connection:
         return RESTORING in [await version_of(connection, name) for name in SCHEMAS]
 
 
 async def begin_restore(engine: AsyncEngine) -> None:
-    """Note in the database, which must have no rows, that a restore goes on; nothing serves it until `load`.
+    """Mark a database without rows as being restored, so that no service serves it until `load`.
 
-    Raises `BackupError` where a table has rows.
+    Raises `BackupError` if a table has rows.
     """
     async with engine.begin() as connection:
         await _lock(connection)
@@ -55,7 +55,7 @@ async def _lock(connection: AsyncConnection) -> None:
 
 
 async def _drop_empty(connection: AsyncConnection) -> None:
-    """Drop the schemas. Raises `BackupError` where one of their tables has rows."""
+    """Drop the schemas. Raises `BackupError` if one of their tables has rows."""
     full = []
     for table in await database.tables(connection):
         async with acting_for(connection, table.schema):
@@ -74,7 +74,7 @@ async def _drop_empty(connection: AsyncConnection) -> None:
 
 
 async def load(engine: AsyncEngine, manifest: Manifest, index: Path) -> None:
-    """Bring the rows of a verified backup into the database that `begin_restore` has prepared. All or nothing."""
+    """Load the rows of a verified backup, atomically, into the database that `begin_restore` has prepared."""
     async with engine.begin() as connection:
         await _lock(connection)
         await _drop_empty(connection)
@@ -100,7 +100,7 @@ async def _fill(connection: AsyncConnection, manifest: Manifest, index: Path) ->
         raise BackupError("manifest.json: its tables and columns are not those of its revisions")
     order = await database.loading_order(connection)
     for table in reversed(order):
-        # What a migration put there is in the backup too.
+        # The rows that a migration inserted are in the backup too.
         async with acting_for(connection, table.schema):
             await connection.execute(text(f"DELETE FROM {table.quoted}"))  # noqa: S608 - names that Postgres gave, quoted
     for table in order:

@@ -1,4 +1,4 @@
-"""The manifest of a backup: what belongs to it, and how each part is known to be whole."""
+"""The manifest of a backup: its parts, and the digests by which each part is verified."""
 
 import hashlib
 import json
@@ -34,7 +34,7 @@ class TableFile(_Part):
 
 
 class Sequence(_Part):
-    """Where a sequence stood, or later: ids up to this one may have been given out."""
+    """The value of a sequence at the snapshot or later; ids up to this value may have been assigned."""
 
     schema_name: Name
     name: Name
@@ -42,14 +42,14 @@ class Sequence(_Part):
 
 
 class LostObject(_Part):
-    """An object whose bytes the stack itself did not have any more when the backup was made."""
+    """An object whose bytes the stack itself had lost before the backup was made."""
 
     oid: Digest
     problem: str
 
 
 class ObjectList(_Part):
-    """The list of all objects that repositories hold; with `copied`, their bytes are in the backup, the lost apart."""
+    """The list of all objects that repositories hold; with `copied`, the backup has their bytes, except lost ones."""
 
     count: Count
     bytes: Count
@@ -59,7 +59,7 @@ class ObjectList(_Part):
 
 
 class Manifest(_Part):
-    """What a backup is. The parts that a later one replaces lie in a folder of the name `snapshot`."""
+    """The description of a backup. The parts that a later backup replaces are in a folder named `snapshot`."""
 
     format: Literal[1]
     created_at: datetime
@@ -78,7 +78,7 @@ class Manifest(_Part):
 
     @classmethod
     def parse(cls, text: str) -> tuple[Self, str]:
-        """Return the manifest and its digest. Raises `BackupError` where the text is not as `render` made it."""
+        """Return the manifest and its digest. Raises `BackupError` if the text is not as `render` made it."""
         try:
             content = json.loads(text)
             digest = content.pop("digest")

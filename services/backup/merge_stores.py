@@ -1,4 +1,4 @@
-"""Making the rows of several stores those of one, which is where a restore puts all bytes."""
+"""The merge of the rows of several stores into one, because a restore writes all bytes to one store."""
 
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -12,15 +12,15 @@ from services.backup.parallel import batches
 from services.storage.index.models import SCHEMA_NAME as STORAGE
 
 _LISTED = 'CREATE TABLE storage.listed (oid varchar(64) COLLATE "C" PRIMARY KEY, name varchar(81) COLLATE "C" NOT NULL)'
-# The one store is that of the settings, as the migration that makes the table of stores has it.
+# The one store is that of the settings, with the row that the migration inserts into the table of stores.
 _STEPS = (
-    # Bytes on their way, and such as were to be removed, lie in the stores that were; those of the primary stand for
-    # what the one store may have, where it is the same.
+    # Pending blobs, and blobs to be deleted, are in the former stores. The rows of the primary stay, because the one
+    # store may be the same place and have these blobs.
     "DELETE FROM storage.uploads WHERE store_id NOT IN (SELECT id FROM storage.stores WHERE is_primary)",
     "UPDATE storage.uploads SET store_id = 1 WHERE store_id <> 1",
     "DELETE FROM storage.discards WHERE store_id NOT IN (SELECT id FROM storage.stores WHERE is_primary)",
     "UPDATE storage.discards SET store_id = 1 WHERE store_id <> 1",
-    # The backup has the bytes under the listed names, and those that it has were right when it copied them.
+    # The backup has the bytes under the listed names, and it verified the bytes when it copied them.
     "DELETE FROM storage.contents c"
     " WHERE NOT EXISTS (SELECT FROM storage.listed l WHERE l.oid = c.oid AND l.name = c.name)",
     "UPDATE storage.contents SET store_id = 1, is_doubted = false WHERE store_id <> 1 OR is_doubted",
@@ -32,7 +32,7 @@ _STEPS = (
 
 
 async def merge_stores(connection: AsyncConnection, object_list: Path) -> None:
-    """Leave one store, which has each object under the name that the list of a backup has."""
+    """Merge all stores into one that has each object under its name in the list of the backup."""
     async with acting_for(connection, STORAGE):
         await connection.execute(text(_LISTED))
         driver = await driver_of(connection)

@@ -14,11 +14,11 @@ QUERY = (
     " FROM storage.objects o LEFT JOIN storage.contents c USING (oid) LEFT JOIN storage.stores s ON s.id = c.store_id"
     " WHERE o.removed_at IS NULL ORDER BY o.oid, c.is_doubted, s.is_primary DESC NULLS LAST, c.store_id"
 )
-"""What Postgres' COPY writes as such a list: where several stores have an object, the best name of its bytes."""
+"""The query whose rows COPY writes as this list: if several stores have an object, with its best blob name."""
 
 
 class Entry(NamedTuple):
-    """An object, and the name of its bytes in the storage."""
+    """An object and its blob name."""
 
     oid: str
     size: int
@@ -26,9 +26,9 @@ class Entry(NamedTuple):
 
 
 def read_list(path: Path) -> Iterator[Entry]:
-    """Return the entries of a list. Raises `BackupError` for a line that is none, or out of order.
+    """Yield the entries of a list. Raises `BackupError` for a line that is malformed or out of order.
 
-    A line of an older backup has no name: the bytes lay under the oid.
+    A line of an older backup has no name, because the blob name was the oid then.
     """
     last = ""
     with open_file(path) as file:

@@ -1,4 +1,4 @@
-"""Doing the same with many objects, a few at a time."""
+"""Bounded concurrency: the same work on many objects, a few at a time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
@@ -14,13 +14,13 @@ _BATCH = 1000
 
 
 async def batches(items: Iterator[Item]) -> AsyncIterator[list[Item]]:
-    """Return the items of an iterator that blocks, some at a time."""
+    """Yield the items of a blocking iterator in batches."""
     while batch := await run_in_thread(lambda: list(islice(items, _BATCH))):
         yield batch
 
 
 async def map_concurrently(items: Iterator[Item], work: Callable[[Item], Awaitable[None]]) -> None:
-    """Do the work with every item of an iterator that blocks; the first error ends all and is raised."""
+    """Run the work on every item of a blocking iterator; the first error cancels the rest and is raised."""
     free = asyncio.Semaphore(_MAX_CONCURRENCY)
 
     async def one(item: Item) -> None:

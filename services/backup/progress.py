@@ -1,4 +1,4 @@
-"""How far a long command has come, on a terminal's standard error."""
+"""The progress of a long command, shown on a terminal's standard error."""
 
 import sys
 from collections.abc import Iterator
@@ -9,20 +9,20 @@ from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TimeR
 
 
 class Bytes:
-    """Counts bytes that are done."""
+    """Counts processed bytes."""
 
     def __init__(self, progress: Progress, total: int, what: str) -> None:
         self._progress = progress
         self._task = progress.add_task(what, total=total)
 
     def done(self, count: int) -> None:
-        """Note bytes that are done."""
+        """Count further processed bytes."""
         self._progress.advance(self._task, count)
 
 
 @contextmanager
 def progress(what: str, total: int) -> Iterator[Bytes]:
-    """Show `what` and how much of `total` bytes is done, where the standard error is a terminal."""
+    """Show `what` and its progress through `total` bytes, if the standard error is a terminal."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     console = Console(stderr=True)
     with Progress(*columns, TimeRemainingColumn(), console=console, disable=not sys.stderr.isatty()) as shown:

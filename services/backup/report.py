@@ -1,4 +1,4 @@
-"""What a check finds."""
+"""The findings of a check."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,8 +11,8 @@ _KINDS = ("missing", "corrupt", "healable", "orphaned")
 class Finding:
     """An object that is not as it should be.
 
-    `name` is what its bytes are called in the storage, `repositories` are the names of those that hold it, and `store`
-    is the name of the store that was looked at, where there are several.
+    `name` is its blob name, `repositories` are the names of the repositories that hold it, and `store` is the name of
+    the checked store if there are several.
     """
 
     oid: str
@@ -23,7 +23,7 @@ class Finding:
     store: str | None = None
 
     def record(self) -> Mapping[str, object]:
-        """Return it as JSON has it."""
+        """Return the finding in its JSON form."""
         record: dict[str, object] = {
             "oid": self.oid,
             "size": self.size,
@@ -39,10 +39,10 @@ class Finding:
 
 @dataclass
 class Findings:
-    """All that a check finds: counts of everything, and the first thousand of each kind by name.
+    """The findings of a check: their counts, and the first thousand of each kind in detail.
 
-    `healing` is how many of the healable ones the services were told to heal, and `wanted` for how many of the missing
-    and corrupt ones they were told to ask clients again; None where they should not be told.
+    `healing` counts the healable findings that the check has marked to be healed, and `wanted` the missing and corrupt
+    objects that it has marked to be requested from clients again; both are None for a check that does not heal.
     """
 
     hashed: bool
@@ -56,10 +56,10 @@ class Findings:
     left_over: int = 0
 
     def add(self, kind: str, finding: Finding) -> None:
-        """Add one.
+        """Add a finding.
 
-        It is `missing` (absent), `corrupt` (of another size or hash), `healable` (one of the two in this store, and
-        as it should be in another) or `orphaned` (held by no repository).
+        Its kind is `missing` (absent), `corrupt` (of another size or hash), `healable` (missing or corrupt in this
+        store, and intact in another store) or `orphaned` (held by no repository).
         """
         self.counts[kind] += 1
         told = self.told.setdefault(kind, [])
@@ -68,11 +68,11 @@ class Findings:
 
     @property
     def damaged(self) -> int:
-        """How often an object that repositories hold is missing or corrupt, and no store has it."""
+        """The number of findings of held objects that are missing or corrupt, and intact in no store."""
         return self.counts["missing"] + self.counts["corrupt"]
 
     def record(self) -> Mapping[str, object]:
-        """Return them as JSON has them."""
+        """Return the findings in their JSON form."""
         return {
             "objects": self.objects,
             "bytes": self.bytes,

@@ -1,4 +1,4 @@
-"""Restoring a backup into an empty stack: verified first, bytes before rows, and checked at the end."""
+"""The restore of a backup into an empty stack: verification first, bytes before rows, and a check at the end."""
 
 from collections.abc import Mapping
 from functools import partial
@@ -22,12 +22,12 @@ from services.storage.backends.base import Backend
 async def restore(
     target: Source, source: Path, *, digest: str | None, skip_damaged: bool
 ) -> tuple[Mapping[str, object], Findings]:
-    """Restore the backup in the folder `source`; return what was restored, and what a check of it finds.
+    """Restore the backup in the folder `source`; return a report, and the findings of a check of the result.
 
-    However many stores there were, the target has one: what `target` has as the primary. It must hold neither rows nor
-    objects, or be what an earlier restore has left, which is then gone on with. Until all is there nothing serves it.
-    Raises `BackupError`, which names every part of the backup that is missing or damaged; with `skip_damaged`, objects
-    whose bytes are so are left out: they are restored as missing.
+    However many stores the backup had, the target has one, the primary of `target`. The target must have neither rows
+    nor objects, or be the result of an interrupted restore, which this call then continues. No service serves the
+    target before the restore is complete. Raises `BackupError` with every part of the backup that is missing or
+    damaged; with `skip_damaged`, objects with missing or damaged bytes are left out, and restored as missing.
     """
     backend = target.primary.backend
     backup = await run_in_thread(verify, source, digest=digest)
@@ -49,7 +49,7 @@ async def restore(
 
 
 def refuse(damaged: Mapping[str, str], *, skip_damaged: bool) -> None:
-    """Raise `BackupError`, which names the objects that are damaged, unless they may be skipped."""
+    """Raise `BackupError` with the damaged objects, unless there are none or they may be skipped."""
     if damaged and not skip_damaged:
         told = [f"{oid}: {problem}" for oid, problem in sorted(damaged.items())]
         raise BackupError(f"the backup is damaged: {len(damaged)} objects are not what was written:", told)
@@ -61,13 +61,13 @@ async def _require_no_objects(backend: Backend) -> None:
 
 
 async def _require_no_others(backend: Backend, backup: Verified) -> None:
-    """Refuse objects that an earlier restore of this backup cannot have put there."""
+    """Raise `BackupError` for a blob that an earlier restore of this backup cannot have written."""
     listed = read_list(backup.object_list)
     entry = await run_in_thread(next, listed, None)
     async for name, _ in backend.list_blobs():
         while entry is not None and entry.name < name:
             entry = await run_in_thread(next, listed, None)
-        # It may have been killed amid one, which is copied anew.
+        # Any size will do: the earlier restore may have been killed amid a blob, and the blob is copied again.
         if entry is None or entry.name != name:
             raise BackupError(f"expected a storage without objects other than the backup's, found {name}")
 

@@ -1,4 +1,4 @@
-"""The settings of the operator's commands: those of the storage service that say where everything lies."""
+"""Settings of the operator's commands: the storage service's settings for the database and the storage."""
 
 from pydantic import Field
 
@@ -6,6 +6,6 @@ from services.storage.settings import MigrationSettings, StorageSettings
 
 
 class BackupSettings(MigrationSettings):
-    """What `python -m services.backup` needs. The user of the database must be a member of all services' roles."""
+    """Settings of `python -m services.backup`. The user of the database must be a member of all services' roles."""
 
     storage_url: str = Field(description=StorageSettings.model_fields["storage_url"].description)

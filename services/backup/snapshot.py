@@ -1,4 +1,4 @@
-"""The database's part of a backup: all tables and the list of objects, as they are at one moment."""
+"""The database part of a backup: all tables and the list of objects, as they are at one moment."""
 
 import hashlib
 import os
@@ -23,7 +23,7 @@ from services.storage.index.models import SCHEMA_NAME as STORAGE
 
 @dataclass(frozen=True)
 class Snapshot:
-    """What a manifest tells of it."""
+    """The entries of a snapshot in the manifest."""
 
     revisions: dict[str, str]
     tables: tuple[TableFile, ...]
@@ -32,7 +32,7 @@ class Snapshot:
 
 
 class _Rows:
-    """A file that COPY writes: its digest, and how many rows it holds."""
+    """A file that COPY writes, with its digest and its number of rows."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file = file
@@ -45,7 +45,7 @@ class _Rows:
     def _write(self, data: bytes) -> None:
         self._file.write(data)
         self._hash.update(data)
-        # A line break within a value is written as `\n`.
+        # COPY escapes a line break within a value as `\n`, so that a row is one line.
         self.rows += data.count(b"\n")
 
     @property
@@ -67,7 +67,7 @@ async def _rows(path: Path) -> AsyncIterator[_Rows]:
 async def take_snapshot(engine: AsyncEngine, folder: Path) -> Snapshot:
     """Write all tables and the list of objects into the folder, durably, in one read-only transaction.
 
-    Raises `BackupError` where the tables are not there.
+    Raises `BackupError` if the tables do not exist.
     """
     async with engine.connect() as connection:
         await connection.execution_options(isolation_level="REPEATABLE READ", postgresql_readonly=True)
@@ -81,7 +81,7 @@ async def take_snapshot(engine: AsyncEngine, folder: Path) -> Snapshot:
             await _copy_out(connection, table, columns, folder)
             for table, columns in (await database.tables(connection)).items()
         ]
-        # A sequence belongs to no transaction: read after the rows, it is never behind them.
+        # Sequences are not transactional: a sequence that is read after the rows is never behind them.
         sequences = [await _sequence(connection, sequence) for sequence in await database.sequences(connection)]
         async with acting_for(connection, STORAGE), _rows(folder / "objects") as rows:
             await (await driver_of(connection)).copy_from_query(QUERY, output=rows.write, timeout=COPY_SECONDS)

@@ -1,4 +1,4 @@
-"""Where everything of an installation lies: its database, and the stores that hold the bytes of objects."""
+"""The places of an installation's data: its database, and the stores with the bytes of objects."""
 
 from dataclasses import dataclass
 
@@ -19,7 +19,7 @@ _STORES = text("SELECT id, name, url FROM storage.stores ORDER BY is_primary DES
 
 @dataclass(frozen=True)
 class Store:
-    """A place that holds bytes: its row in the table of stores, and how to reach it."""
+    """A store: its row in the table of stores, and its backend."""
 
     id: int
     name: str
@@ -28,26 +28,26 @@ class Store:
 
 @dataclass(frozen=True)
 class Source:
-    """What is backed up, restored to or checked. The primary store is the first; there is at least that one."""
+    """The database and stores to back up, restore to or check. There is at least one store; the first is primary."""
 
     engine: AsyncEngine
     stores: tuple[Store, ...]
 
     @property
     def primary(self) -> Store:
-        """The store that what is written goes to."""
+        """The store that takes uploads."""
         return self.stores[0]
 
 
 async def open_target(engine: AsyncEngine, storage_url: str) -> Source:
-    """Return what a restore goes to: one store, that of the settings. Raises what `open_backend` does."""
+    """Return the target of a restore, with the one store of the settings. Raises the errors of `open_backend`."""
     return Source(engine, (Store(*_FIRST, await open_backend(storage_url)),))
 
 
 async def open_source(engine: AsyncEngine, storage_url: str) -> Source:
-    """Return the database with all its stores; where it has no tables, with the one of the settings.
+    """Return the database with all its stores; if it has no tables, with the one store of the settings.
 
-    Raises `BackupError` where a store cannot be opened, or the tables are of before there were stores.
+    Raises `BackupError` if a store cannot be opened, or if the tables are older than the table of stores.
     """
     async with engine.begin() as connection:
         version = await version_of(connection, STORAGE)

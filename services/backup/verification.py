@@ -1,4 +1,4 @@
-"""Whether a backup is what was written: every part but the bytes of objects, which are hashed when they are copied."""
+"""The verification that a backup is unchanged: all but the bytes of objects, because copying hashes the bytes."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -17,8 +17,8 @@ from services.database.migrations import knows
 class Verified:
     """A backup whose manifest, tables and list are whole.
 
-    `damaged` names objects whose bytes are not what was written, with what is wrong with each; `absent` those of which
-    the backup itself says that they were lost.
+    `damaged` has the oids of objects whose bytes are not what was written, with the problem of each; `absent` has the
+    oids of objects that the manifest records as lost.
     """
 
     folder: BackupFolder
@@ -39,10 +39,10 @@ class Verified:
 
 
 def verify(path: Path, *, digest: str | None) -> Verified:
-    """Verify a backup, for a thread. Of objects only the sizes are looked at.
+    """Verify a backup, but of objects only the sizes. The function blocks, and therefore belongs in a thread.
 
-    `digest` is what the manifest's must be, as the operator kept it. Raises `BackupError`, which names every part that
-    is missing or not what was written.
+    `digest` is the expected digest of the manifest, as the operator recorded it. Raises `BackupError` with every part
+    that is missing or not what was written.
     """
     folder = BackupFolder(path)
     try:

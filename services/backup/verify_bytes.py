@@ -1,4 +1,4 @@
-"""Reading objects to their end, and knowing that the bytes are the object's."""
+"""Verified reads of objects: their size and hash are checked at the end of the bytes."""
 
 import hashlib
 from collections.abc import AsyncGenerator, AsyncIterator
@@ -14,11 +14,11 @@ from services.storage.backends.base import Backend, BytesMissing
 
 
 class DamagedBytes(Exception):
-    """The bytes are not there, cannot be read, or are not those of the object; the message says which."""
+    """The bytes are missing, cannot be read, or are not those of the object; the message has the problem."""
 
 
 async def stored_bytes(backend: Backend, entry: Entry) -> AsyncGenerator[bytes]:
-    """Return the bytes of an object from its place. Raises `DamagedBytes`, at the latest at their end."""
+    """Yield the bytes of an object from its store. Raises `DamagedBytes`, at the latest at their end."""
     try:
         async with backend.open(entry.name) as stored:
             _require_size(stored.size, entry.size)
@@ -28,14 +28,14 @@ async def stored_bytes(backend: Backend, entry: Entry) -> AsyncGenerator[bytes]:
     except BytesMissing as error:
         raise DamagedBytes(str(error)) from error
     except Unavailable as error:
-        # A disk says so of its bytes; that a store far away does not answer says nothing of them.
+        # A disk's error concerns the bytes; a remote store that does not answer says nothing about them.
         if backend.is_remote or not isinstance(error.__cause__, OSError):
             raise
         raise DamagedBytes(f"cannot be read: {error.__cause__.strerror or error}") from error
 
 
 async def copied_bytes(path: Path, oid: str, size: int) -> AsyncGenerator[bytes]:
-    """Return the bytes of an object from a file of a backup. Raises `DamagedBytes`, at the latest at their end."""
+    """Yield the bytes of an object from a file of a backup. Raises `DamagedBytes`, at the latest at their end."""
     try:
         async with aclosing(_verified(_file_bytes(path), oid, size)) as chunks:
             async for chunk in chunks:

@@ -1,1 +1,1 @@
-"""What every service needs, and nothing of SQL or HTTP."""
+"""Code that all services share; it contains no SQL and nothing of the HTTP API of the facade."""

@@ -9,7 +9,7 @@ _LAST_PORT = 65535
 
 @dataclass(frozen=True)
 class Address:
-    """A host and a port, as in `127.0.0.1:8080`, `[::1]:8080` or `localhost:8080`; port 0 is any free one."""
+    """A host and a port, as in `127.0.0.1:8080`, `[::1]:8080` or `localhost:8080`; port 0 is any free port."""
 
     host: str
     port: int
@@ -27,12 +27,12 @@ class Address:
         return cls(host, int(port))
 
     def __str__(self) -> str:
-        """Return it as `parse` reads it."""
+        """Return the address in the form that `parse` reads."""
         return f"[{self.host}]:{self.port}" if ":" in self.host else f"{self.host}:{self.port}"
 
     @property
     def reachable(self) -> "Address":
-        """An address of this host that reaches this one: for `0.0.0.0` and `::`, the loopback."""
+        """The address by which a client on this host connects to this one: the loopback for `0.0.0.0` and `::`."""
         try:
             wild = ipaddress.ip_address(self.host)
         except ValueError:

@@ -1,4 +1,4 @@
-"""How the C library deals with memory that is freed, and Python with what refers to itself."""
+"""Tuning of glibc's malloc and of Python's garbage collector."""
 
 import ctypes
 import gc
@@ -8,21 +8,21 @@ _M_TRIM_THRESHOLD = -1
 _M_MMAP_THRESHOLD = -3
 _M_ARENA_MAX = -8
 
-# Larger than a message with a piece of an object, and all that is made of it on its way.
+# Larger than a message with a chunk of an object, and than every buffer derived from it.
 _MAPPED_BYTES = 4 * 1024 * 1024
 _KEPT_BYTES = 16 * 1024 * 1024
-# Threads that take turns at Python's interpreter gain nothing by more, and each keeps what it has had.
+# Threads that share Python's GIL gain nothing from more arenas, and each arena retains the memory that it has had.
 _ARENAS = 2
-# More than the requests that are served at once have of them.
+# More objects than all requests in flight have together.
 _NEW_OBJECTS = 10_000
 
 
 def tune_malloc() -> None:
-    """Keep up to 16 MiB of freed memory for what is allocated next, from now on; without glibc, do nothing.
+    """Retain up to 16 MiB of freed memory for later allocations; without glibc, do nothing.
 
-    By itself glibc gives each freed piece of an object back to the kernel, which clears all pages of the next one: more
-    than a third of what an upload takes of the facade. All threads share two arenas: where each had one, to relay four
-    huge objects at once took 45 MiB more.
+    By default glibc returns each freed chunk of an object to the kernel, and the kernel clears all pages of the next
+    chunk: more than a third of what an upload costs the facade. All threads share two arenas, because with one arena
+    for each thread, relaying four huge objects at once took 45 MiB more.
     """
     if platform.libc_ver()[0] != "glibc":
         return
@@ -33,10 +33,10 @@ def tune_malloc() -> None:
 
 
 def tune_garbage_collector() -> None:
-    """Look for unreachable objects after 10,000 new ones, instead of 700, and never among those that are there now.
+    """Collect garbage after 10,000 new objects instead of 700, and never among the objects that exist now.
 
-    The answer to one batch has several hundred, all of which go when it is sent: to look for what is unreachable among
-    them, and among all modules, was a sixth of what it took of the facade.
+    The answer to one batch has several hundred objects, and all of them are freed when it is sent. Searching them, and
+    all modules, for garbage was a sixth of what a batch cost the facade.
     """
     gc.collect()
     gc.freeze()

@@ -1,8 +1,8 @@
 """The one error type of all services, and its form on the gRPC wire.
 
-An error is raised as a `ServiceError` where it is known. The server's interceptor (`common.rpc.server`)
-turns it into a gRPC status with `google.rpc.ErrorInfo`; `from_rpc_error` builds it again on the client's
-side; the facade renders it over HTTP.
+The code that detects an error raises it as a `ServiceError`. The server's interceptor (`common.rpc.interceptors`) turns
+it into a gRPC status with `google.rpc.ErrorInfo`; `from_rpc_error` rebuilds it on the client's side; the facade renders
+it over HTTP.
 """
 
 from enum import StrEnum
@@ -17,7 +17,7 @@ _DETAILS_KEY = "grpc-status-details-bin"
 
 
 class Reason(StrEnum):
-    """Why a call failed, in one word that programs can rely on."""
+    """The reason that a call failed, in one word that programs can rely on."""
 
     ACCESS_DENIED = "ACCESS_DENIED"
     BAD_CREDENTIALS = "BAD_CREDENTIALS"
@@ -65,10 +65,10 @@ class Reason(StrEnum):
 
 
 class ServiceError(Exception):
-    """A failure that a caller is told of: a status, a reason, a message in lower case, metadata.
+    """A failure that is reported to the caller: a status, a reason, a message in lower case, metadata.
 
-    `detail` is a message that travels with the status, such as the standing lock of a conflict, packed
-    as `google.protobuf.Any`. Raised itself, it is an internal error; the subclasses say what else.
+    `detail` is a message that travels with the status, such as the standing lock of a conflict, packed as
+    `google.protobuf.Any`. A plain `ServiceError` is an internal error; each subclass has another status.
     """
 
     status: ClassVar[grpc.StatusCode] = grpc.StatusCode.INTERNAL
@@ -100,19 +100,19 @@ class PermissionDenied(ServiceError):
 
 
 class NotFound(ServiceError):
-    """What the request names does not exist."""
+    """The resource that the request names does not exist."""
 
     status = grpc.StatusCode.NOT_FOUND
 
 
 class AlreadyExists(ServiceError):
-    """What the request would make exists already."""
+    """The resource that the request would create exists already."""
 
     status = grpc.StatusCode.ALREADY_EXISTS
 
 
 class FailedPrecondition(ServiceError):
-    """The state does not allow this, and repeating does not help."""
+    """The state does not allow this, and a retry does not help."""
 
     status = grpc.StatusCode.FAILED_PRECONDITION
 
@@ -136,19 +136,19 @@ class Unimplemented(ServiceError):
 
 
 class Unavailable(ServiceError):
-    """Something that is needed does not answer; it may do so later."""
+    """A dependency does not answer; it may answer later."""
 
     status = grpc.StatusCode.UNAVAILABLE
 
 
 class Aborted(ServiceError):
-    """The call lost a race and may be repeated."""
+    """The call lost a race and may be retried."""
 
     status = grpc.StatusCode.ABORTED
 
 
 class DeadlineExceeded(ServiceError):
-    """The call took too long; whether it took effect is not known."""
+    """The call took too long; it may or may not have taken effect."""
 
     status = grpc.StatusCode.DEADLINE_EXCEEDED
 
@@ -170,9 +170,9 @@ def status_of(error: ServiceError) -> status_pb2.Status:
 
 
 def from_status(status: status_pb2.Status, detail: Message | None = None) -> ServiceError:
-    """Build the error again that `status_of` has told of, or anybody else.
+    """Rebuild the error from a status, made by `status_of` or by any other server.
 
-    A `detail` of the status with the type of the message given as `detail` is read into that message.
+    If `detail` is given, a detail of the status that has its type is read into it.
     """
     code = _BY_NUMBER.get(status.code, grpc.StatusCode.UNKNOWN)
     info = error_details_pb2.ErrorInfo()
@@ -191,11 +191,11 @@ def trailing_metadata(error: ServiceError) -> tuple[tuple[str, bytes]]:
 
 
 def from_rpc_error(error: grpc.aio.AioRpcError, detail: Message | None = None) -> ServiceError:
-    """Build the error again that a service raised, or the one that gRPC itself found; see `from_status`."""
+    """Rebuild the error that a service raised, or that gRPC itself detected; see `from_status`."""
     status = status_pb2.Status()
     for key, value in error.trailing_metadata() or ():
         if key == _DETAILS_KEY and isinstance(value, bytes):
             status.MergeFromString(value)
-    # What is between the two may have ended the call otherwise.
+    # A proxy between client and server may have ended the call with another status.
     status.code, status.message = error.code().value[0], error.details() or ""
     return from_status(status, detail)

@@ -14,12 +14,12 @@ REASON_VARIABLE = "TOWPATH_REASON_FD"
 def fail(name: str, error: Exception) -> NoReturn:
     """End the process of this name with status 1; the reason goes to `towpath up`, or else to the standard error."""
     reason = reason_of(error)
-    # Who is told says it in a line of its own.
+    # `towpath up` prints the reason itself.
     sys.exit(1 if tell(reason) else f"{name}: {reason}")
 
 
 def tell(text: str) -> bool:
-    """Tell `towpath up` in one line how it went; False where it is gone, or never has been."""
+    """Send one line to `towpath up`; return False if it is gone, or did not start this process."""
     with suppress(OSError, ValueError, KeyError):
         os.write(int(os.environ[REASON_VARIABLE]), text.encode(errors="replace"))
         return True
@@ -27,12 +27,12 @@ def tell(text: str) -> bool:
 
 
 def reason_of(error: Exception) -> str:
-    """Return in one line what an error says; of settings, the variable of each that cannot be used."""
+    """Return the message of an error in one line; for settings, with the variable of each invalid setting."""
     if isinstance(error, ValidationError):
         return "; ".join(f"{_variable(found['loc'])}{found['msg'].lower()}" for found in error.errors())
     return "; ".join(line.strip() for line in str(error).splitlines() if line.strip()) or type(error).__name__
 
 
 def _variable(location: tuple[int | str, ...]) -> str:
-    # A rule for several settings together has no place; its message names them.
+    # An error about several settings together has no location; its message names them.
     return f"TOWPATH_{'_'.join(str(part) for part in location).upper()}: " if location else ""

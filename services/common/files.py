@@ -13,23 +13,23 @@ class OwnedDescriptor:
 
     @property
     def is_open(self) -> bool:
-        """Whether there is a file."""
+        """True while a file is open."""
         return self._number is not None
 
     @property
     def number(self) -> int:
-        """The descriptor. Raises ValueError where no file is open."""
+        """The descriptor. Raises ValueError if no file is open."""
         if self._number is None:
             raise ValueError("the file is not open")
         return self._number
 
     def adopt(self, number: int) -> None:
-        """Own an open descriptor in the place of the one before."""
+        """Close the current file, if any, and take ownership of an open descriptor."""
         self.close()
         self._number = number
 
     def open(self, path: Path | str, flags: int, mode: int = 0o600) -> None:
-        """Open a file, which no program that this process starts inherits. Raises OSError."""
+        """Open a file; programs that this process starts do not inherit it. Raises OSError."""
         self.adopt(os.open(path, flags | os.O_CLOEXEC, mode))
 
     def regular_size(self) -> int | None:
@@ -38,7 +38,7 @@ class OwnedDescriptor:
         return status.st_size if stat.S_ISREG(status.st_mode) else None
 
     def close(self) -> None:
-        """Close the file, if there is one."""
+        """Close the file, if one is open."""
         if self._number is not None:
             number, self._number = self._number, None
             os.close(number)

@@ -1,7 +1,7 @@
 """A probe for containers: `python -m services.common.health ADDRESS SERVICE`, or with the URL of a facade's `/readyz`.
 
-It runs every few seconds beside a service, so it imports little: neither settings nor logs. Of the environment it
-reads where the TLS files are, and nothing else.
+It imports little, neither settings nor logs, because it runs every few seconds beside a service. From the environment
+it reads only the paths of the TLS files.
 """
 
 import http.client
@@ -20,11 +20,12 @@ _USAGE = "usage: python -m services.common.health ADDRESS SERVICE [NAME] | http:
 
 
 def probe_grpc(address: str, service: str, name: str = "") -> str:
-    """Return what the server at the address says of a service, in capitals, or why it says nothing.
+    """Return the status that the server at the address reports for a service, in capitals, or why it reports none.
 
-    Where a certificate is configured it is shown, and the server's must be for `name`, by default the address' host.
+    If a certificate is configured, the probe presents it, and requires the server's certificate to be for `name`, by
+    default the host of the address.
     """
-    import grpc  # here, as a probe over HTTP does not need it
+    import grpc  # imported late because a probe over HTTP does not need it
     from grpc_health.v1 import health_pb2, health_pb2_grpc
 
     from services.common.rpc.options import channel_options, is_local
@@ -39,7 +40,7 @@ def probe_grpc(address: str, service: str, name: str = "") -> str:
     else:
         channel = grpc.secure_channel(address, tls.for_channel(), options=options)
     with channel:
-        stub: Any = health_pb2_grpc.HealthStub(channel)  # its types do not tell its methods
+        stub: Any = health_pb2_grpc.HealthStub(channel)  # its type stubs lack its methods
         try:
             answer = stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=_SECONDS)
         except grpc.RpcError as error:
@@ -48,7 +49,7 @@ def probe_grpc(address: str, service: str, name: str = "") -> str:
 
 
 def _tls_file(setting: str) -> Path | None:
-    """Return the path that the settings would have; see `services.common.settings`."""
+    """Return the path that this setting would have; see `services.common.settings`."""
     if path := os.environ.get(f"TOWPATH_{setting.upper()}"):
         return Path(path)
     file = secrets_folder() / f"towpath_{setting}"
@@ -56,9 +57,9 @@ def _tls_file(setting: str) -> Path | None:
 
 
 def probe_http(url: str) -> str:
-    """Return the status with which a URL is answered, or why it is not.
+    """Return the HTTP status of a GET of the URL, or why there is no answer.
 
-    The certificate of an https address may be of any name and authority: it is this host that is asked.
+    The certificate of an https address may be of any name and authority, because the probe asks its own host.
     """
     parts = urlsplit(url)
     if parts.scheme == "https":
@@ -80,7 +81,7 @@ def probe_http(url: str) -> str:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Print one line, and return the exit status: 0 where it serves, 1 where not, 2 where the arguments are wrong."""
+    """Print one line, and return the exit status: 0 if the service serves, 1 if not, 2 if the arguments are wrong."""
     match arguments:
         case [url] if url.startswith(("http://", "https://")):
             state, good = probe_http(url), "200"

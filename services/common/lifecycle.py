@@ -1,4 +1,4 @@
-"""How a process stops: when (SIGTERM, SIGINT, or the one that started it is gone), and how its tasks end."""
+"""The shutdown of a process: its triggers (SIGTERM, SIGINT, or the death of the parent), and the end of its tasks."""
 
 import asyncio
 import os
@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 HEARTBEAT_SECONDS = 0.5
-"""The seconds between two bytes by which a process shows that its event loop goes on."""
+"""The seconds between two heartbeats; a heartbeat is a byte that shows that the event loop runs."""
 
 _CANCEL_SECONDS = 1.0
 
@@ -15,9 +15,9 @@ _CANCEL_SECONDS = 1.0
 def stop_event(lifeline_fd: int | None, heartbeat_fd: int | None = None) -> asyncio.Event:
     """Return an event that is set by SIGTERM, by SIGINT, or when the other end of the lifeline closes.
 
-    The lifeline is the reading end of a pipe whose writing end the parent holds; the kernel closes that
-    one however the parent dies. The heartbeat is the writing end of another one, into which the loop puts a byte each
-    half second: a parent that reads none knows that the process hangs. To be called in the running event loop, once.
+    The lifeline is the reading end of a pipe whose writing end the parent has open; the kernel closes the writing end
+    however the parent dies. The heartbeat is the writing end of another pipe: the event loop writes a byte to it each
+    half second, and a parent that reads none knows that the process hangs. Call this once, in the running event loop.
     """
     loop = asyncio.get_running_loop()
     stop = asyncio.Event()
@@ -41,7 +41,7 @@ def _beat(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
     try:
         os.write(descriptor, b".")
     except BlockingIOError:
-        # The parent is late itself; what it has not read yet says enough.
+        # The parent is slow to read; the heartbeats in the full pipe suffice.
         pass
     except OSError:
         return
@@ -49,16 +49,16 @@ def _beat(loop: asyncio.AbstractEventLoop, descriptor: int) -> None:
 
 
 async def run_after(event: asyncio.Event, work: Callable[[], Awaitable[None]]) -> None:
-    """Do some work as soon as an event is set."""
+    """Run `work` as soon as `event` is set."""
     await event.wait()
     await work()
 
 
 async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:
-    """Cancel tasks and return when all have ended; raise what one of them raised.
+    """Cancel tasks and return when all have ended; raise the first error that a task raised.
 
-    A cancellation can get lost on its way, such as in `asyncio.wait_for` of Python 3.11 or in a driver that is just
-    being cut off: it is asked for again.
+    A cancellation can get lost, such as in `asyncio.wait_for` of Python 3.11 or in a driver whose connection is being
+    cut off. It is therefore repeated every second.
     """
     pending = set(tasks)
     while pending:

@@ -1,6 +1,6 @@
-"""Which version a service's tables should have, without the libraries that bring them there.
+"""The versions of a service's tables, read from the names of its migrations and without the migration libraries.
 
-The file of a migration is named after the version that it leads to, as `0003_stores.py` after 0003.
+The file of a migration is named after the version that it leads to, such as `0003_stores.py` after 0003.
 """
 
 from pathlib import Path
@@ -12,5 +12,5 @@ def known_versions(versions: Path) -> frozenset[str]:
 
 
 def newest_version(versions: Path) -> str:
-    """Return the version that the newest migration in a folder leads to. Raises ValueError where it has none."""
+    """Return the version that the newest migration in a folder leads to. Raises ValueError if it has none."""
     return max(known_versions(versions))

@@ -1,4 +1,4 @@
-"""The form of an object's id (protocol: "Batch request object entry"; hash algorithm sha256)."""
+"""The form of an oid (docs/protocol.md, "Batch request object entry"; hash algorithm sha256)."""
 
 import re
 
@@ -6,5 +6,5 @@ _OID = re.compile(r"[0-9a-f]{64}", re.ASCII)
 
 
 def is_oid(value: object) -> bool:
-    """Tell whether `value` is a string of 64 lower-case hexadecimal digits."""
+    """Return whether `value` is a string of 64 lower-case hexadecimal digits."""
     return isinstance(value, str) and _OID.fullmatch(value) is not None

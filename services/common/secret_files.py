@@ -1,4 +1,4 @@
-"""The secrets folder: files that hold the values of settings."""
+"""The secrets folder: files that contain the values of settings."""
 
 import os
 from pathlib import Path
@@ -7,13 +7,13 @@ _DEFAULT = "/run/secrets"
 
 
 def secrets_folder() -> Path:
-    """Return the folder, which need not be there."""
+    """Return the path of the secrets folder; the folder need not exist."""
     return Path(os.environ.get("TOWPATH_SECRETS_DIR") or _DEFAULT)
 
 
 def value_of(file: Path, text: str) -> str:
-    """Return what a secret file with this text says: the text, or where that is PEM, the path of the file.
+    """Return the value of the setting in a secret file with this text: the text, or the file's path if it is PEM.
 
-    The settings of certificates and keys are paths.
+    The path, because the settings of certificates and keys are paths.
     """
     return str(file) if "-----BEGIN " in text else text.strip()

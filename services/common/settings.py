@@ -21,7 +21,7 @@ Bytes = Annotated[int, Field(ge=0)]
 
 
 class _SecretFiles(SecretsSettingsSource):
-    """The files of the secrets folder, which need not be there."""
+    """A source of settings: the files of the secrets folder, if it exists."""
 
     def __call__(self) -> dict[str, Any]:
         if not Path(str(self.secrets_dir)).is_dir():
@@ -29,19 +29,19 @@ class _SecretFiles(SecretsSettingsSource):
         try:
             found = super().__call__()
         except SettingsError as error:
-            # Such as a file that the service's user may not read: the message alone tells the field, not why.
+            # Add the cause, such as missing permission to read a file: the message alone names only the field.
             raise SettingsError(f"{error}: {error.__cause__}") from error
         folder = Path(str(self.secrets_dir))
         return {name: value_of(folder / f"towpath_{name}", value) for name, value in found.items() if value}
 
 
 class Settings(BaseSettings):
-    """What all settings have in common: where their values come from.
+    """The base class of all settings, with the sources of their values.
 
-    The environment variable of a field is `TOWPATH_` and its name in capitals; an empty one counts as absent. Without
-    one, the file `towpath_` and the field's name in the folder `TOWPATH_SECRETS_DIR`, by default /run/secrets, is
-    taken, without the white space around its text; a certificate or key in PEM stands for its own path. Errors never
-    repeat a value.
+    The environment variable of a field is `TOWPATH_` and the field's name in capitals; an empty variable counts as
+    absent. Without the variable, the value is the text of the file `towpath_` and the field's name in the folder
+    `TOWPATH_SECRETS_DIR`, by default /run/secrets, without surrounding white space; for a certificate or key in PEM, it
+    is the path of that file. Errors never repeat a value.
     """
 
     model_config = SettingsConfigDict(
@@ -57,12 +57,12 @@ class Settings(BaseSettings):
         dotenv_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - none is read
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - ours takes its place
     ) -> tuple[PydanticBaseSettingsSource, ...]:
-        """Return the sources, the one that wins first."""
+        """Return the sources in order of precedence."""
         return init_settings, env_settings, _SecretFiles(settings_cls, secrets_dir=secrets_folder())
 
 
 class TlsSettings(Settings):
-    """Settings of those who speak gRPC over a network."""
+    """Settings of processes that use gRPC over a network."""
 
     tls_certificate: Path | None = Field(
         default=None,
@@ -76,7 +76,7 @@ class TlsSettings(Settings):
     )
 
     def read_tls(self) -> Tls | None:
-        """Read the files; None where none is named. Raises what `Tls.read` raises."""
+        """Read the files; return None if none is named. Raises the errors of `Tls.read`."""
         return Tls.read({name: getattr(self, name) for name in FILES})
 
 

@@ -1,3 +1,3 @@
-"""The beginning of every token, by which people, scanners and the facade recognise one."""
+"""The prefix of every token, by which people, secret scanners and the facade recognise a token."""
 
 TOKEN_PREFIX = "tp_"  # noqa: S105 - what all secrets have in common is none

@@ -1,1 +1,1 @@
-"""Postgres, for the services that keep something in it: connections, transactions, migrations."""
+"""Postgres access for the services that store data in it: connections, transactions, migrations."""

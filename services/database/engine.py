@@ -16,7 +16,7 @@ from services.database.sessions import CONNECT_SECONDS, Sessions
 STATEMENT_SECONDS = 10.0
 
 READ_ONLY = "25006"
-"""The SQLSTATE of what would write where nothing can be written: Postgres is a standby, or the session read-only."""
+"""The SQLSTATE of a write that is refused because Postgres is a standby or the session is read-only."""
 
 
 def role_of(schema: str) -> str:
@@ -31,7 +31,7 @@ def parse_url(url: SecretStr) -> URL:
     """
     try:
         parsed = make_url(url.get_secret_value())
-    except Exception as error:  # SQLAlchemy and its plugins raise what they please, with the URL in it
+    except Exception as error:  # SQLAlchemy and its plugins raise errors of any type, with the URL in them
         raise ValueError("database url: expected postgresql://USER:PASSWORD@HOST:PORT/DATABASE") from error
     if parsed.get_backend_name() not in ("postgresql", "postgres"):
         raise ValueError(f"database url: expected postgresql://..., got {parsed.drivername}://...")
@@ -39,20 +39,20 @@ def parse_url(url: SecretStr) -> URL:
 
 
 def sqlstate_of(error: BaseException | None) -> str:
-    """Return the SQLSTATE that Postgres gave an error of SQLAlchemy or of the driver; empty where it gave none."""
+    """Return the SQLSTATE that Postgres gave an error of SQLAlchemy or of the driver; empty if it gave none."""
     return str(getattr(getattr(error, "orig", error), "sqlstate", None) or "")
 
 
 def _end_read_only(context: ExceptionContext) -> None:
-    """Let the pool forget its connections: a session may stay read-only when Postgres is not any more."""
+    """Invalidate the pool's connections, because a session may stay read-only for longer than Postgres."""
     if sqlstate_of(context.original_exception) == READ_ONLY:
         context.is_disconnect = True
 
 
 def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine:
-    """Return the engine of a service whose tables lie in `schema`; the caller disposes of it.
+    """Return the engine of a service whose tables are in `schema`; the caller disposes of it.
 
-    At most `pool_size` connections; a caller waits at most `CONNECT_SECONDS` for one.
+    Its pool has at most `pool_size` connections; a caller waits for a connection at most `CONNECT_SECONDS`.
     """
     engine = create_async_engine(
         parse_url(url),
@@ -62,7 +62,7 @@ def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine
         # A connection that died unseen is found by its first statement, and the transaction is repeated
         # (database.transactions): a ping before each would cost a round trip.
         pool_pre_ping=False,
-        # Tracebacks are logged.
+        # Tracebacks are logged, and must not contain values.
         hide_parameters=True,
         connect_args=_connect_args(schema),
     )
@@ -76,9 +76,9 @@ def create_engine(url: SecretStr, *, schema: str, pool_size: int) -> AsyncEngine
 
 @asynccontextmanager
 async def driver_connection(url: SecretStr, *, schema: str) -> AsyncIterator[Any]:
-    """Open asyncpg's own connection, beside the pool and in no transaction, for what SQLAlchemy has no words for.
+    """Open an asyncpg connection, outside of the pool and of any transaction, for features that SQLAlchemy lacks.
 
-    At the end it is cut off, whatever still runs on it.
+    On exit the connection is terminated, even if a statement still runs on it.
     """
     engine = create_async_engine(
         parse_url(url), poolclass=NullPool, hide_parameters=True, connect_args=_connect_args(schema)

@@ -1,4 +1,4 @@
-"""Connections that are kept between statements: to take one out of the pool costs more than a statement."""
+"""Connections retained between statements, because a checkout from the pool costs more than a statement."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -18,14 +18,14 @@ from services.database.statement import Row, Statement
 class _Held(NamedTuple):
     connection: AsyncConnection
     driver: Any
-    """The same connection, as asyncpg knows it."""
+    """The asyncpg connection underneath."""
 
 
 class HeldConnections:
     """Half of an engine's connections, for single statements only. Its owner closes it.
 
-    Each is taken out of the pool when it is first needed. The other half is left to transactions, so that neither kind
-    waits for the other. Of an engine with one connection none is kept.
+    A connection is checked out of the pool when it is first needed. The other half is left to transactions, so that
+    neither kind waits for the other. Of an engine with one connection, none is retained.
     """
 
     def __init__(self, engine: AsyncEngine) -> None:
@@ -41,13 +41,13 @@ class HeldConnections:
 
     @property
     def idle(self) -> int:
-        """The number of those that are kept and not in use."""
+        """The number of retained connections that are not in use."""
         return len(self._idle)
 
     async def fetch(self, statement: Statement) -> Sequence[Row]:
         """Return the rows of a statement that is a transaction by itself.
 
-        Raises what asyncpg raises, and `TimeoutError` where no connection is to be had within `CONNECT_SECONDS`.
+        Raises the errors of asyncpg, and `TimeoutError` if no connection is available within `CONNECT_SECONDS`.
         """
         async with asyncio.timeout(CONNECT_SECONDS):
             await self._turns.acquire()
@@ -61,7 +61,7 @@ class HeldConnections:
                     await self._give_back(held)
                 else:
                     await _end(held)
-                    # What has ended this one has perhaps ended the others, but for a caller that gave up.
+                    # The cause may have broken the other connections too, unless it is a caller's cancellation.
                     if isinstance(error, Exception):
                         await self.close()
                 raise
@@ -71,7 +71,7 @@ class HeldConnections:
             self._turns.release()
 
     async def close(self) -> None:
-        """End those that are not in use."""
+        """Close the connections that are not in use."""
         while self._idle:
             await _end(self._idle.pop())
 
@@ -91,7 +91,7 @@ class HeldConnections:
 
 
 def _is_of_the_statement(error: BaseException) -> bool:
-    """Tell whether an error says nothing of the session in which Postgres has told it."""
+    """Return whether an error concerns the statement alone, so that the session is still usable."""
     return isinstance(error, asyncpg.PostgresError) and sqlstate_of(error) != READ_ONLY
 
 

@@ -1,4 +1,4 @@
-"""What a service tells Prometheus of its connections to Postgres."""
+"""Prometheus metrics of a service's connections to Postgres."""
 
 from typing import cast
 
@@ -15,10 +15,10 @@ _POOL_SIZE = Gauge("towpath_database_pool_size", "The most connections to Postgr
 
 
 def watch_pool(engine: AsyncEngine, held: HeldConnections) -> None:
-    """Tell of the pool of this engine, some of whose connections are held, in place of an earlier one."""
+    """Report the pool of this engine from now on, with its held connections, instead of an earlier pool."""
 
     def pool() -> QueuePool:
-        # Asked for anew each time: an engine that is disposed of gets another.
+        # Read at each scrape, because an engine that is disposed of gets a new pool.
         return cast("QueuePool", engine.sync_engine.pool)
 
     _CONNECTIONS.labels("in_use").set_function(lambda: pool().checkedout() - held.idle)

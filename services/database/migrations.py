@@ -1,6 +1,6 @@
-"""Migrations of a service's schema, as a command and never at a replica's start.
+"""Migrations of a service's schema, run by a command and never at a replica's start.
 
-Each service has a folder `migrations` with `versions/`; all are run through the one environment in this package.
+Each service has a folder `migrations` with `versions/`; the one Alembic environment in this package runs them all.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ _RETRY_SECONDS = 0.5
 _POOL_SIZE = 4
 
 MIGRATION_KEY = "hashtextextended('towpath-migrate', 0)"
-"""The advisory lock, in SQL, that is held while tables are made or changed."""
+"""The key, in SQL, of the advisory lock under which tables are created and changed."""
 
 
 def _config(schema: Schema) -> Config:
@@ -55,7 +55,7 @@ def _upgrade(connection: Connection, schema: Schema, version: str) -> None:
 
 
 def create_operator_engine(url: SecretStr, name: str) -> AsyncEngine:
-    """Return an engine for a command of the operator, which acts as the URL's own user; the caller disposes of it.
+    """Return an engine for an operator's command; it acts as the URL's own user, and the caller disposes of it.
 
     A statement takes at most ten minutes.
     """
@@ -72,13 +72,13 @@ def create_operator_engine(url: SecretStr, name: str) -> AsyncEngine:
 
 
 async def migrate(url: SecretStr, schema: Schema, *, wait_seconds: float = 0.0) -> str | None:
-    """Make the schema and its role where they are missing, and bring the tables to the newest version.
+    """Create the schema and its role if they are missing, and migrate the tables to the newest version.
 
-    One migration runs at a time; others wait for it. All or nothing: a failure leaves the version as it was.
-    Tables that a newer version has migrated stay as they are, and what is returned says so; otherwise it is None.
-    The user of the URL must be allowed to make schemas in the database and, the first time, roles. Raises ValueError
-    where a restore into the database has not ended, the tables are too new for this version or a pooler gives sessions
-    to others, `Unavailable` where Postgres does not answer for `wait_seconds`.
+    One migration runs at a time; others wait for it. It is atomic: a failure leaves the version as it was. Tables that
+    a newer Towpath has migrated stay as they are, and the result is a note about them; otherwise it is None. The user
+    of the URL must be allowed to create schemas in the database and, the first time, roles. Raises ValueError if a
+    restore into the database has not ended, if the tables are too new for this version, or if a pooler shares sessions
+    among clients; `Unavailable` if Postgres does not answer for `wait_seconds`.
     """
     engine = create_operator_engine(url, "migrate")
     try:
@@ -104,7 +104,7 @@ async def migrate(url: SecretStr, schema: Schema, *, wait_seconds: float = 0.0) 
 
 
 async def _reach(engine: AsyncEngine, seconds: float) -> None:
-    """Wait until Postgres takes connections: it may be starting just now."""
+    """Wait until Postgres accepts connections, because it may still be starting."""
     attempts = AsyncRetrying(
         retry=retry_if_exception(is_transient),
         stop=stop_after_delay(seconds),
@@ -117,7 +117,7 @@ async def _reach(engine: AsyncEngine, seconds: float) -> None:
             with attempt:
                 async with engine.connect():
                     pass
-    except Exception as error:  # is_transient tells which; the rest goes on its way
+    except Exception as error:  # all but transient errors are raised as they are
         if is_transient(error):
             where = engine.url.render_as_string(hide_password=True)
             raise Unavailable(Reason.UNAVAILABLE, f"the database {where} does not answer: {error}") from error
@@ -125,7 +125,7 @@ async def _reach(engine: AsyncEngine, seconds: float) -> None:
 
 
 async def upgrade(connection: AsyncConnection, schema: Schema, version: str = "head") -> None:
-    """Do what `migrate` does in the transaction of the connection, up to a version; act as the URL's user again."""
+    """Migrate up to a version in the transaction of the connection; afterwards it acts as the URL's user again."""
     role = role_of(schema.name)
     await _take_turn(connection)
     await _ensure_role_and_schema(connection, role, schema.name)
@@ -142,9 +142,10 @@ async def _take_turn(connection: AsyncConnection) -> None:
 
 
 async def _keep_oldest_service(connection: AsyncConnection, schema: Schema, version: str) -> None:
-    """Write beside the version which services can use the tables; last, as a new column keeps readers out for a moment.
+    """Record, beside the version, the oldest version of services that can use the tables.
 
-    A version of Towpath that does not know these migrations reads it; see `services.database.versions`.
+    An older Towpath, which does not know these migrations, reads it; see `services.database.versions`. This is the last
+    step, because adding the column locks readers out for a moment.
     """
     table = f'"{schema.name}".alembic_version'
     known = await connection.scalar(
@@ -164,9 +165,9 @@ async def _keep_oldest_service(connection: AsyncConnection, schema: Schema, vers
 
 
 def oldest_service(schema: Schema, version: str = "head") -> str | None:
-    """Return the oldest version whose services can use the tables of a version; None where all can.
+    """Return the oldest version whose services can use the tables of a version; None if all can.
 
-    A migration that contracts says it in `OLDEST_SERVICE`; where it does not, that is the version that it leads to.
+    A migration that contracts names it in `OLDEST_SERVICE`; by default it is the version that the migration leads to.
     """
     for script in ScriptDirectory.from_config(_config(schema)).walk_revisions("base", version):
         oldest: str | None = getattr(script.module, "OLDEST_SERVICE", None)
@@ -177,7 +178,7 @@ def oldest_service(schema: Schema, version: str = "head") -> str | None:
 
 
 async def mark_restoring(connection: AsyncConnection, schema: Schema) -> None:
-    """Give the schema, which has no tables, the version `RESTORING`."""
+    """Give a schema without tables the version `RESTORING`; create the schema and its role if they are missing."""
     role = role_of(schema.name)
     await _ensure_role_and_schema(connection, role, schema.name)
     await connection.execute(text(f'SET LOCAL ROLE "{role}"'))
@@ -200,7 +201,7 @@ async def _ensure_role_and_schema(connection: AsyncConnection, role: str, schema
 
 
 def knows(schema: Schema, version: str) -> bool:
-    """Tell whether `upgrade` can bring the schema to this version, and further to the newest."""
+    """Return whether `upgrade` can migrate the schema to this version, and on to the newest."""
     try:
         return ScriptDirectory.from_config(_config(schema)).get_revision(version) is not None
     except CommandError:

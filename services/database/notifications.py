@@ -1,4 +1,4 @@
-"""Changes of which triggers notify, heard as they are committed, whoever makes them (docs/decisions/0018)."""
+"""Notifications of changes from Postgres triggers, received at commit, whoever makes a change (docs/decisions/0018)."""
 
 import asyncio
 import uuid
@@ -20,7 +20,7 @@ _log = get_logger(__name__)
 
 
 class Source(NamedTuple):
-    """The triggers of one name, on tables of a service's schema, which notify a channel."""
+    """The triggers of one name, on tables of a service's schema, that notify a channel."""
 
     schema: str
     channel: str
@@ -29,11 +29,11 @@ class Source(NamedTuple):
     subject: str
     """The name of the changes in messages, such as `changes of access`."""
     columns: Sequence[str] = ()
-    """Expressions in SQL whose values each look tells."""
+    """Expressions in SQL whose values each look returns."""
 
     @property
     def look(self) -> str:
-        """The statement of a look: the triggers that are there and fire always, and the values of the columns."""
+        """The statement of a look: it returns the triggers that exist and fire ALWAYS, and the columns' values."""
         tables = ", ".join(f"to_regclass('{table}')" for table in self.tables)
         triggers = f"""(SELECT array_agg(oid ORDER BY oid) FROM pg_trigger
             WHERE tgname = '{self.trigger}' AND tgenabled = 'A' AND tgrelid IN ({tables}))"""  # noqa: S608 - our own names
@@ -41,12 +41,12 @@ class Source(NamedTuple):
 
 
 class Poll(NamedTuple):
-    """The answer to a statement on the connection that listens."""
+    """The answer to a look on the connection that listens."""
 
     values: Sequence[Any]
     """The values of the columns of the source."""
     changes: int
-    """The number of changes that had been heard when the statement was sent."""
+    """The number of changes that had been received when the statement was sent."""
 
 
 class Notifications:
@@ -59,15 +59,15 @@ class Notifications:
 
     @property
     def listening(self) -> "Listening":
-        """The connection that listens at present. Raises `Unavailable` where there is none."""
+        """The connection that listens at present. Raises `Unavailable` if there is none."""
         if self._listening is None:
             raise _not_heard(self._source)
         return self._listening
 
     async def keep_listening(self) -> None:
-        """Listen, for ever, on a connection of its own, which is made anew when it is lost.
+        """Listen on a separate connection until cancelled, and reconnect when it is lost.
 
-        Raises `SharedSessionsError` where a pooler gives sessions to others.
+        Raises `SharedSessionsError` if a pooler shares sessions among clients.
         """
         told = False
         while True:
@@ -78,7 +78,7 @@ class Notifications:
                     await self._answer_by(listening)
             except SharedSessionsError:
                 raise
-            except Exception as error:  # whatever it was, nobody is told that all is known before it works again
+            except Exception as error:  # after any error, `listening` raises until it works again
                 if not told:
                     _log.warning(f"{self._source.subject} are not heard", error=repr(error))
                 told = True
@@ -94,12 +94,12 @@ class Notifications:
 
 
 class Listening:
-    """One connection that listens. The next one may miss a change between the two, and so has another id."""
+    """One connection that listens. Each has a new id, because a change between two connections may be missed."""
 
     def __init__(self, connection: Any, source: Source) -> None:  # noqa: ANN401 - asyncpg has no types
         self.id = uuid.uuid4().hex
         self.changes = 0
-        """The number of changes that were heard."""
+        """The number of changes that were received."""
         self._changed = asyncio.Event()
         self._connection = connection
         self._source = source
@@ -110,10 +110,10 @@ class Listening:
 
     @classmethod
     async def begin(cls, connection: Any, source: Source) -> "Listening":  # noqa: ANN401 - asyncpg has no types
-        """Listen. Raises RuntimeError where a table has no trigger: it is not migrated yet."""
+        """Start to listen. Raises RuntimeError if a table has no trigger because it is not migrated yet."""
         listening = cls(connection, source)
         await connection.add_listener(source.channel, listening._on_notify)
-        # Those who wait are to find out that it is cut.
+        # Wakes the callers of `wait` when the connection is cut.
         connection.add_termination_listener(listening._on_notify)
         listening._triggers = await connection.fetchval(source.look) or ()
         if len(listening._triggers) != len(source.tables):
@@ -126,15 +126,15 @@ class Listening:
         self._changed = asyncio.Event()
 
     async def wait(self, seconds: float) -> None:
-        """Return at the next change, or after so many seconds."""
+        """Return at the next change, or after `seconds`."""
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 await self._changed.wait()
 
     async def sync(self) -> Poll:
-        """Return, with a look that began after this call, when all is heard that was acknowledged before it.
+        """Wait until every change acknowledged before this call is received, and return a look sent after it.
 
-        Raises `Unavailable` where that cannot be known.
+        Raises `Unavailable` if the connection has ended, or ends before that.
         """
         if self._ended:
             raise _not_heard(self._source)
@@ -144,12 +144,12 @@ class Listening:
         return await asked
 
     async def serve(self) -> None:
-        """Let those who catch up know when they have, for as long as the connection lasts; raise what ends it."""
+        """Answer the callers of `sync` while the connection lasts, and raise the error that ends it."""
         while True:
             await self._wanted.wait()
             self._wanted.clear()
             answered, changes = len(self._asked), self.changes
-            # Postgres sends what was notified before it answers a statement on the same connection.
+            # Postgres sends earlier notifications before it answers a statement on the same connection.
             triggers, *values = await self._connection.fetchrow(self._source.look, timeout=_ANSWER_SECONDS)
             if triggers != self._triggers:
                 raise RuntimeError("the tables are not those that told of changes")
@@ -159,7 +159,7 @@ class Listening:
             del self._asked[:answered]
 
     def end(self) -> None:
-        """Tell those who wait that nothing is heard any more."""
+        """Wake the callers of `wait`, and raise `Unavailable` to the callers of `sync`."""
         self._ended = True
         self._changed.set()
         for asked in self._asked:

@@ -1,4 +1,4 @@
-"""When a service that needs Postgres says that it is ready."""
+"""Readiness of a service that needs Postgres."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
@@ -14,7 +14,7 @@ from services.database.versions import Schema, known_versions, refusal, standing
 
 _INTERVAL_SECONDS = 1.0
 
-# A session says so of itself as well.
+# A session can be read-only although the server is no standby.
 _IS_READ_ONLY = text("SELECT pg_is_in_recovery() OR CAST(current_setting('transaction_read_only') AS boolean)")
 
 _log = get_logger(__name__)
@@ -32,7 +32,7 @@ async def _is_ready(
     async with database.engine.connect() as connection:
         reached.set()
         if await connection.scalar(_IS_READ_ONLY):
-            # Its session may stay so for longer than Postgres.
+            # The session may stay read-only for longer than Postgres.
             await connection.invalidate()
             raise RuntimeError("the database is read-only")
         if (why := refusal(name, await standing_of(connection, name), known)) is not None:
@@ -49,7 +49,7 @@ async def _watch(
     check: Callable[[], Awaitable[None]],
     ready: asyncio.Event,
 ) -> None:
-    # They are files, which nobody is to wait for each second.
+    # Read once: listing the files of the migrations each second would block the event loop.
     serving, known = False, known_versions(schema)
     while True:
         try:
@@ -57,7 +57,7 @@ async def _watch(
                 now = await _is_ready(database, schema.name, known, reached, check)
         except SharedSessionsError:
             raise
-        except Exception as error:  # whatever fails, the answer is "not ready", and why
+        except Exception as error:  # any error means "not ready", and the log says why
             now = False
             if serving or not ready.is_set():
                 _log.warning("not ready", error=repr(error))
@@ -80,17 +80,17 @@ async def serve(
     first: Callable[[], Awaitable[None]],
     reached: asyncio.Event | None = None,
 ) -> None:
-    """Serve until `stop`; SERVING while the schema can be used, Postgres takes writes and `check` passes.
+    """Serve until `stop`; SERVING while the schema is usable, Postgres accepts writes and `check` passes.
 
-    `first` runs once, when all that holds for the first time; at the end it is cancelled if it still runs. `reached` is
-    set as soon as Postgres has been found. Where a pooler gives sessions to others it sets `stop` and raises
-    `SharedSessionsError`.
+    `first` runs once, when all these conditions are true for the first time; at the end it is cancelled if it still
+    runs. `reached` is set as soon as Postgres has accepted a connection. If a pooler shares sessions among clients,
+    `stop` is set and `SharedSessionsError` raised.
     """
     ready, reached = asyncio.Event(), reached or asyncio.Event()
     await server.start()
     watcher = asyncio.create_task(_watch(server, database, schema, reached, check, ready))
     starter = asyncio.create_task(run_after(ready, first))
-    # It ends by itself only by an error that lasts.
+    # The task ends by itself only with a permanent error.
     watcher.add_done_callback(lambda _: stop.set())
     try:
         await server.serve_until(stop)

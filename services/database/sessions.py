@@ -1,4 +1,4 @@
-"""Sessions of Postgres: connections that keep their parameters, locks and listeners, through a pooler too."""
+"""Sessions of Postgres: connections that retain their parameters, locks and listeners, through a pooler too."""
 
 import asyncio
 from functools import partial
@@ -12,7 +12,7 @@ _ROUNDS = 5
 
 
 class SharedSessionsError(ValueError):
-    """The database is behind a pooler by which one client's session is given to others while it lasts."""
+    """The database is behind a pooler that shares a client's session with other clients while it lasts."""
 
     def __init__(self) -> None:
         super().__init__(
@@ -30,16 +30,16 @@ class Sessions:
         self._is_checked = False
 
     async def open(self, *arguments: Any, **settings: Any) -> Any:  # noqa: ANN401 - those of `asyncpg.connect`
-        """Connect as `asyncpg.connect` does. Raises `SharedSessionsError` where the first connection finds it so."""
+        """Connect as `asyncpg.connect` does. Raises `SharedSessionsError` if the first connection detects sharing."""
         connection = await asyncpg.connect(*arguments, **settings)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                # One by one, as each takes a second connection from the pooler.
+                # One at a time, because each check takes a second connection from the pooler.
                 async with self._checking:
                     if not self._is_checked:
                         await _refuse_shared(connection, partial(asyncpg.connect, *arguments, **settings))
                         self._is_checked = True
-                # Not as parameters of the start, of which a pooler takes a few only.
+                # Not as startup parameters, because a pooler accepts only a few of them.
                 if self._first:
                     await connection.execute(self._first)
         except BaseException:
@@ -49,20 +49,21 @@ class Sessions:
 
 
 async def _refuse_shared(connection: Any, connect: partial[Any]) -> None:  # noqa: ANN401 - asyncpg has no types
-    """Raise `SharedSessionsError` where statements of a connection run in several processes, or in those of another.
+    """Raise `SharedSessionsError` if a connection uses several server processes, or that of another connection.
 
-    In a session that lasts neither can be, whoever else uses the pooler. In any other mode a pooler gives next what was
-    given back last, or takes turns: either is seen, unless others come in between in every round.
+    In session mode neither can happen, whoever else uses the pooler. In any other mode a pooler assigns the process
+    that was released last, or all in turn: this check detects both, unless other clients interfere in every round.
     """
     own, others = {await _process_of(connection)}, set()
     if {pid for pid, _ in own} == {connection.get_server_pid()}:
-        # Nothing stands between.
+        # There is no pooler.
         return
     other = await connect()
     try:
         for _ in range(_ROUNDS):
             others.add(await _process_of(other))
-            # After the other one, as the session has lasted until then; twice, as two processes may take turns.
+            # After the other connection, because the session has lasted until then; twice, because two processes may
+            # take turns.
             own |= {await _process_of(connection), await _process_of(connection)}
             if len(own) > 1 or own & others:
                 raise SharedSessionsError
@@ -71,9 +72,10 @@ async def _refuse_shared(connection: Any, connect: partial[Any]) -> None:  # noq
 
 
 async def _process_of(connection: Any) -> tuple[int, str]:  # noqa: ANN401 - asyncpg has no types
-    """Return the id of the process that serves a connection just now, and the start of its server, as ids come again.
+    """Return the id of the process that serves a connection now, and its server's start, because ids are reused.
 
-    By COPY, as the driver prepares all else that has an answer, and a pooler may run what was prepared elsewhere.
+    The query is a COPY, because the driver prepares every other statement that has an answer, and a pooler may run a
+    prepared statement in another process.
     """
     answer = bytearray()
 

@@ -1,4 +1,4 @@
-"""Settings of those who keep something in Postgres."""
+"""Settings of the services that store data in Postgres."""
 
 from pydantic import Field, SecretStr
 
@@ -7,16 +7,16 @@ from services.database.engine import parse_url
 
 
 class DatabaseSettings(ServiceSettings):
-    """What every command of such a service needs beside the URL of its database."""
+    """Settings of every command of these services, beside the URL of the database."""
 
     database_password: SecretStr | None = Field(
         default=None, description="the password of the database's user, where the URL of the database has none"
     )
 
     def with_password(self, url: SecretStr) -> SecretStr:
-        """Return the URL with the password, as `postgresql://...`; it is the same where it has one or none is set.
+        """Return the URL with the password, as `postgresql://...`; unchanged if it has one, or if none is set.
 
-        Raises what `parse_url` raises.
+        Raises the errors of `parse_url`.
         """
         parsed = parse_url(url)
         if self.database_password is None or parsed.password is not None:

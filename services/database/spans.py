@@ -1,6 +1,6 @@
-"""A span for each SQL statement of a request.
+"""Spans of the SQL statements of a request.
 
-Imported only where traces are on (`services.common.observability.tracing`). It has the statement with placeholders,
+Imported only if traces are on (`services.common.observability.tracing`). A span has the statement with placeholders,
 never the values.
 """
 
@@ -20,7 +20,7 @@ _SPAN = "_towpath_span"
 
 
 def trace_statements(engine: AsyncEngine) -> None:
-    """Make a span of each statement that the engine executes within another span."""
+    """Create a span for each statement that the engine executes within another span."""
 
     def begin(
         _connection: object, _cursor: object, statement: str, _parameters: object, context: object, _many: bool
@@ -44,7 +44,7 @@ def trace_statements(engine: AsyncEngine) -> None:
 
 @contextmanager
 def span_of(sql: str) -> Iterator[None]:
-    """Make a span of a statement that the engine does not see, within another span."""
+    """Create a span, within another span, for a statement that bypasses the engine."""
     span = _begun(sql)
     try:
         yield
@@ -57,7 +57,7 @@ def span_of(sql: str) -> Iterator[None]:
 
 
 def _begun(sql: str) -> trace.Span | None:
-    # What the service asks for itself, each second or so, is no part of a request.
+    # The statements that the service itself sends, each second or so, belong to no request.
     if not trace.get_current_span().is_recording():
         return None
     verb = next(iter(sql.split(maxsplit=1)), "SQL").upper()

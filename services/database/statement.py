@@ -1,4 +1,4 @@
-"""Single statements in the words of Postgres."""
+"""Single statements in Postgres' own SQL, with its numbered parameters."""
 
 from collections.abc import Sequence
 from typing import Any, NamedTuple
@@ -9,7 +9,7 @@ Row = Sequence[Any]
 
 
 class Statement(NamedTuple):
-    """A statement in the words of Postgres, and the values of its `$1`, `$2` and so on."""
+    """A statement in Postgres' own SQL, and the values of its parameters `$1`, `$2` and so on."""
 
     sql: str
     values: tuple[object, ...]

@@ -1,4 +1,4 @@
-"""Transactions that outlive a short outage of Postgres."""
+"""Transactions that survive a short outage of Postgres."""
 
 import asyncio
 import random
@@ -21,7 +21,7 @@ from services.database.statement import Row, Statement, rows
 Result = TypeVar("Result")
 
 OUTAGE_SECONDS = 10.0
-"""How long a transaction is repeated while Postgres does not answer."""
+"""The seconds for which a transaction is retried while Postgres does not answer."""
 
 _FIRST_PAUSE_SECONDS = 0.05
 _MAX_PAUSE_SECONDS = 0.5
@@ -29,8 +29,8 @@ _MAX_PAUSE_SECONDS = 0.5
 _TRANSIENT_SQLSTATES = ("08", "40", "53300", "55P03", "57014", "57P", "25P03", READ_ONLY)
 
 _NO_ROOM = "53100"
-# Its files cannot be read or written, too many are open (53000), memory is short (53200), or the file system has become
-# read-only (42501).
+# Postgres cannot read or write its files (58), has too many of them open (53000), is short of memory (53200), or its
+# file system has become read-only (42501).
 _UNUSABLE_SQLSTATES = ("53000", "53200", "58", "42501")
 _TROUBLED_SECONDS = 10.0
 
@@ -38,22 +38,22 @@ _log = get_logger(__name__)
 
 
 def is_transient(error: BaseException) -> bool:
-    """Tell whether repeating the transaction may succeed: no connection, a restart, a deadlock, a lost race."""
+    """Return whether a retry of the transaction may succeed: no connection, a restart, a deadlock, a lost race."""
     if isinstance(error, OSError | TimeoutError | PoolTimeoutError):
         return True
     if isinstance(error, DBAPIError):
         cause = error.orig.__cause__ if error.orig else None
         is_cut = error.connection_invalidated or isinstance(cause, asyncpg.InternalClientError)
         return is_cut or sqlstate_of(error).startswith(_TRANSIENT_SQLSTATES)
-    # What asyncpg raises while it connects, or is asked itself, is not wrapped. Of a connection that is cut between two
-    # of its steps it says either of these; what it says of a value is a ValueError as well.
+    # SQLAlchemy does not wrap asyncpg's errors while it connects, or in direct calls. A connection cut between two of
+    # its steps raises either of these errors; an invalid value raises an error that is a ValueError as well.
     if isinstance(error, asyncpg.InternalClientError | asyncpg.InterfaceError):
         return not isinstance(error, ValueError)
     return sqlstate_of(error).startswith(_TRANSIENT_SQLSTATES)
 
 
 def _trouble_of(error: BaseException) -> ServiceError | None:
-    """Return what callers are told where Postgres itself lacks something; None where it does not say so."""
+    """Return the error for callers if Postgres reports that it lacks a resource; None otherwise."""
     sqlstate = sqlstate_of(error)
     if sqlstate == _NO_ROOM:
         return ResourceExhausted(Reason.STORAGE_FULL, "no room is left for the database")
@@ -63,7 +63,7 @@ def _trouble_of(error: BaseException) -> ServiceError | None:
 
 
 class Database:
-    """The database of one service: its engine, and the way its transactions are run."""
+    """The database of one service: it owns the engine, and runs transactions with retries."""
 
     def __init__(self, engine: AsyncEngine) -> None:
         self.engine = engine
@@ -75,16 +75,16 @@ class Database:
 
     @property
     def trouble(self) -> str:
-        """The lack of something, such as room, that Postgres has told of in the last ten seconds; empty without one."""
+        """The lack of a resource, such as disk space, that Postgres reported in the last ten seconds; else empty."""
         return self._trouble if time.monotonic() < self._troubled_until else ""
 
     async def run(self, work: Callable[[AsyncConnection], Awaitable[Result]], *, patient: bool = True) -> Result:
-        """Run `work` in one transaction and commit it; repeat both while Postgres is away.
+        """Run `work` in one transaction and commit it; retry both while Postgres is unavailable.
 
-        A connection can be lost after the commit and before its answer, so `work` may run again after it has taken
-        effect: it must then find that out, or do no harm. What `work` raises rolls the transaction back. Raises
-        `Unavailable` when Postgres has not answered for `OUTAGE_SECONDS`; without patience, after the first attempt.
-        Where Postgres lacks something it is `Unavailable` at once, or `ResourceExhausted` (STORAGE_FULL).
+        A connection can be lost after the commit and before its answer, so that `work` may run again after it has taken
+        effect: it must detect that, or be idempotent. An error of `work` rolls the transaction back. Raises
+        `Unavailable` when Postgres has not answered for `OUTAGE_SECONDS`, or without `patient` after the first attempt.
+        If Postgres lacks a resource, raises `Unavailable` or `ResourceExhausted` (STORAGE_FULL) at once.
         """
 
         async def attempt(_number: int) -> Result:
@@ -94,15 +94,15 @@ class Database:
         return await self._repeated(attempt, patient=patient)
 
     async def fetch(self, statement: Statement, *, patient: bool = True) -> Sequence[Row]:
-        """Return the rows of a single statement, which is a transaction by itself; repeat it as `run` does.
+        """Return the rows of a statement that is a transaction by itself; retry it as `run` does.
 
-        For what every request asks: it runs on connections that are held.
+        Hot path: the first attempt runs on `HeldConnections` and bypasses SQLAlchemy.
         """
 
         async def attempt(number: int) -> Sequence[Row]:
             if number == 1:
                 return await self._held.fetch(statement)
-            # By SQLAlchemy, whose pool learns in this way that its connections are lost.
+            # Through SQLAlchemy, so that its pool learns that its connections are lost.
             async with self._one_by_one.connect() as connection:
                 return await rows(connection, statement)
 
@@ -118,7 +118,7 @@ class Database:
         while True:
             try:
                 return await attempt(number)
-            except Exception as error:  # is_transient tells which; the rest goes on its way
+            except Exception as error:  # all but transient errors are raised
                 if (trouble := _trouble_of(error)) is not None:
                     self._trouble, self._troubled_until = trouble.message, time.monotonic() + _TROUBLED_SECONDS
                     _log.warning("the database is in trouble", error=repr(error))
@@ -129,6 +129,6 @@ class Database:
                     raise Unavailable(Reason.UNAVAILABLE, "the database does not answer") from error
                 RETRIES.inc()
                 _log.warning("transaction repeated", attempt=number, error=repr(error))
-            # Those that lost the same connection do not all come back in the same moment.
+            # Jitter, so that the transactions cut by one outage do not all retry at the same moment.
             await asyncio.sleep(random.uniform(0, pause))  # noqa: S311 - no secret
             pause, number = min(2 * pause, _MAX_PAUSE_SECONDS), number + 1

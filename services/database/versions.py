@@ -1,4 +1,4 @@
-"""The versions of a service's tables: which there should be, and which there is. It imports nothing of Alembic's."""
+"""The versions of a service's tables, expected and actual. The module does not import Alembic."""
 
 from collections.abc import Collection
 from dataclasses import dataclass
@@ -11,15 +11,15 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.common import migration_versions
 
 RESTORING = "restoring"
-"""The version of a schema whose rows a restore is about to bring: nothing serves or migrates such a schema."""
+"""The version of a schema that a restore is about to fill: no service serves it, and no command migrates it."""
 
 OLDEST_SERVICE_COLUMN = "oldest_service"
-"""The column beside the version, in Alembic's table, that every version of Towpath reads; migrations keep it."""
+"""The column beside the version, in Alembic's table, that every version of Towpath reads; migrations maintain it."""
 
 
 @dataclass(frozen=True)
 class Schema:
-    """One service's tables: the schema's name, what the tables should be, and where the versions lie."""
+    """One service's tables: the schema's name, the tables' metadata, and the folder of the migrations."""
 
     name: str
     metadata: MetaData
@@ -27,47 +27,48 @@ class Schema:
 
 
 def newest_version(schema: Schema) -> str:
-    """Return the version that `migrate` brings the schema to; it reads the names of the versions' files."""
+    """Return the version that `migrate` leads to, from the names of the migrations' files."""
     return migration_versions.newest_version(schema.versions)
 
 
 def known_versions(schema: Schema) -> frozenset[str]:
-    """Return all versions that `migrate` can bring the schema to; it reads the names of the versions' files."""
+    """Return all versions that migrations lead to, from the names of the migrations' files."""
     return migration_versions.known_versions(schema.versions)
 
 
 class Standing(NamedTuple):
-    """What the tables of a schema say of themselves: their version, and the oldest one whose services can use them."""
+    """The recorded version of a schema's tables, and the oldest version whose services can use them."""
 
     version: str | None
     oldest_service: str | None = None
 
 
 async def standing_of(connection: AsyncConnection, schema: str) -> Standing:
-    """Return what the schema's tables say of themselves; nothing where there are none."""
+    """Return the standing of the schema's tables; its version is None if there are no tables."""
     table = f"{schema}.alembic_version"
     if await connection.scalar(text("SELECT to_regclass(:table)"), {"table": table}) is None:
         return Standing(None)
-    # By way of JSON, as the column is not there before a migration has made it.
+    # Through JSON, because the column does not exist before a migration has added it.
     query = f"SELECT version_num, to_jsonb(v) ->> '{OLDEST_SERVICE_COLUMN}' FROM {table} v"  # noqa: S608 - our own names
     row = (await connection.execute(text(query))).first()
     return Standing(*row) if row is not None else Standing(None)
 
 
 async def version_of(connection: AsyncConnection, schema: str) -> str | None:
-    """Return the version of the schema's tables; None where there are none."""
+    """Return the version of the schema's tables; None if there are none."""
     return (await standing_of(connection, schema)).version
 
 
 def is_newer(standing: Standing, known: Collection[str]) -> bool:
-    """Tell whether tables were migrated by a version of Towpath beyond those that are `known` here."""
+    """Return whether a newer Towpath migrated the tables, to a version beyond those `known` here."""
     return standing.version not in (None, RESTORING) and standing.version not in known
 
 
 def refusal(name: str, standing: Standing, known: Collection[str]) -> str | None:
-    """Return in one line why a service that knows these versions cannot use the tables of a schema; None where it can.
+    """Return in one line why a service that knows these versions cannot use a schema's tables; None if it can.
 
-    Newer tables have all that an older service needs, unless they name an oldest version that this one does not know.
+    Newer tables have all that an older service needs, unless they name an oldest version that the service does not
+    know.
     """
     newest = max(known)
     if not is_newer(standing, known):

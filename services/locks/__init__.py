@@ -1,1 +1,1 @@
-"""The lock service: locks, and who may do what (users, tokens, repositories, grants), over gRPC, in Postgres."""
+"""The lock service: locks and access control (users, tokens, repositories, grants) over gRPC, stored in Postgres."""

@@ -1,4 +1,4 @@
-"""The process of the lock service: `python -m services.locks [serve|migrate|bootstrap]`."""
+"""Entry point of the lock service: `python -m services.locks [serve|migrate|bootstrap]`."""
 
 import argparse
 import sys
@@ -27,7 +27,7 @@ async def _serve(_arguments: argparse.Namespace) -> None:
 
 
 async def _migrate(arguments: argparse.Namespace) -> None:
-    # Here, as Alembic takes a good part of the time that a service needs to start.
+    # Imported late because Alembic takes a large part of a service's start-up time.
     from services.database.migrations import migrate
 
     settings = LocksDatabaseSettings()
@@ -38,7 +38,7 @@ async def _migrate(arguments: argparse.Namespace) -> None:
 
 async def _bootstrap(_arguments: argparse.Namespace) -> None:
     settings = BootstrapSettings()
-    # The secret is all that standard output gets.
+    # Log lines go to the standard error, so that the standard output has only the secret.
     with redirect_stdout(sys.stderr):
         _log_as(settings)
     database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=1))
@@ -57,7 +57,7 @@ _COMMANDS = {"serve": _serve, "migrate": _migrate, "bootstrap": _bootstrap}
 
 
 def main() -> None:
-    """Do what the arguments say."""
+    """Run the command that the arguments name."""
     parser = argparse.ArgumentParser(prog="python -m services.locks", description="The lock service of Towpath.")
     parser.add_argument("command", nargs="?", default="serve", choices=_COMMANDS)
     parser.add_argument("--wait", type=float, default=0.0, help="seconds that `migrate` waits for Postgres")

@@ -1,4 +1,4 @@
-"""The lock service put together."""
+"""Assembly of the lock service: its servicers, background tasks and shutdown."""
 
 import asyncio
 from functools import partial
@@ -45,7 +45,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
         drain_seconds=settings.drain_seconds,
         tls=tls,
         services=(LOCK_SERVICE, ACCESS_SERVICE, ADMIN_SERVICE),
-        # Its callers show the token of an administrator instead.
+        # Callers of AdminService present the token of an administrator instead of the service secret.
         unguarded=(ADMIN_SERVICE,),
         waiting=(f"/{ACCESS_SERVICE}/WatchAccess",),
     )
@@ -63,7 +63,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)
 
     async def check() -> None:
-        # Nothing but Postgres is needed: administration alone calls the storage service, and says where it cannot.
+        # Only Postgres is needed: AdminService alone calls the storage service, and reports if it cannot.
         return
 
     async def first() -> None:
@@ -73,7 +73,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
 
     writing = asyncio.create_task(uses.keep_writing())
     listening = asyncio.create_task(changes.keep_listening())
-    # It ends by itself only by an error that lasts.
+    # The task ends by itself only with a permanent error.
     listening.add_done_callback(lambda _: stop.set())
     try:
         async with served_metrics(

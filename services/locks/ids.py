@@ -1,4 +1,4 @@
-"""Ids and cursors as callers know them: the decimal digits of a 64-bit id."""
+"""Ids and cursors in the form of the API: the decimal digits of a 64-bit id."""
 
 import re
 
@@ -9,11 +9,11 @@ _DIGITS = re.compile(r"[1-9][0-9]{0,18}", re.ASCII)
 
 
 NO_ID = 0
-"""What nothing has as its id: identities begin at 1."""
+"""An id that no row has, because identities begin at 1."""
 
 
 def parse_id(text: str) -> int:
-    """Return the id that `text` stands for; NO_ID where it stands for none."""
+    """Return the id that `text` represents; NO_ID if it represents none."""
     if not _DIGITS.fullmatch(text):
         return NO_ID
     number = int(text)
@@ -23,7 +23,7 @@ def parse_id(text: str) -> int:
 def parse_cursor(cursor: str) -> int | None:
     """Return the id after which a page begins; None for the first page.
 
-    Raises `InvalidArgument` (INVALID_CURSOR) where no page has ever ended with this cursor.
+    Raises `InvalidArgument` (INVALID_CURSOR) if no page can have returned this cursor.
     """
     if not cursor:
         return None

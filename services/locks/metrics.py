@@ -1,4 +1,4 @@
-"""What the lock service tells Prometheus beside its calls."""
+"""Prometheus metrics of the lock service, except those of its gRPC calls."""
 
 from collections.abc import Sequence
 
@@ -22,12 +22,12 @@ _REPOSITORIES = Snapshot(
 
 
 def count_released(*, forced: bool) -> None:
-    """Count a lock that was released; by force means by another than its owner."""
+    """Count a released lock; `forced` means that a user other than its owner released it."""
     _RELEASED.labels(str(forced).lower()).inc()
 
 
 async def refresh_repositories(database: Database) -> None:
-    """Tell of all repositories anew. Raises what the database raises."""
+    """Replace the metrics of all repositories. Raises the errors of the database."""
     rows = await database.run(_repositories)
     _LOCKS.replace({(str(id_),): locks for id_, _, locks in rows})
     _REPOSITORIES.replace({(str(id_), name): 1 for id_, name, _ in rows})

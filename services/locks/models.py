@@ -1,7 +1,6 @@
-"""The tables of the lock service, in the Postgres schema `locks`, which the connection's search path names.
+"""The tables of the lock service, in the Postgres schema `locks`; the connection's search path names that schema.
 
-Ids are 64-bit identities and never used again. Names compare and sort by their bytes, whatever the database's
-collation.
+Ids are 64-bit identities and never reused. Names compare and sort by their bytes, whatever the database's collation.
 """
 
 from datetime import datetime
@@ -71,7 +70,7 @@ def _moment(*, now: bool = False, nullable: bool = False) -> Column[datetime]:
 
 
 class User(Record, table=True):
-    """Somebody, or something, that has tokens."""
+    """A person or a program that has tokens."""
 
     __tablename__ = "users"
 
@@ -82,7 +81,7 @@ class User(Record, table=True):
 
 
 class Token(Record, table=True):
-    """A credential; only the SHA-256 of its secret is kept."""
+    """A credential; only the SHA-256 of its secret is stored."""
 
     __tablename__ = "tokens"
     __table_args__ = (UniqueConstraint("user_id", "name"),)
@@ -96,7 +95,7 @@ class Token(Record, table=True):
 
 
 class TokenUse(Record, table=True):
-    """The last use of a token, apart from the token, because a change there is told to all who remember tokens."""
+    """The last use of a token, in a separate table because an update of `tokens` counts as a revocation."""
 
     __tablename__ = "token_uses"
 
@@ -105,7 +104,7 @@ class TokenUse(Record, table=True):
 
 
 class RevokedToken(Record, table=True):
-    """A token that was revoked, kept for a while to tell whoever shows it so; see `revoked_tokens`."""
+    """A revoked token, retained for a while so that its refusal can say why; see `revoked_tokens`."""
 
     __tablename__ = "revoked_tokens"
     __table_args__ = (Index(None, "user_id"), Index(None, "revoked_at"))
@@ -117,7 +116,7 @@ class RevokedToken(Record, table=True):
 
 
 class Repository(Record, table=True):
-    """A repository; `forced_unlock` says who may remove another's lock: `writers` or `admins`."""
+    """A repository; `forced_unlock` names the users that may remove the locks of others: `writers` or `admins`."""
 
     __tablename__ = "repositories"
     __table_args__ = (CheckConstraint("forced_unlock IN ('writers', 'admins')", name="forced_unlock"),)
@@ -130,7 +129,7 @@ class Repository(Record, table=True):
 
 
 class RemovedRepository(Record, table=True):
-    """A repository that is removed, until the storage service has forgotten its objects too."""
+    """A removed repository, recorded until the storage service has removed its objects too."""
 
     __tablename__ = "removed_repositories"
 
@@ -142,7 +141,7 @@ class RemovedRepository(Record, table=True):
 
 
 class Grant(Record, table=True):
-    """A user's role in a repository; ref patterns limit what it lets the user write."""
+    """A user's role in a repository; ref patterns limit the refs that the user may write."""
 
     __tablename__ = "grants"
     __table_args__ = (
@@ -160,7 +159,7 @@ class Grant(Record, table=True):
 
 
 class Lock(Record, table=True):
-    """A standing lock. That a path has one owner at most is the unique constraint."""
+    """A standing lock. The unique constraint ensures that a path has at most one owner."""
 
     __tablename__ = "locks"
     __table_args__ = (
@@ -179,7 +178,7 @@ class Lock(Record, table=True):
 
 
 class ReleasedLock(Record, table=True):
-    """A lock that stands no more. It names its people in words and outlives them and its repository."""
+    """A released lock. It stores the names of its users, and outlives them and its repository."""
 
     __tablename__ = "released_locks"
     __table_args__ = (
@@ -203,9 +202,9 @@ class ReleasedLock(Record, table=True):
 
 
 class RepositoryLockCount(Record, table=True):
-    """A part of the number of locks that stand in a repository; the sum of all parts is that number.
+    """A stripe of the number of locks that stand in a repository; the sum of all stripes is that number.
 
-    Triggers keep it, and that of `UserLockCount`: see the migration that made them.
+    Triggers maintain this table and that of `UserLockCount`; see the migration 0004.
     """
 
     __tablename__ = "locks_per_repository"
@@ -216,7 +215,7 @@ class RepositoryLockCount(Record, table=True):
 
 
 class UserLockCount(Record, table=True):
-    """A part of the number of locks that a user holds in a repository."""
+    """A stripe of the number of locks that a user owns in a repository."""
 
     __tablename__ = "locks_per_user"
     __table_args__ = (Index(None, "user_id"),)
@@ -228,9 +227,9 @@ class UserLockCount(Record, table=True):
 
 
 class FailedLogin(Record, table=True):
-    """What an address owes for the bad credentials that it has shown; see `failed_logins`.
+    """The debt of an address for bad credentials; see `failed_logins`.
 
-    The table is unlogged: its rows are written often, are worth little, and end by themselves within minutes.
+    The table is unlogged because its rows are written often, are worth little, and expire within minutes.
     """
 
     __tablename__ = "failed_logins"
@@ -245,4 +244,4 @@ SCHEMA = Schema(
     metadata=Record.metadata,
     versions=Path(__file__).parent / "migrations" / "versions",
 )
-"""What `services.database.migrations` makes and checks."""
+"""The schema that `services.database.migrations` creates and migrates."""

@@ -1,4 +1,4 @@
-"""Repositories, and those that are removed here but not yet forgotten by the storage service."""
+"""Repositories, and removed repositories whose objects the storage service has not removed yet."""
 
 from collections.abc import Sequence
 
@@ -22,12 +22,12 @@ def _exists_already(field: str, name: str, found: str) -> AlreadyExists:
 
 
 def repository_not_found(name: str) -> NotFound:
-    """Return the error of a name that no repository has."""
+    """Return the error for a name that no repository has."""
     return NotFound(Reason.REPOSITORY_NOT_FOUND, f"there is no repository {name}")
 
 
 async def create_repository(connection: AsyncConnection, name: str, *, public: bool, forced_unlock: str) -> Repository:
-    """Add a repository. Raises `AlreadyExists` (REPOSITORY_EXISTS), also where another's name differs in case alone."""
+    """Add a repository. Raises `AlreadyExists` (REPOSITORY_EXISTS), also if an existing name differs only in case."""
     if found := await find_look_alike(connection, col(Repository.name), name):
         raise _exists_already("name", name, found)
     statement = (
@@ -45,7 +45,7 @@ async def create_repository(connection: AsyncConnection, name: str, *, public: b
 async def find_repository(connection: AsyncConnection, name: str, *, hold: bool = False) -> Repository:
     """Return the repository of that name. Raises `NotFound` (REPOSITORY_NOT_FOUND).
 
-    With `hold`, nothing about it or in it can be changed by others before the transaction ends.
+    With `hold`, no other transaction can change the repository, or add grants or locks to it, before this one ends.
     """
     statement = select(*_REPOSITORY).where(col(Repository.name) == name)
     if hold:
@@ -57,7 +57,7 @@ async def find_repository(connection: AsyncConnection, name: str, *, hold: bool 
 
 
 async def list_repositories(connection: AsyncConnection) -> Sequence[Repository]:
-    """Return all repositories by name."""
+    """Return all repositories, ordered by name."""
     rows = (await connection.execute(select(*_REPOSITORY).order_by(col(Repository.name)))).mappings()
     return [Repository(**row) for row in rows]
 
@@ -66,13 +66,13 @@ async def update_repository(connection: AsyncConnection, name: str, changes: dic
     """Change columns of the repository of that name and return it as it is now.
 
     Raises `NotFound` (REPOSITORY_NOT_FOUND) and `AlreadyExists` (REPOSITORY_EXISTS: the new name is taken, or differs
-    from another's in case alone).
+    from an existing name only in case).
     """
     repository = await find_repository(connection, name, hold=True)
     if not changes:
         return repository
     new_name = str(changes.get("name", name))
-    # A repository is a look-alike of itself, and may be given another case.
+    # A repository would be found as its own look-alike, but the case of its name may be changed.
     if new_name.lower() != name.lower() and (
         found := await find_look_alike(connection, col(Repository.name), new_name)
     ):
@@ -87,7 +87,7 @@ async def update_repository(connection: AsyncConnection, name: str, changes: dic
 
 
 async def has_locks(connection: AsyncConnection, repository_id: int) -> bool:
-    """Tell whether locks stand in a repository."""
+    """Return whether locks stand in a repository."""
     return bool(await connection.scalar(select(exists().where(col(Lock.repository_id) == repository_id))))
 
 
@@ -102,7 +102,7 @@ async def count_locks(connection: AsyncConnection, repository_ids: Sequence[int]
 
 
 async def move_to_removed(connection: AsyncConnection, repository: Repository) -> None:
-    """Remove a repository, in which no lock stands, with its grants; remember it for the storage service."""
+    """Remove a repository without standing locks, and its grants; record that its objects remain to be removed."""
     statement = (
         delete(Repository)
         .where(col(Repository.id) == repository.id)
@@ -113,11 +113,11 @@ async def move_to_removed(connection: AsyncConnection, repository: Repository) -
 
 
 async def list_removed(connection: AsyncConnection) -> Sequence[RemovedRepository]:
-    """Return the removed repositories that the storage service has not forgotten yet, the latest last."""
+    """Return the removed repositories whose objects remain to be removed, the latest created last."""
     rows = (await connection.execute(select(*_REMOVED).order_by(col(RemovedRepository.id)))).mappings()
     return [RemovedRepository(**row) for row in rows]
 
 
 async def forget_removed(connection: AsyncConnection, repository_id: int) -> None:
-    """Forget a removed repository: nothing of it is left anywhere."""
+    """Delete the record of a removed repository, after the storage service has removed its objects."""
     await connection.execute(delete(RemovedRepository).where(col(RemovedRepository.id) == repository_id))

@@ -7,7 +7,7 @@ from pydantic import Field, SecretStr, field_validator, model_validator
 
 from services.database.settings import DatabaseSettings
 
-# A page of the longest paths must fit one gRPC message, and one path, in a conflict's detail, gRPC's trailers.
+# A page of the longest paths must fit into one gRPC message; one path, the detail of a conflict, into gRPC's trailers.
 _MAX_LOCKS_PER_PAGE = 3_000
 _MAX_PATH_BYTES = 4_096
 
@@ -17,7 +17,7 @@ PageSize = Annotated[int, Field(ge=1, le=_MAX_LOCKS_PER_PAGE)]
 
 
 class LocksDatabaseSettings(DatabaseSettings):
-    """What every command of the lock service needs."""
+    """Settings of every command of the lock service."""
 
     locks_database_url: SecretStr = Field(
         description="the database that keeps locks and access, as postgresql://USER:PASSWORD@HOST:PORT/DATABASE"
@@ -30,7 +30,7 @@ class LocksDatabaseSettings(DatabaseSettings):
 
 
 class BootstrapSettings(LocksDatabaseSettings):
-    """What `bootstrap` needs."""
+    """Settings of the command `bootstrap`."""
 
     admin_token: SecretStr | None = Field(
         default=None,
@@ -48,7 +48,7 @@ class BootstrapSettings(LocksDatabaseSettings):
 
 
 class LocksSettings(LocksDatabaseSettings):
-    """What serving needs."""
+    """Settings of the command `serve`."""
 
     locks_listen: str = Field(description="where the lock service listens: `unix:PATH` or `HOST:PORT`")
     locks_metrics_listen: str | None = Field(
@@ -90,5 +90,5 @@ class LocksSettings(LocksDatabaseSettings):
         return self
 
     def page_size(self, limit: int) -> int:
-        """Return how many locks a page holds whose request asks for `limit`; 0 and less ask for the default."""
+        """Return the number of locks on a page for a request with `limit`; 0 or less asks for the default."""
         return min(limit, self.lock_page_max) if limit > 0 else self.lock_page_default

@@ -1,4 +1,4 @@
-"""The storage service, as administration needs it; it is told ids of repositories, never names."""
+"""Client of the storage service for administration. It sends the ids of repositories, never their names."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -16,7 +16,7 @@ from services.common.rpc.tls import Tls
 Response = TypeVar("Response")
 
 _DEADLINE_SECONDS = 30.0
-# What a store lacks is found by reading the whole index.
+# The storage service reads the whole index to find the objects that a store lacks.
 _STORE_DEADLINE_SECONDS = 60.0
 
 _SERVICE: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
@@ -54,15 +54,15 @@ class StorageClient:
         return response.object
 
     async def restore_object(self, request: pb.RestoreObjectRequest) -> None:
-        """Take an object's tombstone away."""
+        """Delete an object's tombstone."""
         await self._peer.call(self._stub.RestoreObject, request)
 
     async def delete_repository(self, repository_id: int) -> None:
-        """Forget all objects and tombstones of a repository; a second call changes nothing."""
+        """Remove all objects and tombstones of a repository; a second call changes nothing."""
         await self._peer.call(self._stub.DeleteRepository, pb.DeleteRepositoryRequest(repository_id=repository_id))
 
     async def usage(self, repository_ids: Sequence[int]) -> pb.GetUsageResponse:
-        """Return the usage of the repositories, in the order asked."""
+        """Return the usage of the repositories, in the order of `repository_ids`."""
         return await self._peer.call(self._stub.GetUsage, pb.GetUsageRequest(repository_ids=repository_ids))
 
     async def create_store(self, request: stores.CreateStoreRequest) -> stores.Store:
@@ -70,15 +70,15 @@ class StorageClient:
         return (await self._call(self._stores.CreateStore, request)).store
 
     async def list_stores(self) -> Sequence[stores.Store]:
-        """Return all stores by name, and what they lack."""
+        """Return all stores, ordered by name, with the number and bytes of the objects that each store lacks."""
         return (await self._call(self._stores.ListStores, stores.ListStoresRequest())).stores
 
     async def start_copy(self, request: stores.StartCopyRequest) -> stores.Store:
-        """Make a store a copy of another and return it."""
+        """Make a store a copy of another store and return it."""
         return (await self._call(self._stores.StartCopy, request)).store
 
     async def stop_copy(self, name: str) -> stores.Store:
-        """Let a store be no copy any more, and return it."""
+        """Stop filling a copy and return the store; it is no longer a copy, and retains its blobs."""
         return (await self._call(self._stores.StopCopy, stores.StopCopyRequest(name=name))).store
 
     async def set_primary_store(self, name: str) -> stores.Store:
@@ -86,7 +86,7 @@ class StorageClient:
         return (await self._call(self._stores.SetPrimaryStore, stores.SetPrimaryStoreRequest(name=name))).store
 
     async def delete_store(self, name: str) -> None:
-        """Forget a store."""
+        """Remove a store from the index; its blobs are not deleted."""
         await self._call(self._stores.DeleteStore, stores.DeleteStoreRequest(name=name))
 
     async def _call(self, method: Callable[..., Awaitable[Response]], request: Message) -> Response:

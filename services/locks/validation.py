@@ -1,4 +1,4 @@
-"""How users, tokens, repositories and ref patterns may be called."""
+"""Validation of the names of users, tokens and repositories, of ref patterns, and of idempotency keys."""
 
 import re
 from collections.abc import Iterable
@@ -10,7 +10,6 @@ _NAME = re.compile(r"[A-Za-z0-9._@+-]{1,64}", re.ASCII)
 _SEGMENT = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _REPOSITORY_CHARACTERS = 255
 _PATTERN_CHARACTERS = 255
-# In an address it ends the name of a repository.
 _PATTERNS = 100
 
 
@@ -25,7 +24,7 @@ def check_name(field: str, name: str) -> None:
 
 
 def check_new_name(field: str, name: str) -> None:
-    """Raise `InvalidArgument` unless `check_name` takes it and no command takes it for an option."""
+    """Raise `InvalidArgument` unless `check_name` accepts `name` and no command would parse it as an option."""
     check_name(field, name)
     _check_beginning(field, name)
 
@@ -36,9 +35,9 @@ def _check_beginning(field: str, name: str) -> None:
 
 
 def is_repository_name(name: str) -> bool:
-    """Tell whether `name` is segments of [A-Za-z0-9._-], separated by "/", of at most 255 characters.
+    """Return whether `name` is segments of [A-Za-z0-9._-], separated by "/", with at most 255 characters in all.
 
-    No segment is "." or "..", and none ends in ".git", which in an address ends the name of a repository.
+    No segment is "." or "..". No segment ends in ".git", because ".git" ends the name of a repository in an address.
     """
     if len(name) > _REPOSITORY_CHARACTERS:
         return False
@@ -49,7 +48,7 @@ def is_repository_name(name: str) -> bool:
 
 
 def check_repository_name(field: str, name: str) -> None:
-    """Raise `InvalidArgument` unless `is_repository_name`; `field` is named in the message."""
+    """Raise `InvalidArgument` unless `is_repository_name` accepts `name`; `field` is named in the message."""
     if not is_repository_name(name):
         raise _refuse(
             field,
@@ -59,7 +58,7 @@ def check_repository_name(field: str, name: str) -> None:
 
 
 def check_new_repository_name(field: str, name: str) -> None:
-    """Raise `InvalidArgument` unless `check_repository_name` takes it and it means nothing else as well.
+    """Raise `InvalidArgument` unless `check_repository_name` accepts `name` and it has no other meaning.
 
     A name that begins with "-" is an option to a command, and "/info/lfs" ends the address of a repository.
     """
@@ -70,9 +69,10 @@ def check_new_repository_name(field: str, name: str) -> None:
 
 
 def check_ref_patterns(field: str, patterns: Iterable[str]) -> list[str]:
-    """Return the patterns, each once; raise `InvalidArgument` unless all are 1 to 255 characters that a ref can match.
+    """Return the distinct patterns. Raise `InvalidArgument` for more than 100, and for a pattern that is not valid.
 
-    A pattern that matches nothing would look like a grant and be none.
+    A valid pattern has 1 to 255 characters, and a ref can match it: a pattern that matches nothing would look like a
+    grant and give nothing.
     """
     distinct = list(dict.fromkeys(patterns))
     if len(distinct) > _PATTERNS:

@@ -1,1 +1,1 @@
-"""Asyncio tools that know no service: batching, periodic work, work that cancellation does not cut."""
+"""Tools for asyncio that depend on no service: micro-batching, a circuit breaker, periodic and uncancellable work."""

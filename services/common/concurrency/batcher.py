@@ -1,4 +1,4 @@
-"""Requests that come at once, answered together."""
+"""Micro-batching: concurrent requests are answered by one call."""
 
 import asyncio
 import contextvars
@@ -20,7 +20,7 @@ class _Asked(Generic[Request, Answer]):
     context: contextvars.Context = field(default_factory=contextvars.copy_context)
 
     def settle(self, answer: Answer | Exception) -> None:
-        # One that was cancelled waits no more.
+        # A cancelled caller no longer waits for the answer.
         if self.answer.done():
             return
         if isinstance(answer, Exception):
@@ -30,12 +30,12 @@ class _Asked(Generic[Request, Answer]):
 
 
 class Batcher(Generic[Request, Answer]):
-    """Answers requests in groups, whose members share what a group costs. Its owner closes it.
+    """Answers requests in batches, so that they share the cost of a call. Its owner closes it.
 
-    Nobody waits for company where nothing is under way: a request is asked at once, with those that came in the same
-    moment. What comes meanwhile makes up the next group, of `most` at most, as soon as less than `at_once` groups are
-    under way, and, where so many are not, as the latest is under way for `held_seconds`. So a request is never answered
-    with what was found before it came, groups grow only as fast as answers are slow, and one that is stuck is passed.
+    If no batch is in flight, a request starts one at once, together with the requests of the same moment. Requests that
+    arrive during a batch form the next one, of at most `max_batch` requests. It starts when no batch is in flight, or
+    when fewer than `max_in_flight` are and the latest started at least `max_wait_seconds` ago. No request is answered
+    with data read before it arrived, batches grow only if answers are slow, and others overtake a batch that hangs.
     """
 
     def __init__(
@@ -46,10 +46,10 @@ class Batcher(Generic[Request, Answer]):
         max_in_flight: int = 4,
         max_wait_seconds: float = 0.02,
     ) -> None:
-        """Without other bounds, groups go one after the other while they take little, so they are few.
+        """Set the bounds; with the default bounds, fast batches run one after another, so that they are few.
 
-        `answer` returns an answer to each request, in order; one that is an exception is raised to who asked.
-        Where it raises for a group, it is asked for each member alone: one that fails is no other's failure.
+        `answer` returns an answer to each request, in order; an answer that is an exception is raised to the caller. If
+        `answer` raises for a batch, it is called for each request alone, so that a failing request fails no other.
         """
         self._answer = answer
         self._most = max_batch
@@ -61,7 +61,7 @@ class Batcher(Generic[Request, Answer]):
         self._held: asyncio.TimerHandle | None = None
 
     async def submit(self, request: Request) -> Answer:
-        """Return the answer, or raise it. A group that has begun goes on, whoever of it gives up waiting."""
+        """Return the answer, or raise it. A batch in flight continues even if a caller is cancelled."""
         loop = asyncio.get_running_loop()
         asked: _Asked[Request, Answer] = _Asked(request, loop.create_future())
         self._waiting.append(asked)
@@ -71,7 +71,7 @@ class Batcher(Generic[Request, Answer]):
         return await asked.answer
 
     async def close(self) -> None:
-        """Cancel what is under way or waits."""
+        """Cancel all requests that are in flight or waiting."""
         for asked in self._waiting:
             asked.answer.cancel()
         self._waiting.clear()
@@ -84,7 +84,7 @@ class Batcher(Generic[Request, Answer]):
     def _start(self) -> None:
         self._starts = False
         while self._may_start() and (group := self._next()):
-            # In the context of one of them: what is traced of the group is traced there.
+            # In the context of the first request, so that its trace has the spans of the batch.
             task = asyncio.create_task(self._run(group), context=group[0].context)
             self._under_way.add(task)
             task.add_done_callback(self._ended)
@@ -93,7 +93,7 @@ class Batcher(Generic[Request, Answer]):
                 self._held = asyncio.get_running_loop().call_later(self._held_seconds, self._pass)
 
     def _pass(self) -> None:
-        """Let others go beside the group that is under way for so long."""
+        """Start another batch beside a batch that has been in flight for `max_wait_seconds`."""
         self._let_go()
         self._start()
 
@@ -119,7 +119,7 @@ class Batcher(Generic[Request, Answer]):
             answers = await self._answer([asked.request for asked in group])
             for asked, answer in zip(group, answers, strict=True):
                 asked.settle(answer)
-        except Exception as error:  # whatever it is, it is for those who asked
+        except Exception as error:  # every error is raised to the callers
             if len(group) == 1:
                 group[0].settle(error)
             else:

@@ -1,10 +1,10 @@
-"""A circuit breaker: a way that has failed is left alone for a while."""
+"""A circuit breaker: a path that has failed is not tried for a while."""
 
 import time
 
 
 class CircuitBreaker:
-    """Open for `seconds` after each failure; while it is open, another way is taken."""
+    """A breaker that is open for `seconds` after each failure; while it is open, callers take another path."""
 
     def __init__(self, seconds: float) -> None:
         self._seconds = seconds
@@ -12,7 +12,7 @@ class CircuitBreaker:
 
     @property
     def is_open(self) -> bool:
-        """Whether the last failure is too recent for another attempt."""
+        """True while the last failure is too recent for another attempt."""
         return time.monotonic() < self._open_until
 
     def trip(self) -> None:

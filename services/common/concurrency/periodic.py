@@ -25,17 +25,18 @@ async def run_periodically(
     with_traceback: bool = False,
     wake: Callable[[], Awaitable[object]] | None = None,
 ) -> Never:
-    """Repeat `work`, `interval_seconds` after it ends, or after as many seconds as it returns.
+    """Repeat `work` after a pause of `interval_seconds`, or of the number of seconds that it returns.
 
-    A failure never ends the loop: it is logged as `trouble`, once until the work succeeds again and after so many
-    `tolerated_failures`, and the work is repeated after `retry_seconds`. A pause ends early when `wake` returns.
+    A failure never ends the loop: the work is retried after `retry_seconds`, by default the interval. After more than
+    `tolerated_failures` in a row, a failure is logged as `trouble`, once until the work succeeds again. A pause ends
+    early when `wake` returns.
     """
     failures = 0
     while True:
         try:
             pause = await work()
             failures = 0
-        except Exception as error:  # whatever failed, the next attempt may succeed
+        except Exception as error:  # after any error, the next attempt may succeed
             failures += 1
             if failures == tolerated_failures + 1:
                 _log.warning(trouble, error=repr(error), exc_info=with_traceback)
@@ -50,7 +51,7 @@ async def run_periodically(
 
 
 async def refresh_periodically(refresh: Callable[[], Awaitable[None]]) -> Never:
-    """Refresh figures that cost too much to be computed at each scrape, at once and then about every 15 s."""
+    """Refresh metrics that are too expensive for each scrape: at once, then every 15 s, or less often if slow."""
 
     async def work() -> float:
         began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Work that, once begun, is not cut in two by a cancellation."""
+"""Work that, once begun, a cancellation does not interrupt."""
 
 import asyncio
 from collections.abc import Callable, Coroutine
@@ -11,10 +11,10 @@ Result = TypeVar("Result")
 
 
 async def run_to_completion(work: Coroutine[object, object, Result] | asyncio.Future[Result]) -> Result:
-    """Run `work` to its end; a cancellation meanwhile is raised afterwards.
+    """Run `work` to its end; a cancellation during the work is raised afterwards.
 
-    What a thread does cannot be cancelled: its file must not be closed, and the lock it relies on not be let go,
-    while it still runs.
+    A thread cannot be cancelled: its file must not be closed, and the lock it relies on must not be released, while it
+    still runs.
     """
     task = asyncio.ensure_future(work)
     try:

@@ -1,1 +1,1 @@
-"""Logs, metrics, request ids and traces of a process; nothing that a service decides."""
+"""Logs, metrics, request ids and traces of a process; no logic of a service."""

@@ -12,27 +12,27 @@ from structlog.typing import EventDict, FilteringBoundLogger, Processor
 
 from services.common.observability import request_id
 
-# Local variables hold credentials.
+# Without local variables, because they may contain credentials.
 _tracebacks = structlog.processors.ExceptionRenderer(structlog.tracebacks.ExceptionDictTransformer(show_locals=False))
 
-# Libraries whose INFO is no news for an operator. What those of HTTP say holds signed addresses.
+# Libraries whose INFO lines are no news for an operator; those of the HTTP libraries contain signed URLs.
 _TALKATIVE = ("alembic", "boto3", "botocore", "httpcore", "httpx", "urllib3", "uvicorn")
 
-# A method that is not named after its level.
+# The logger methods that are not named after their level.
 _LEVELS = {"exception": "error"}
 
 
 class LogFormat(StrEnum):
-    """How log lines look."""
+    """The format of log lines."""
 
     JSON = "json"
     TEXT = "text"
 
 
 def _as_json(_logger: object, _method: str, event: EventDict) -> bytes:
-    """Return the line, in ASCII: what strangers send moves no terminal's cursor, and ends no line where it is read.
+    """Return the line in ASCII, so that input from strangers can neither move a terminal's cursor nor end a line.
 
-    What JSON has no word for is told as Python writes it.
+    A value that JSON cannot represent is written by `repr`.
     """
     try:
         return to_json(event, fallback=repr, ensure_ascii=True)
@@ -45,7 +45,7 @@ def _as_json_text(logger: object, method: str, event: EventDict) -> str:
 
 
 def _printable(_logger: object, _method: str, event: EventDict) -> EventDict:
-    """Escape what would move a terminal's cursor."""
+    """Escape characters that would move a terminal's cursor."""
     for name, value in event.items():
         if isinstance(value, str) and not value.isprintable():
             event[name] = value.encode("unicode_escape").decode()
@@ -56,7 +56,7 @@ def configure(service: str, *, level: str, log_format: LogFormat) -> None:
     """Send the log lines of this process, those of libraries included, to standard output.
 
     `level` is one of DEBUG, INFO, WARNING, ERROR. Every line has `service`, `level`, `timestamp` (UTC) and
-    `event`, and `request_id` while a request is served. To be called once, by the process's main function.
+    `event`, and `request_id` while a request is served. The process's main function calls this once.
     """
 
     def complete(_logger: object, method: str, event: EventDict) -> EventDict:
@@ -73,7 +73,7 @@ def configure(service: str, *, level: str, log_format: LogFormat) -> None:
     is_json = log_format is LogFormat.JSON
     own: list[Processor] = [_tracebacks, _as_json] if is_json else [_printable, console]
     of_libraries: list[Processor] = [_tracebacks, _as_json_text] if is_json else [_printable, console]
-    # Our own lines do not pass through the library's `logging`: there is one for each request, of each service.
+    # Hot path: our own lines, one for each request of each service, bypass the standard library's `logging`.
     structlog.configure(
         processors=[complete, *own],
         logger_factory=structlog.BytesLoggerFactory(sys.stdout.buffer)

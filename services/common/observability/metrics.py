@@ -1,6 +1,6 @@
-"""What every service tells Prometheus of itself; the series of one service stand in its own module `metrics`.
+"""Prometheus metrics that every service has; each service declares its further metrics in its module `metrics`.
 
-All are declared in prometheus-client's one registry of the process.
+All metrics are in the one registry that prometheus-client has for the process.
 """
 
 import asyncio
@@ -18,7 +18,7 @@ from services.common.lifecycle import cancel_and_wait
 from services.common.observability.metrics_server import serve_metrics
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
-"""The buckets for what is a matter of milliseconds, and for a big object of minutes."""
+"""The buckets for durations of milliseconds, and of minutes for a big object."""
 
 _BUILD = Gauge("towpath_build_info", "The version that runs; always 1.", ["version"])
 _LOOP_LAG = Histogram(
@@ -31,7 +31,7 @@ _READY_SECONDS = 2.0
 
 
 class Snapshot(Collector):
-    """A gauge whose label values come and go: all of them are replaced at once."""
+    """A gauge whose label values change: all its series are replaced at once."""
 
     def __init__(self, name: str, documentation: str, labels: Iterable[str]) -> None:
         self._name, self._documentation, self._labels = name, documentation, tuple(labels)
@@ -39,11 +39,11 @@ class Snapshot(Collector):
         REGISTRY.register(self)
 
     def replace(self, values: Mapping[tuple[str, ...], float]) -> None:
-        """Tell these values from now on, each by the values of its labels."""
+        """Report these values from now on, each under the values of its labels."""
         self._values = values
 
     def collect(self) -> Iterable[GaugeMetricFamily]:
-        """Return what a scrape gets."""
+        """Return the series for a scrape."""
         family = GaugeMetricFamily(self._name, self._documentation, labels=self._labels)
         for labels, value in self._values.items():
             family.add_metric(labels, value)
@@ -54,9 +54,10 @@ class Snapshot(Collector):
 async def served_metrics(
     listen: str | None, token: SecretStr | None, *, is_serving: Callable[[], bool] | None = None
 ) -> AsyncIterator[None]:
-    """Serve and sample the metrics until left; without an address, do nothing. Raises what `serve_metrics` says.
+    """Serve and sample the metrics inside the context; without an address, do nothing.
 
-    `is_serving` is asked on the event loop, for who asks whether the service is ready: one that hangs is not.
+    `is_serving` answers probes of readiness. It runs on the event loop, so that a process that hangs is not ready.
+    Raises the errors of `serve_metrics`.
     """
     if listen is None:
         yield
@@ -72,7 +73,7 @@ async def served_metrics(
 
 
 def _ask(loop: asyncio.AbstractEventLoop, question: Callable[[], bool]) -> bool:
-    """Return the answer that the loop gives to a thread; False where it gives none in time."""
+    """Return the event loop's answer to a question of another thread; False if it does not answer in time."""
 
     async def asked() -> bool:
         return question()

@@ -1,6 +1,7 @@
-"""`GET /metrics` for Prometheus: on a port of its own, answered by threads of its own, to who shows the token.
+"""`GET /metrics` for Prometheus, on a separate port and by separate threads, for scrapers that present the token.
 
-Of a service that speaks gRPC, `GET /readyz` beside it tells anybody whether it serves: a probe need not speak gRPC.
+For a gRPC service, `GET /readyz` on the same port reports to anybody whether the service is ready, so that a probe need
+not speak gRPC.
 """
 
 import hmac
@@ -26,12 +27,11 @@ _log = get_logger(__name__)
 def serve_metrics(
     listen: str, token: SecretStr | None, is_ready: Callable[[], bool] | None = None
 ) -> Callable[[], None]:
-    """Serve the process's metrics at `listen` (HOST:PORT; port 0 takes a free one, which the log tells).
+    """Serve the process's metrics at `listen` (HOST:PORT; port 0 takes any free port, and the log reports it).
 
-    With `is_ready`, which threads call, `/readyz` is answered too.
-    The caller ends it by calling what is returned, which takes up to half a second.
-    Raises ValueError where `listen` is malformed, or other hosts can reach it and there is no token; OSError where the
-    address cannot be had.
+    With `is_ready`, a function for any thread, `/readyz` is answered too. The caller ends the server by calling the
+    returned function; that call takes up to half a second. Raises ValueError if `listen` is malformed, or if other
+    hosts can reach it and there is no token; OSError if the address cannot be bound.
     """
     try:
         address = Address.parse(listen)
@@ -58,7 +58,7 @@ def _is_loopback(host: str) -> bool:
 
 
 class _Scrape(MetricsHandler):
-    """One scrape: the library's answer, for those who may have it."""
+    """One scrape: the library's answer, for callers that present the token."""
 
     timeout = _REQUEST_SECONDS
     token: bytes | None = None
@@ -87,15 +87,15 @@ class _Scrape(MetricsHandler):
 
 class _Server(ThreadingHTTPServer):
     def __init__(self, host: str, port: int, token: SecretStr | None, is_ready: Callable[[], bool] | None) -> None:
-        # The base class reads it while it binds.
+        # Set first, because the base class binds in its constructor.
         self.address_family = socket.AF_INET6 if ":" in host else socket.AF_INET
         secret = token.get_secret_value().encode() if token is not None else None
         ready = staticmethod(is_ready) if is_ready is not None else None
         super().__init__((host, port), type("Scrape", (_Scrape,), {"token": secret, "is_ready": ready}))
 
     def server_bind(self) -> None:
-        """Bind, without asking DNS for the host's own name, which may take long and is of no use."""
+        """Bind without the base class's DNS lookup of the host's own name: it may be slow, and nothing uses it."""
         TCPServer.server_bind(self)
 
     def handle_error(self, request: object, client_address: object) -> None:
-        """Say nothing: the scraper went away, or is none."""
+        """Ignore the error: the scraper went away, or the client is no scraper."""

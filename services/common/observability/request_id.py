@@ -1,4 +1,4 @@
-"""The id that ties one client's request to the log lines of every service it passed."""
+"""The request id: it ties one client's request to the log lines of every service that the request passes."""
 
 import re
 import uuid
@@ -16,12 +16,12 @@ def current() -> str:
 
 
 def is_acceptable(offered: str) -> bool:
-    """Tell whether `offered` can be an id: 1 to 64 of [A-Za-z0-9._-]."""
+    """Return whether `offered` can be a request id: 1 to 64 of [A-Za-z0-9._-]."""
     return _ACCEPTED.fullmatch(offered) is not None
 
 
 def adopt(offered: str | None) -> str:
-    """Make `offered` the current id if it is acceptable, else a new one; return it."""
+    """Make `offered` the current request id if it is acceptable, else a new id; return the current id."""
     request_id = offered if offered and is_acceptable(offered) else uuid.uuid4().hex
     _current.set(request_id)
     return request_id

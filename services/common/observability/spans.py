@@ -1,6 +1,6 @@
-"""The spans themselves; imported only where traces are on (`services.common.observability.tracing`).
+"""Spans of OpenTelemetry; imported only if traces are on (`services.common.observability.tracing`).
 
-The instrumentations that OpenTelemetry offers for ASGI, gRPC and SQLAlchemy are not used: docs/decisions/0011.
+OpenTelemetry's instrumentations of ASGI, gRPC and SQLAlchemy are not used: see docs/decisions/0011.
 """
 
 from collections.abc import Iterator, Mapping
@@ -19,7 +19,7 @@ from services.common.observability import request_id
 
 REQUEST_ID = "towpath.request_id"
 
-# A collector that is away holds up neither the service nor its end for long; what it missed is lost.
+# An unreachable collector delays neither the service nor its shutdown for long; the spans that it misses are lost.
 _EXPORT_SECONDS = 2
 
 _context = TraceContextTextMapPropagator()
@@ -38,7 +38,7 @@ class Spans:
 
     @contextmanager
     def serving(self, caller: Mapping[str, str | bytes]) -> Iterator["ServedSpan"]:
-        """Be the current span while a request or call is served."""
+        """Make a new span the current span while a request or call is served."""
         carrier = {key: value for key, value in caller.items() if isinstance(value, str)}
         span = self._tracer.start_span(
             "other",
@@ -46,7 +46,7 @@ class Spans:
             kind=trace.SpanKind.SERVER,
             attributes={REQUEST_ID: request_id.current()},
         )
-        # Not taken back: the context ends with the task, and a stream that is given up is closed in another one.
+        # Never detached: the context ends with the task, and an abandoned stream is closed in another context.
         context.attach(trace.set_span_in_context(span))
         try:
             yield ServedSpan(span)
@@ -54,24 +54,24 @@ class Spans:
             span.end()
 
     def metadata(self) -> tuple[tuple[str, str], ...]:
-        """Return `traceparent`, and `tracestate` where there is one."""
+        """Return `traceparent`, and `tracestate` if there is one."""
         carrier: dict[str, str] = {}
         _context.inject(carrier)
         return tuple(carrier.items())
 
     def close(self) -> None:
-        """Send what is left, and end."""
+        """Send the remaining spans, and shut down."""
         self._provider.shutdown()
 
 
 class ServedSpan:
-    """See `services.common.observability.tracing.Span`."""
+    """The implementation of `services.common.observability.tracing.Span`."""
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span
 
     def finish(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
-        """Complete it."""
+        """Name the span, add the fields, and mark it if the request failed."""
         self._span.update_name(name)
         for key, value in fields.items():
             if isinstance(value, str | int | float):

@@ -1,4 +1,4 @@
-"""Traces for OpenTelemetry, where an endpoint is configured; where none is, its SDK is not even imported."""
+"""Traces for OpenTelemetry, if an endpoint is configured; otherwise its SDK is not even imported."""
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -14,7 +14,7 @@ class Span(Protocol):
     """The span of a request or call that is served."""
 
     def finish(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
-        """Name it, add fields, none of them a secret, and say whether it failed."""
+        """Name the span, add the fields, none of them a secret, and mark it if the request failed."""
 
 
 class _NoSpan:
@@ -27,9 +27,9 @@ _NO_SPAN = _NoSpan()
 
 @contextmanager
 def traced(service: str, endpoint: str | None) -> Iterator[None]:
-    """Send the spans of this process to `endpoint` until left; without one, do nothing.
+    """Send the spans of this process to `endpoint` inside the context; without an endpoint, do nothing.
 
-    To be entered once, by the process's main function. Raises ValueError where the packages for it are missing.
+    The process's main function enters the context once. Raises ValueError if the packages for traces are missing.
     """
     global _spans
     if endpoint is None:
@@ -48,19 +48,19 @@ def traced(service: str, endpoint: str | None) -> Iterator[None]:
 
 
 def is_on() -> bool:
-    """Tell whether this process sends spans."""
+    """Return whether this process sends spans."""
     return _spans is not None
 
 
 def serving(caller: Mapping[str, str | bytes], *, seen: bool = True) -> AbstractContextManager[Span]:
-    """Return the span of a request or call that is served; `caller` are its headers, which may name the caller's span.
+    """Return the span of a request or call that is served; the headers `caller` may name the caller's span.
 
-    It has the current request id. To be entered in a task that serves nothing else: it stays the task's current span.
-    What is not `seen` has none.
+    The span has the current request id. Enter it in a task that serves nothing else, because it stays the task's
+    current span. A request that is not `seen` has no span.
     """
     return _spans.serving(caller) if _spans is not None and seen else nullcontext(_NO_SPAN)
 
 
 def metadata() -> tuple[tuple[str, str], ...]:
-    """Return the metadata by which a call tells the one who serves it of the current span."""
+    """Return the metadata by which a call passes the current span to its server."""
     return _spans.metadata() if _spans is not None else ()

@@ -1,1 +1,1 @@
-"""gRPC servers and channels, set up alike in all services."""
+"""gRPC servers and channels, configured alike in all services."""

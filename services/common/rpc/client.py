@@ -1,4 +1,4 @@
-"""The client's side of gRPC: channels that come back by themselves, and calls with a deadline."""
+"""The client's side of gRPC: channels that reconnect by themselves, and calls with a deadline."""
 
 import json
 from collections.abc import Awaitable, Callable
@@ -23,7 +23,7 @@ _RETRY = {
     "initialBackoff": "0.1s",
     "maxBackoff": "1s",
     "backoffMultiplier": 2,
-    # A server that is being stopped cancels what has just come; what the caller itself cancels is not repeated.
+    # A stopping server cancels calls that have just arrived. gRPC does not retry a call that the caller cancels.
     "retryableStatusCodes": ["UNAVAILABLE", "CANCELLED"],
 }
 
@@ -33,9 +33,9 @@ def connect(
 ) -> grpc.aio.Channel:
     """Return a channel to `address` (`unix:PATH`, `HOST:PORT` or `dns:///NAME:PORT`); the caller closes it.
 
-    Calls go in turn to all addresses that the name has. Over a network it speaks mutual TLS where `tls` is given.
-    `repeatable` names, by full service name, the methods that gRPC may repeat by itself when the service was
-    unavailable: those whose second call does no more than the first.
+    Calls go in turn to all addresses of the name. Over a network, the channel uses mutual TLS if `tls` is given.
+    `repeatable` has, by full service name, the idempotent methods: gRPC retries them by itself if the service is
+    unavailable.
     """
     config: dict[str, Any] = {"loadBalancingConfig": [{"round_robin": {}}]}
     names = [
@@ -50,7 +50,7 @@ def connect(
 
 
 class Health(StrEnum):
-    """What a service says of itself."""
+    """The health that a service reports."""
 
     SERVING = "serving"
     NOT_SERVING = "not serving"
@@ -58,9 +58,9 @@ class Health(StrEnum):
 
 
 class ServiceClient:
-    """Another service, as its callers see it: a channel, the secrets shown to it, and a deadline on every call.
+    """A client of another service: a channel, the secrets that it presents, and a deadline on every call.
 
-    It owns the channel; `close` ends it.
+    It owns the channel; `close` closes it.
     """
 
     def __init__(
@@ -89,10 +89,10 @@ class ServiceClient:
     ) -> Response:
         """Call a unary method of a stub on this peer's channel, waiting for the peer while it restarts.
 
-        `request` is a message, or one that is serialized already, as the method takes it. Raises the `ServiceError`
-        that the service raised; a detail of its status is read into `detail`. A peer that was not there until the
-        deadline, or says that it does not serve, is `Unavailable`; without `wait_for_ready` one that cannot be reached
-        is so at once. A `deadline`, in seconds, takes the place of the peer's own.
+        `request` is a message, or serialized bytes if the method takes those. Raises the `ServiceError` that the
+        service raised; a detail of its status is read into `detail`. Raises `Unavailable` if the peer is unreachable
+        until the deadline, or reports that it does not serve; without `wait_for_ready`, at once if it is unreachable.
+        A `deadline`, in seconds, replaces the client's deadline.
         """
         timeout = self._deadline if deadline is None else deadline
         try:
@@ -103,7 +103,7 @@ class ServiceClient:
             raise self.error(error, detail) from error
 
     def error(self, error: grpc.aio.AioRpcError, detail: Message | None = None) -> ServiceError:
-        """Build the error again that the service raised; see `call`."""
+        """Rebuild the error that the service raised; see `call`."""
         never_connected = self.channel.get_state() is not grpc.ChannelConnectivity.READY
         if error.code() is grpc.StatusCode.DEADLINE_EXCEEDED and never_connected:
             return Unavailable(Reason.UNAVAILABLE, "an inner service does not answer")
@@ -120,8 +120,8 @@ class ServiceClient:
         return tuple(metadata)
 
     async def health(self, service: str) -> Health:
-        """Ask what the peer says of the service of this full name; it may take 2 s to answer."""
-        stub: Any = health_pb2_grpc.HealthStub(self.channel)  # its types do not tell its methods
+        """Return the health that the peer reports for the service of this full name, after at most 2 s."""
+        stub: Any = health_pb2_grpc.HealthStub(self.channel)  # its type stubs lack its methods
         try:
             answer = await stub.Check(health_pb2.HealthCheckRequest(service=service), timeout=_HEALTH_SECONDS)
         except grpc.aio.AioRpcError:

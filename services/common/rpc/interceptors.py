@@ -1,4 +1,4 @@
-"""What happens around every call that a service answers: who may call, the request id, errors, the log line."""
+"""Interceptors of every call that a service answers: authorization, request id, errors, metrics and the log line."""
 
 import hmac
 import logging
@@ -18,17 +18,17 @@ from services.common.rpc.types import Context, Handler
 
 _Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]
 
-# What is no fault of the caller.
+# Statuses that are no fault of the caller.
 _FAILURES = ("UNKNOWN", "INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "DATA_LOSS", "UNIMPLEMENTED")
 
-# What a service refuses it has waited for itself, as long as its caller has time; gRPC repeats no such call by itself.
+# Bars gRPC's own retries: a service that reports an error has itself waited as long as its caller has time.
 _WAITED_LONG_ENOUGH = ("grpc-retry-pushback-ms", "-1")
 
 _log = get_logger(__name__)
 
 
 def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None, key: str = "authorization") -> str:
-    """Return the token of the metadata `authorization: Bearer TOKEN`, or of another key, or an empty string."""
+    """Return the token of the metadata `authorization: Bearer TOKEN`, or of another key; empty if there is none."""
     for name, value in metadata or ():
         if name == key and isinstance(value, str) and value.startswith("Bearer "):
             return value.removeprefix("Bearer ")
@@ -36,10 +36,10 @@ def bearer_token(metadata: Iterable[tuple[str, str | bytes]] | None, key: str = 
 
 
 class SecretInterceptor(grpc.aio.ServerInterceptor):
-    """Refuses calls that do not show one of the secrets; without secrets it lets all pass.
+    """Refuses calls that do not present one of the secrets; without secrets it admits every call.
 
-    Calls of `admin_methods`, by their full names, show one of `admin_secrets` too. Where there is none of these, but
-    there are secrets, nobody may call them.
+    Services in `unguarded` need no secret. Calls of `admin_methods`, given by full name, must present one of
+    `admin_secrets` too; if there are secrets but no admin secrets, nobody may call these methods.
     """
 
     def __init__(
@@ -66,11 +66,11 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
         async def refuse(_requests: object, context: Context) -> None:
             await context.abort(grpc.StatusCode.UNAUTHENTICATED, problem)
 
-        # Of whatever kind the method is: this one answers without reading what a stranger sends.
+        # For methods of every kind, because it answers without reading a stranger's request.
         return grpc.stream_unary_rpc_method_handler(refuse)
 
     def _problem(self, method: str, metadata: Iterable[tuple[str, str | bytes]] | None) -> str:
-        """Return what a call lacks; empty where it may pass."""
+        """Return what a call lacks; empty if it is admitted."""
         is_guarded = bool(self._secrets) and method.split("/")[1] not in self._unguarded
         if is_guarded and not _is_among(bearer_token(metadata), self._secrets):
             return "the secret between services is missing or wrong"
@@ -81,7 +81,7 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
 
 
 def _bytes_of(secrets: Iterable[SecretStr | None]) -> list[bytes]:
-    # Who shows nothing shows the empty one.
+    # Without empty secrets, because an empty secret would admit callers that present nothing.
     return [shown for secret in secrets if secret and (shown := secret.get_secret_value().encode())]
 
 
@@ -92,9 +92,9 @@ def _is_among(shown: str, secrets: Iterable[bytes]) -> bool:
 class CallInterceptor(grpc.aio.ServerInterceptor):
     """Adopts the caller's request id, turns errors into statuses, and logs and counts each call.
 
-    `methods` are the full names of those that are served: strangers may ask for others, which are counted as one. Calls
-    of the methods in `waiting` wait for news, again and again: they are counted, but are not in flight, have no time,
-    no span, and log lines at the level DEBUG.
+    `methods` are the full names of the served methods; all other methods, which strangers may call, are counted as
+    "other". Calls of the methods in `waiting` are long polls: they are counted, but they are not in the metrics of
+    calls in flight and of durations, have no span, and are logged at the level DEBUG.
     """
 
     def __init__(self, methods: Iterable[str], *, waiting: Iterable[str] = ()) -> None:
@@ -129,7 +129,7 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
                 handler.request_deserializer,
                 handler.response_serializer,
             )
-        # It writes its responses itself.
+        # Answered once, because a handler of this kind writes its responses itself.
         return grpc.stream_stream_rpc_method_handler(
             call.answered_once(handler.stream_stream),  # type: ignore[arg-type] # stubs know only the blocking kind
             handler.request_deserializer,
@@ -187,7 +187,7 @@ class _Call:
         return time.monotonic()
 
     async def _fail(self, error: BaseException, context: Context, started: float) -> None:
-        """Abort the call with the status of the error; return only for errors that are gRPC's own affair."""
+        """Abort the call with the status of the error; return only for aborts and cancellations of gRPC itself."""
         if isinstance(error, ServiceError):
             self._end(started, error.status.name, reason=error.reason, message=error.message)
             await context.abort(error.status, error.message, (*trailing_metadata(error), _WAITED_LONG_ENOUGH))
@@ -200,7 +200,7 @@ class _Call:
     def _end(self, started: float, status: str, **fields: str) -> None:
         seconds = round(time.monotonic() - started, 6)
         metrics.requests_of(self._counted_as, status).inc()
-        # A stream that is given up is closed in another context, which knows nothing of its request.
+        # An abandoned stream is closed in another context, without the request id of the call.
         told = {"request_id": self._request_id, **self._fields, **fields}
         self._span.finish(self._counted_as, {"status": status, **told}, failed=status in _FAILURES)
         level = logging.DEBUG if self._waits else logging.INFO

@@ -1,4 +1,4 @@
-"""What a gRPC server tells Prometheus of its calls. `method` is one of those that it serves, or "other"."""
+"""Prometheus metrics of a gRPC server's calls. The label `method` is a method that the server serves, or "other"."""
 
 from functools import cache
 
@@ -8,7 +8,7 @@ from services.common.observability.metrics import SECONDS
 
 REQUESTS = Counter("towpath_grpc_requests_total", "Calls that have ended.", ["method", "status"])
 REQUEST_SECONDS = Histogram("towpath_grpc_request_seconds", "How long calls took.", ["method"], buckets=SECONDS)
-# To look a child up by its labels takes longer than to count with it.
+# Cached, because finding a child by its labels takes longer than counting with it.
 requests_of = cache(REQUESTS.labels)
 request_seconds_of = cache(REQUEST_SECONDS.labels)
 IN_FLIGHT = Gauge("towpath_grpc_in_flight", "Calls that are being served.")

@@ -1,26 +1,26 @@
-"""Settings of gRPC itself that both ends share."""
+"""Options of gRPC itself for channels and servers, and limits that both ends share."""
 
 MAX_MESSAGE_BYTES = 16 * 1024 * 1024
-"""A page of 1,000 locks with the longest paths must fit."""
+"""The most bytes of a message. The largest page of locks, 3,000 with the longest paths, must fit."""
 
 CHUNK_BYTES = 1024 * 1024
 """The most bytes of an object that one message of a stream carries."""
 
 SHARED_BYTES = 2 * CHUNK_BYTES
-"""The most bytes of an object that one message tells of, where they go through shared memory."""
+"""The most bytes of an object that one message refers to, if they go through shared memory."""
 
 ADMIN_METADATA_KEY = "towpath-storage-admin"
-"""The metadata in which a caller shows the secret of administration, as `Bearer SECRET`."""
+"""The metadata key under which a caller presents the secret of administration, as `Bearer SECRET`."""
 
 Options = list[tuple[str, int]]
 
 _SHARED: Options = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
-    # A stream holds no more unread bytes than this; what gRPC measures for itself grows to many MiB for each.
+    # Bounds the unread bytes of a stream; the window that gRPC measures by itself grows to many MiB for each stream.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", CHUNK_BYTES),
-    # A piece of an object goes in few frames, each of which costs both ends some work; other calls go in between.
+    # A chunk of an object needs few frames, because each frame costs both ends work; frames of other calls fit between.
     ("grpc.http2.max_frame_size", 256 * 1024),
 ]
 
@@ -30,7 +30,7 @@ def _keepalive(*, every: int, timeout: int) -> Options:
     return [
         ("grpc.keepalive_time_ms", every),
         ("grpc.keepalive_timeout_ms", timeout),
-        # The one above is not enough: a keepalive ping is a ping, and those have a minute.
+        # The keepalive timeout alone is not enough: a keepalive is a ping, and a ping times out after a minute.
         ("grpc.http2.ping_timeout_ms", timeout),
     ]
 
@@ -43,38 +43,38 @@ _CHANNEL: Options = [
     ("grpc.http2.max_pings_without_data", 0),
 ]
 _LOCAL_CHANNEL: Options = [
-    # To try a unix socket costs nothing, and whoever starts or restarts the process waits for it.
+    # An attempt on a unix socket costs nothing, and callers wait while the process starts or restarts.
     ("grpc.max_reconnect_backoff_ms", 100),
-    # A process of this host that is gone leaves no connection behind; one that hangs is noticed within 20 s.
+    # A dead process of this host leaves no connection behind; a process that hangs is detected within 20 s.
     *_keepalive(every=10_000, timeout=10_000),
 ]
 _REMOTE_CHANNEL: Options = [
     ("grpc.max_reconnect_backoff_ms", 1000),
-    # A peer that is gone without a word is noticed within 7 s, so that a call with a deadline of 12 s finds another, or
-    # the same when the network is back; also where nothing is called, so that the next call need not find out.
+    # A vanished peer is detected within 7 s, so that a call with a deadline of 12 s finds another peer, or the same one
+    # when the network is back. Pings without calls spare the next call the detection.
     *_keepalive(every=3_000, timeout=4_000),
     ("grpc.keepalive_permit_without_calls", 1),
-    # Which replicas there are is asked again whenever a connection ends.
+    # The replicas are resolved again whenever a connection ends.
     ("grpc.dns_min_time_between_resolutions_ms", 1_000),
-    # The variables of HTTP proxies are meant for the world outside.
+    # The HTTP proxies in the environment are meant for external addresses.
     ("grpc.enable_http_proxy", 0),
 ]
 
 _SERVER: Options = [
     *_SHARED,
-    # Callers ping as above; that is no abuse.
+    # Callers ping as configured above, and the server must not treat that as abuse.
     ("grpc.http2.min_ping_interval_without_data_ms", 1_000),
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_permit_without_calls", 1),
 ]
 _REMOTE_SERVER: Options = [
-    # A caller that is gone without a word does not hold its streams for long.
+    # The streams of a vanished caller are ended soon.
     *_keepalive(every=10_000, timeout=10_000),
 ]
 
 
 def is_local(address: str) -> bool:
-    """Tell whether an address is a unix socket, which only processes of this host can reach."""
+    """Return whether an address is a unix socket, reachable only for processes of this host."""
     return address.startswith("unix:")
 
 
@@ -86,8 +86,8 @@ def channel_options(address: str) -> Options:
 def server_options(address: str, *, connection_seconds: float) -> Options:
     """Return gRPC's options for a server on this address.
 
-    A connection over a network is ended after `connection_seconds`, give or take a tenth, so that its caller asks again
-    which replicas there are. What runs on it runs on: the caller is told first, and nothing is cut off.
+    A connection over a network is ended after `connection_seconds`, give or take a tenth, so that its caller resolves
+    the replicas again. The caller is notified first, and calls in flight are not cut off.
     """
     if is_local(address):
         return _SERVER

@@ -1,4 +1,4 @@
-"""Messages that carry nothing but bytes, written and read without protobuf, which copies the bytes at each step."""
+"""Serialization of messages that carry only bytes, without protobuf, because it copies the bytes at each step."""
 
 from collections.abc import Sequence
 from typing import Generic, TypeVar
@@ -12,7 +12,7 @@ _MAX_LENGTH_BYTES = 5
 
 
 class BytesField(Generic[MessageT]):
-    """The field `name` of a message. On the wire nobody can tell what has written it."""
+    """The field `name` of a message, in the wire format of protobuf."""
 
     def __init__(self, message: type[MessageT], name: str) -> None:
         self._message = message
@@ -23,9 +23,9 @@ class BytesField(Generic[MessageT]):
         return b"".join((self._head(sum(map(len, pieces))), *pieces))
 
     def parse(self, serialized: bytes) -> memoryview | MessageT:
-        """Return the bytes in this field where the message has nothing else, and otherwise the message.
+        """Return the bytes in this field if the message has nothing else, and otherwise the message.
 
-        Raises `DecodeError` for what is no such message.
+        Raises `DecodeError` if `serialized` is no message of this type.
         """
         for digits in range(1, _MAX_LENGTH_BYTES + 1):
             start = len(self._tag) + digits

@@ -1,4 +1,4 @@
-"""The server's side of gRPC: one way to listen, to trust callers, to report errors, to be healthy, to stop."""
+"""The server's side of gRPC: listening, authentication of callers, error and health reports, and shutdown."""
 
 import asyncio
 from collections.abc import Iterable, Iterator
@@ -20,12 +20,12 @@ _CONNECTION_SECONDS = 10.0
 class Server:
     """A gRPC server with health, reflection, errors, logs and the secret between services.
 
-    `grpc` is the server to register servicers with; `services` are their full names. The services named
-    in `unguarded` check their callers themselves; callers of the others show `secret`, or `accepted`. Callers of
-    `admin_methods`, which are full names, show one of `admin_secrets` too, see `SecretInterceptor`. Over a
-    network, callers must show a certificate where `tls` is given, and a connection is ended gracefully after
-    `connection_seconds`. `waiting` are the full names of methods whose calls wait for news rather than work, see
-    `CallInterceptor`. Raises ValueError where an address that other hosts can reach has no secret.
+    `grpc` is the server to register servicers with; `services` are their full names. The services in `unguarded`
+    authenticate their callers themselves; callers of all others must present `secret` or `accepted`. Callers of
+    `admin_methods`, given by full name, must present one of `admin_secrets` too, see `SecretInterceptor`. Over a
+    network, callers must present a certificate if `tls` is given, and a connection is ended gracefully after
+    `connection_seconds`. `waiting` are the full names of methods that are long polls, see `CallInterceptor`. Raises
+    ValueError for an address that other hosts can reach if there is no secret.
     """
 
     def __init__(
@@ -88,14 +88,14 @@ class Server:
             await self._health.set(service, status)
 
     async def serve_until(self, stop: asyncio.Event) -> None:
-        """Serve until `stop` is set; then refuse new calls, let those that run finish within the bound, and end."""
+        """Serve until `stop` is set; then refuse new calls, let calls in flight finish in `drain_seconds`, and end."""
         await stop.wait()
         await self.set_serving(serving=False)
         await self.grpc.stop(self._drain_seconds)
 
 
 def methods_of(services: Iterable[str]) -> Iterator[str]:
-    """Return the full names of all methods of services, which are full names too."""
+    """Yield the full names of all methods of the services, themselves given by full name."""
     for service in services:
         for method in descriptor_pool.Default().FindServiceByName(service).methods:
             yield f"/{service}/{method.name}"

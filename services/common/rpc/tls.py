@@ -1,4 +1,4 @@
-"""Mutual TLS between services: both ends show a certificate of one authority, and answer nobody else."""
+"""Mutual TLS between services: each end presents a certificate of one authority, and accepts no other peer."""
 
 import ssl
 from collections.abc import Mapping
@@ -9,12 +9,12 @@ from typing import Self
 import grpc
 
 FILES = ("tls_certificate", "tls_key", "tls_ca")
-"""The settings that name the files; all are given, or none."""
+"""The settings that name the files; either all are given or none."""
 
 
 @dataclass(frozen=True)
 class Tls:
-    """A process' certificate with its chain, the key to it, and the certificate of the authority, all in PEM."""
+    """A process's certificate with its chain, its key, and the certificate of the authority, all in PEM."""
 
     certificate: bytes
     key: bytes = field(repr=False)
@@ -22,9 +22,9 @@ class Tls:
 
     @classmethod
     def read(cls, files: Mapping[str, Path | None]) -> Self | None:
-        """Read the files that the settings of `FILES` name; None where no setting is given.
+        """Read the files that the settings of `FILES` name; return None if no setting is given.
 
-        Raises ValueError, which names the setting, where only some are given, or a file is not what it should be.
+        Raises ValueError, with the name of the setting, if only some are given or a file is not valid.
         """
         given = {name: path for name in FILES if (path := files.get(name)) is not None}
         if not given:
@@ -36,13 +36,13 @@ class Tls:
         return cls(certificate, key, authority)
 
     def for_server(self) -> grpc.ServerCredentials:
-        """Return what makes a server ask every caller for a certificate of the authority."""
+        """Return credentials by which a server requires a certificate of the authority from every caller."""
         return grpc.ssl_server_credentials(
             [(self.key, self.certificate)], root_certificates=self.authority, require_client_auth=True
         )
 
     def for_channel(self) -> grpc.ChannelCredentials:
-        """Return what makes a channel show the certificate, and accept a server's of the authority and its name."""
+        """Return credentials by which a channel presents the certificate, and verifies a server's issuer and name."""
         return grpc.ssl_channel_credentials(self.authority, self.key, self.certificate)
 
 
@@ -54,7 +54,7 @@ def _read(name: str, path: Path) -> bytes:
 
 
 def _check(given: Mapping[str, Path]) -> None:
-    """Find out what gRPC would only tell as a handshake that fails."""
+    """Raise ValueError for invalid files, because gRPC would report them only as a failed handshake."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     certificate, key, authority = (given[name] for name in FILES)
     try:
@@ -68,5 +68,5 @@ def _check(given: Mapping[str, Path]) -> None:
 
 
 def _no_password() -> str:
-    """Keep OpenSSL from asking the terminal for one."""
+    """Raise ValueError, so that OpenSSL does not ask for a password at the terminal."""
     raise ValueError("the key is encrypted")

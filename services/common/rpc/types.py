@@ -1,4 +1,4 @@
-"""Names for gRPC's types, which are generic for the type checker only."""
+"""Aliases of gRPC types that are generic only for the type checker."""
 
 from typing import TYPE_CHECKING, Any
 

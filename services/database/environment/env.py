@@ -1,4 +1,4 @@
-"""Alembic's environment, for all services: it runs on the connection that `database.migrations` gives it."""
+"""Alembic's environment for all services; it runs on the connection that `database.migrations` passes to it."""
 
 from alembic import context
 

@@ -1,1 +1,1 @@
-"""Users, tokens, grants, and the policy that decides from them; no lock and no gRPC."""
+"""Users, tokens, grants, and the access policy that decides from them; no locks and no gRPC."""

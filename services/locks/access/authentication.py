@@ -1,4 +1,4 @@
-"""Whose token it is (protocol: "Authentication")."""
+"""Authentication of users by their tokens (docs/protocol.md, "Authentication")."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
@@ -11,11 +11,11 @@ from services.locks.access.users import TokenUser, find_token_user
 
 
 async def authenticate(database: Database, uses: TokenUses, token: str) -> TokenUser:
-    """Return the user whose token this is, and how long it is valid, and note that it is used.
+    """Return the user of a token with the seconds of its validity, and record that the token is used.
 
-    Raises `Unauthenticated` (BAD_CREDENTIALS) for one that is unknown; for one that has expired, with the metadata
-    `expired`; and for one that was revoked, with its name as the metadata `revoked`. The last two tell nothing to
-    anybody else, as only who was given a token can show it.
+    Raises `Unauthenticated` (BAD_CREDENTIALS) for an unknown token; for an expired token, with the metadata `expired`;
+    and for a revoked token, with its name as the metadata `revoked`. The metadata disclose nothing to a stranger,
+    because only the person who was given a token can present it.
     """
     hashed = token_hash(token)
 

@@ -1,4 +1,4 @@
-"""The first administrator, so that there is somebody who can make the others."""
+"""Bootstrap of the first administrator, so that somebody can create the other users."""
 
 from pydantic import SecretStr
 from sqlalchemy import update
@@ -16,10 +16,10 @@ TOKEN = "local"  # noqa: S105 - the name of a token, not its secret
 
 
 async def bootstrap(database: Database, token: SecretStr | None = None) -> str:
-    """Make the user `admin` where it is missing, and an administrator in any case; return the secret of its token.
+    """Create the user `admin` if it is missing, make it an administrator, and return the secret of its token.
 
-    That token is called `local` and has the secret `token`, or a new one; it takes the place of an earlier one of that
-    name. Where the same one is there already, nothing changes.
+    The token is named `local`; its secret is `token`, or a new secret if that is None. It replaces an earlier token of
+    that name. A `local` token that has this secret already, and no expiry, stays as it is.
     """
     secret = token.get_secret_value() if token is not None else new_secret()
 

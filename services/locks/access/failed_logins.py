@@ -1,7 +1,7 @@
-"""What addresses owe for bad credentials (client row 6), added up over all facades.
+"""Debts of addresses for bad credentials (client-6), summed over all facades.
 
-A bad credential is a debt of some seconds. An address without debt has no row that counts, so nothing is written for a
-good credential, and an address that fails no more is forgotten.
+A bad credential adds a debt of some seconds, and time pays it off. An address without debt has no row that counts, so
+that a good credential writes nothing, and the row of an address that stops failing is deleted.
 """
 
 from collections.abc import Mapping
@@ -15,16 +15,16 @@ from sqlmodel import col
 from services.locks.models import FailedLogin
 
 _MAX_FORGOTTEN = 10_000
-# What is owed for longer is no debt that anybody waits for.
+# Cap on a debt: nobody waits longer for it to be paid off.
 _MAX_DEBT = timedelta(days=3660)
 
 
 async def add_failures(connection: AsyncConnection, debts: Mapping[str, timedelta]) -> Mapping[str, float]:
-    """Add to the debts of addresses, and return what each of them owes then, in seconds.
+    """Add to the debts of addresses, and return the new debt of each address in seconds.
 
-    What others have paid off is forgotten.
+    Also delete rows whose debts have been paid off.
     """
-    # In one order everywhere, so that two processes do not wait for each other.
+    # Sorted: processes that lock rows in the same order cannot deadlock.
     rows = [{"address": each, "debt_until": func.now() + min(debts[each], _MAX_DEBT)} for each in sorted(debts)]
     new = insert(FailedLogin).values(rows)
     sum_ = func.greatest(col(FailedLogin.debt_until), func.now()) + (new.excluded.debt_until - func.now())
@@ -41,7 +41,7 @@ async def _forget_expired(connection: AsyncConnection) -> None:
         select(col(FailedLogin.address))
         .where(col(FailedLogin.debt_until) < func.now())
         .limit(_MAX_FORGOTTEN)
-        # Waiting for one that another process adds to, while that one waits for ours, would end both.
+        # Waiting for a row that another process updates, while that process waits for ours, would be a deadlock.
         .with_for_update(skip_locked=True)
     )
     await connection.execute(delete(FailedLogin).where(col(FailedLogin.address).in_(paid)))

@@ -1,4 +1,4 @@
-"""Grants: who has which role in which repository."""
+"""Grants: the roles of users in repositories."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _BY_ROLE = case({role.value: rank for rank, role in enumerate(policy.Role)}, val
 
 @dataclass(frozen=True, slots=True)
 class FoundRepository:
-    """A repository's id, what decides the user's access to it, and the records of the user's grants in it."""
+    """A repository's id, the input of the decision about the user's access, and the records of the user's grants."""
 
     id: int
     access: policy.RepositoryAccess
@@ -25,7 +25,7 @@ class FoundRepository:
 
 
 async def find_access(connection: AsyncConnection, *, repository: str, user_id: int) -> FoundRepository | None:
-    """Return what decides a user's access to the repository of that name; None where there is no such repository."""
+    """Return the input of the decision about a user's access to a repository; None if the repository does not exist."""
     statement = (
         select(col(Repository.id), col(Repository.public), *Grant.__table__.c)
         .join_from(
@@ -53,7 +53,7 @@ def _record(values: Sequence[Any]) -> Grant:
 async def put_grant(
     connection: AsyncConnection, *, user_id: int, repository_id: int, role: policy.Role, ref_patterns: list[str]
 ) -> tuple[Grant, Grant | None]:
-    """Give a user a role in a repository, in place of an earlier grant of that role; return both grants."""
+    """Give a user a role in a repository, replacing an earlier grant of that role; return both grants."""
     earlier = select(*Grant.__table__.c).where(
         col(Grant.user_id) == user_id, col(Grant.repository_id) == repository_id, col(Grant.role) == role.value
     )
@@ -70,7 +70,7 @@ async def put_grant(
 
 
 async def delete_grants(connection: AsyncConnection, *, user_id: int, repository_id: int) -> Sequence[Grant]:
-    """Take all of a user's grants in a repository and return them."""
+    """Delete all of a user's grants in a repository and return them."""
     statement = (
         delete(Grant)
         .where(col(Grant.user_id) == user_id, col(Grant.repository_id) == repository_id)
@@ -80,7 +80,7 @@ async def delete_grants(connection: AsyncConnection, *, user_id: int, repository
 
 
 async def list_grants(connection: AsyncConnection, repository_id: int) -> Sequence[tuple[str, Grant]]:
-    """Return a repository's grants, each with its user's name, by that name and by role."""
+    """Return a repository's grants, each with its user's name, ordered by that name and by role."""
     statement = (
         select(col(User.name), *Grant.__table__.c)
         .join_from(Grant, User, col(Grant.user_id) == col(User.id))

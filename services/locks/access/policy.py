@@ -1,4 +1,7 @@
-"""Who may do what in a repository (protocol: "Authentication", rule 5; the access examples of "Batch")."""
+"""The access policy: decides whether a user may do something in a repository.
+
+It implements docs/protocol.md, "Authentication", rule 5, and the access examples of "Batch", rule 4.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,7 +11,7 @@ from services.locks.ref_patterns import matching
 
 
 class Role(StrEnum):
-    """What a grant gives; each includes the one before it."""
+    """The role that a grant gives; each role includes the role before it."""
 
     READ = "read"
     WRITE = "write"
@@ -16,7 +19,7 @@ class Role(StrEnum):
 
 
 class Permission(StrEnum):
-    """What is asked for."""
+    """The permission that a request asks for."""
 
     READ = "read"
     WRITE = "write"
@@ -24,7 +27,7 @@ class Permission(StrEnum):
 
 
 class Outcome(StrEnum):
-    """The decision."""
+    """The result of a decision."""
 
     ALLOWED = "allowed"
     CREDENTIALS_REQUIRED = "credentials required"
@@ -34,7 +37,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Grant:
-    """A role in the repository, its writing limited to refs that match a pattern; no patterns: no limit."""
+    """A role in the repository. Writing is limited to refs that match a pattern; without patterns it is not limited."""
 
     role: Role
     ref_patterns: Sequence[str] = ()
@@ -42,7 +45,7 @@ class Grant:
 
 @dataclass(frozen=True)
 class RepositoryAccess:
-    """What the decision needs to know of a repository: whether anybody may read it, and the user's grants in it."""
+    """The input of a decision: whether anybody may read the repository, and the user's grants in it."""
 
     public: bool
     grants: Sequence[Grant] = ()
@@ -50,7 +53,7 @@ class RepositoryAccess:
 
 @dataclass(frozen=True)
 class Decision:
-    """The outcome, why in one sentence, and the grant that gave the access, if one did."""
+    """The outcome, its explanation in one sentence, and the grant that gave the access, if any."""
 
     outcome: Outcome
     explanation: str
@@ -62,11 +65,11 @@ _MAY_ONLY_READ = Decision(Outcome.DENIED, "the user may read, but has no grant o
 
 
 def decide(*, anonymous: bool, repository: RepositoryAccess | None, permission: Permission, ref: str) -> Decision:
-    """Decide whether a user may do something in a repository; `repository` is None where there is none.
+    """Decide whether a user may do something in a repository; `repository` is None if it does not exist.
 
-    Reading needs any grant, or a public repository; the ref never limits it. Writing needs a grant of the role write
-    or admin that has no ref patterns or one that `ref` matches; no ref (empty) matches none. To write on any ref needs
-    a grant of the role write or admin, whatever its patterns and the ref.
+    Reading needs any grant, or a public repository; the ref never limits reading. Writing needs a grant of the role
+    write or admin that has no ref patterns or a pattern that `ref` matches; an empty `ref` matches no pattern. The
+    permission to write on any ref needs a grant of the role write or admin, whatever its patterns and the ref.
     """
     if anonymous:
         return _decide_anonymous(repository, permission)

@@ -1,4 +1,4 @@
-"""What takes accesses away, heard of as it is committed, whoever does it (docs/decisions/0018)."""
+"""The revocation feed: notifications of revocations as they are committed, whoever makes them (docs/decisions/0018)."""
 
 from collections.abc import Mapping
 
@@ -7,7 +7,7 @@ from services.locks.models import SCHEMA
 
 SOURCE = Source(
     SCHEMA.name,
-    # What the triggers of the migration 0003 notify.
+    # The channel that the triggers of the migration 0003 notify.
     channel="towpath_access_changed",
     trigger="access_changed",
     tables=("users", "tokens", "repositories", "grants"),
@@ -16,10 +16,11 @@ SOURCE = Source(
 
 
 async def watch(notifications: Notifications, known: Mapping[str, int], wait_seconds: float) -> tuple[str, int]:
-    """Return who listens to `SOURCE` now, and how many changes that one has heard; see AccessService.WatchAccess.
+    """Return the id of the connection that listens to `SOURCE`, and the number of changes that it has received.
 
-    Where `known` has just that, wait for a change, at most for `wait_seconds`. What was acknowledged before the call is
-    counted. Raises `Unavailable` where nobody listens.
+    If `known` has this id with this number, wait for a change, for at most `wait_seconds`. The number includes every
+    change whose commit was acknowledged before the call. Raises `Unavailable` if no connection listens. See
+    AccessService.WatchAccess.
     """
     listening = notifications.listening
     if known.get(listening.id) == listening.changes:

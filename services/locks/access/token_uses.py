@@ -1,4 +1,4 @@
-"""The last use of each token, written beside the requests that use them."""
+"""The last use of each token, written in the background and never by the request itself."""
 
 import asyncio
 import math
@@ -10,14 +10,15 @@ from sqlalchemy import text
 from services.common.concurrency.periodic import run_periodically
 from services.database.transactions import Database
 
-# With the time for which facades keep an answer (see `access_service`), less than the ten minutes that are promised.
+# Together with the time for which facades cache an answer (see `access_service`), below the promised ten minutes.
 _REST_SECONDS = 240.0
 _INTERVAL_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
 _MAX_BATCH = 1_000
 _MAX_TOKENS = 100_000
 
-# A token that is just being revoked is passed over, so that nobody waits for anybody. Ages, as two clocks may differ.
+# SKIP LOCKED passes over a token that is being revoked, so that neither transaction waits for the other.
+# Ages instead of times, because the clocks of this host and of Postgres may differ.
 _WRITE = text("""
     INSERT INTO token_uses AS known (token_id, used_at)
         SELECT tokens.id, now() - make_interval(secs => used.age)
@@ -29,21 +30,21 @@ _WRITE = text("""
 
 
 class TokenUses:
-    """Notes uses of tokens and writes them down, each token's once in four minutes at most.
+    """Records uses of tokens and writes them to the database, at most once in four minutes for each token.
 
-    No request waits for that, or fails by it: what cannot be written stays noted until it can. A use that is noted in
-    the last second before the process ends may be lost.
+    No request waits for a write or fails because of it: a use that cannot be written stays in memory until it can. A
+    use that is recorded in the last second before the process ends may be lost.
     """
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # By `time.monotonic`.
+        # Times of `time.monotonic` by token id.
         self._noted: dict[int, float] = {}
         self._written: dict[int, float] = {}
         self._wanted = asyncio.Event()
 
     def record(self, token_id: int) -> None:
-        """Note that a token is used now."""
+        """Record that a token is used now."""
         now = time.monotonic()
         if now - self._written.get(token_id, -math.inf) < _REST_SECONDS:
             return
@@ -52,7 +53,7 @@ class TokenUses:
             self._wanted.set()
 
     async def keep_writing(self) -> None:
-        """Write what is noted, for ever."""
+        """Write recorded uses to the database until cancelled."""
         await run_periodically(
             self._write, _INTERVAL_SECONDS, trouble="uses of tokens are not written", retry_seconds=_RETRY_SECONDS
         )
@@ -60,7 +61,7 @@ class TokenUses:
     async def _write(self) -> None:
         await self._wanted.wait()
         uses = dict(islice(self._noted.items(), _MAX_BATCH))
-        # Not by `Database.run`: a lack of room that nobody but this meets is no reason to be not ready.
+        # Bypasses `Database.run`, which would make the service not ready if only this write found the disk full.
         async with self._database.engine.begin() as connection:
             now = time.monotonic()
             await connection.execute(_WRITE, {"ids": list(uses), "ages": [now - used_at for used_at in uses.values()]})

@@ -1,4 +1,4 @@
-"""The secrets of tokens; what is kept of one is its hash."""
+"""The secrets of tokens. Only the hash of a secret is stored."""
 
 import hashlib
 import secrets

@@ -23,7 +23,7 @@ _VALID_SECONDS = extract("epoch", col(Token.expires_at) - func.now())
 
 @dataclass(frozen=True, slots=True)
 class TokenUser:
-    """A token's user, and for how many seconds it is valid: infinite without an expiry, 0 or less after it."""
+    """A token's user, and the seconds before the token expires: infinite without an expiry, 0 or less after it."""
 
     token_id: int
     user: User
@@ -31,7 +31,7 @@ class TokenUser:
 
 
 async def create_user(connection: AsyncConnection, name: str, *, administrator: bool) -> User:
-    """Add a user. Raises `AlreadyExists` (USER_EXISTS), also where another's name differs in case alone."""
+    """Add a user. Raises `AlreadyExists` (USER_EXISTS), also if an existing name differs only in case."""
     if found := await find_look_alike(connection, col(User.name), name):
         raise AlreadyExists(Reason.USER_EXISTS, f"name: {already_exists_message('user', name, found)}")
     statement = (
@@ -49,7 +49,7 @@ async def create_user(connection: AsyncConnection, name: str, *, administrator: 
 async def find_user(connection: AsyncConnection, name: str, *, hold: bool = False) -> User:
     """Return the user of that name. Raises `NotFound` (USER_NOT_FOUND).
 
-    With `hold`, nothing about it can be changed by others, and it gets no lock, before the transaction ends.
+    With `hold`, no other transaction can change the user, or give it a token, a grant or a lock, before this one ends.
     """
     statement = select(*_USER).where(col(User.name) == name)
     if hold:
@@ -61,13 +61,13 @@ async def find_user(connection: AsyncConnection, name: str, *, hold: bool = Fals
 
 
 async def list_users(connection: AsyncConnection) -> Sequence[User]:
-    """Return all users by name."""
+    """Return all users, ordered by name."""
     rows = (await connection.execute(select(*_USER).order_by(col(User.name)))).mappings()
     return [User(**row) for row in rows]
 
 
 async def find_token_user(connection: AsyncConnection, token_hash: bytes) -> TokenUser | None:
-    """Return the user of a token, also of one that has expired; None where there is none."""
+    """Return the user of a token, even if the token has expired; None if the token does not exist."""
     statement = (
         select(col(Token.id), _VALID_SECONDS, *_USER)
         .join_from(Token, User, col(Token.user_id) == col(User.id))
@@ -82,21 +82,21 @@ async def find_token_user(connection: AsyncConnection, token_hash: bytes) -> Tok
 
 
 async def valid_seconds(connection: AsyncConnection, *, token_id: int, user_id: int) -> float:
-    """Return how many seconds a user's token is valid yet: see `TokenUser`, and none where there is no such token."""
+    """Return the seconds before a user's token expires, as in `TokenUser`; 0 if the user has no such token."""
     statement = select(_VALID_SECONDS).where(col(Token.id) == token_id, col(Token.user_id) == user_id)
     row = (await connection.execute(statement)).one_or_none()
     return _seconds(row[0]) if row is not None else 0.0
 
 
 def _seconds(left: Decimal | float | None) -> float:
-    """Return the seconds before an expiry as a number that compares; without one they are infinite."""
+    """Return the seconds before an expiry as a float; infinite without an expiry."""
     return math.inf if left is None else float(left)
 
 
 async def create_token(
     connection: AsyncConnection, *, user_id: int, name: str, token_hash: bytes, expires_at: datetime | None
 ) -> Token:
-    """Add a token. Raises `AlreadyExists` (TOKEN_EXISTS) unless an earlier call with the same hash added it."""
+    """Add a token. Raises `AlreadyExists` (TOKEN_EXISTS) if the name is taken by a token with another hash."""
     statement = (
         insert(Token)
         .values(user_id=user_id, name=name, token_hash=token_hash, expires_at=expires_at)
@@ -111,7 +111,7 @@ async def create_token(
 
 
 async def list_tokens(connection: AsyncConnection, user_id: int) -> Sequence[tuple[Token, datetime | None]]:
-    """Return a user's tokens by name, expired ones included, each with its last use, where one is known."""
+    """Return a user's tokens ordered by name, including expired tokens, each with its last use if that is known."""
     statement = (
         select(col(TokenUse.used_at), *_TOKEN)
         .join_from(Token, TokenUse, col(TokenUse.token_id) == col(Token.id), isouter=True)
@@ -123,7 +123,10 @@ async def list_tokens(connection: AsyncConnection, user_id: int) -> Sequence[tup
 
 
 async def revoke_token(connection: AsyncConnection, *, user_id: int, name: str) -> Token | None:
-    """End a user's token of that name and return it; None where there is none. Whoever shows it later is told so."""
+    """Revoke a user's token of that name and return it; None if it does not exist.
+
+    A client that presents the token later learns that it was revoked.
+    """
     statement = delete(Token).where(col(Token.user_id) == user_id, col(Token.name) == name).returning(*_TOKEN)
     row = (await connection.execute(statement)).mappings().one_or_none()
     if row is None:

@@ -1,1 +1,1 @@
-"""gRPC servicers: translate a message, call one function, translate back; no rule and no SQL."""
+"""gRPC servicers: each method translates a message, calls one function and translates back; no rules and no SQL."""

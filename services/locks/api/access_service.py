@@ -1,4 +1,4 @@
-"""AccessService over gRPC."""
+"""The gRPC servicer of AccessService."""
 
 import math
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from services.locks.access.users import valid_seconds
 from services.locks.api.messages import failed_logins_of, permission_of, wait_seconds_of
 from services.locks.validation import is_repository_name
 
-# However rarely anything changes: an answer that is kept for longer gains little, and hides that the token is used.
+# Longest time that a facade may cache an answer: a longer one would gain little and hide uses of the token.
 _MAX_KEPT_SECONDS = 300.0
 
 
@@ -34,7 +34,7 @@ class AccessServicer(AccessServiceServicer):
         self._uses = uses
 
     async def Authenticate(self, request: pb.AuthenticateRequest, _context: object) -> pb.AuthenticateResponse:
-        """Tell whose token this is."""
+        """Return the user of the token."""
         found = await authenticate(self._database, self._uses, request.token)
         add_log_fields(user=found.user.name)
         keep_seconds = min(found.valid_seconds, _MAX_KEPT_SECONDS)
@@ -43,14 +43,14 @@ class AccessServicer(AccessServiceServicer):
         )
 
     async def CheckAccess(self, request: pb.CheckAccessRequest, _context: object) -> pb.CheckAccessResponse:
-        """Give the repository's id, or refuse."""
+        """Return the repository's id if the access is allowed, or raise the refusal."""
         permission = permission_of(request.permission)
 
         async def work(connection: AsyncConnection) -> tuple[FoundRepository | None, float]:
             seconds = math.inf
             if token_id := request.token_id:
                 seconds = await valid_seconds(connection, token_id=token_id, user_id=request.user_id)
-            # A name that no repository can have is like one that none has.
+            # An impossible name gets the same answer as the name of a repository that does not exist.
             if seconds <= 0 or not is_repository_name(request.repository):
                 return None, seconds
             return await find_access(connection, repository=request.repository, user_id=request.user_id), seconds
@@ -72,7 +72,7 @@ class AccessServicer(AccessServiceServicer):
         return pb.CheckAccessResponse(repository_id=found.id, keep_seconds=keep_seconds)
 
     async def WatchAccess(self, request: pb.WatchAccessRequest, _context: object) -> pb.WatchAccessResponse:
-        """Tell of changes when they come."""
+        """Return the number of revocations once it differs from the caller's, or when the wait is over."""
         source, changes = await revocation_feed.watch(self._changes, request.known, wait_seconds_of(request))
         return pb.WatchAccessResponse(source=source, changes=changes)
 

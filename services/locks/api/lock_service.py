@@ -1,4 +1,4 @@
-"""LockService over gRPC."""
+"""The gRPC servicer of LockService."""
 
 import uuid
 
@@ -29,7 +29,7 @@ class LockServicer(LockServiceServicer):
         self._pages = pages
 
     async def CreateLock(self, request: pb.CreateLockRequest, _context: object) -> pb.CreateLockResponse:
-        """Lock a path, or say who holds it."""
+        """Lock a path. Raises `AlreadyExists` (PATH_LOCKED), with the standing lock as detail, if it is locked."""
         check_path(request.path, max_bytes=self._max_path_bytes)
         lock, made = await create_lock(
             self._database,
@@ -79,6 +79,6 @@ class LockServicer(LockServiceServicer):
 
 
 def _key(given: str) -> str:
-    """Return the caller's key, or one of our own: the transaction itself may be repeated too."""
+    """Return the caller's idempotency key, or a new key, because the transaction itself may be retried too."""
     check_idempotency_key(given)
     return given or uuid.uuid4().hex

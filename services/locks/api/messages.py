@@ -1,4 +1,4 @@
-"""Rows of the tables as the messages that callers get, and what callers send as the words of the rules."""
+"""Conversions of database rows to protobuf messages, and of request fields to the types of the domain."""
 
 from collections.abc import Mapping
 from datetime import datetime, timedelta
@@ -57,7 +57,7 @@ def list_response(page: LockPage) -> locks.ListLocksResponse:
 
 
 def verify_response(page: LockPage, user_id: int) -> locks.VerifyLocksResponse:
-    """Return a page of locks, split into those of the user and of others."""
+    """Return a page of locks, split into the user's locks and the locks of others."""
     response = locks.VerifyLocksResponse(next_cursor=page.next_cursor)
     for lock in page.locks:
         side = response.ours if lock.owner_id == user_id else response.theirs
@@ -66,7 +66,7 @@ def verify_response(page: LockPage, user_id: int) -> locks.VerifyLocksResponse:
 
 
 def released_lock_message(released: models.ReleasedLock) -> admin.ReleasedLock:
-    """Return the message of a lock that stands no more."""
+    """Return the message of a released lock."""
     return admin.ReleasedLock(
         lock=locks.Lock(
             id=str(released.lock_id),
@@ -89,7 +89,7 @@ def user_message(user: models.User) -> admin.User:
 
 
 def token_message(token: models.Token, user_name: str, *, last_used_at: datetime | None = None) -> admin.Token:
-    """Return the message of a token, without anything of its secret."""
+    """Return the message of a token; it has neither the secret nor its hash."""
     return admin.Token(
         id=token.id,
         name=token.name,
@@ -132,7 +132,7 @@ def permission_of(number: int) -> Permission:
 
 
 def failed_logins_of(request: access.CountFailedLoginsRequest) -> Mapping[str, timedelta]:
-    """Return the debts that a request tells of, by address. Raises `InvalidArgument`."""
+    """Return the debts that a request reports, by address. Raises `InvalidArgument`."""
     if not 0 < request.seconds_each <= _MAX_SECONDS_EACH:
         raise InvalidArgument(Reason.INVALID_FIELD, f"seconds_each: expected more than 0, at most {_MAX_SECONDS_EACH}")
     if not 0 < len(request.failed) <= _MAX_ADDRESSES:
@@ -149,7 +149,7 @@ def failed_logins_of(request: access.CountFailedLoginsRequest) -> Mapping[str, t
 
 
 def wait_seconds_of(request: access.WatchAccessRequest) -> float:
-    """Return for how long a request waits for a change. Raises `InvalidArgument`."""
+    """Return the seconds for which a request waits for a change. Raises `InvalidArgument`."""
     if not 0 <= request.wait_seconds <= _MAX_WAIT_SECONDS:
         raise InvalidArgument(Reason.INVALID_FIELD, f"wait_seconds: expected 0 to {_MAX_WAIT_SECONDS}")
     return request.wait_seconds

@@ -1,1 +1,1 @@
-"""Locks: their table, pages and history, and the rules of taking and releasing one; no gRPC."""
+"""Locks: their table, pages and history, and the rules for taking and releasing them; no gRPC."""

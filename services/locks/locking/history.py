@@ -1,4 +1,4 @@
-"""Locks that stand no more: who held them, who released them, whether by force."""
+"""The history of released locks: their owners, the users that released them, and whether by force."""
 
 from collections.abc import Sequence
 
@@ -22,7 +22,7 @@ async def release_locks(
 ) -> None:
     """Move the standing locks that `which` selects to the history.
 
-    One that is not the releaser's own is kept as forced.
+    A lock that does not belong to the releasing user is recorded as forced.
     """
     gone = (
         delete(Lock)
@@ -53,7 +53,7 @@ async def release_locks(
 async def find_release(
     connection: AsyncConnection, *, repository_id: int, lock_id: int, released_by_id: int, idempotency_key: str
 ) -> LockWithOwner | None:
-    """Return the lock that an earlier call of the same user and key released, as it was; None where none did."""
+    """Return the lock that an earlier call of the same user and idempotency key released; None if no call did."""
     statement = select(
         col(ReleasedLock.lock_id),
         col(ReleasedLock.path),

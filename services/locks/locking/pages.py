@@ -1,4 +1,4 @@
-"""Pages of a repository's standing locks, as callers ask for them: with a cursor and a limit."""
+"""Keyset pages of a repository's standing locks, requested with a cursor and a limit."""
 
 from typing import NamedTuple
 
@@ -11,7 +11,7 @@ _MAX_LONG_PATHS = 10_000
 
 
 class LockPage(NamedTuple):
-    """Locks in the order of their creation, and the cursor of the next page; empty on the last one."""
+    """Locks in the order of their creation, and the cursor of the next page; it is empty on the last page."""
 
     locks: tuple[LockWithOwner, ...]
     next_cursor: str
@@ -23,7 +23,7 @@ class LockPages:
     def __init__(self, database: Database, settings: LocksSettings) -> None:
         self._database = database
         self._settings = settings
-        # The repositories that have had more than a page of long paths.
+        # Repositories with a page that `lock_page_bytes` has cut short; their pages are measured in Postgres.
         self._long: set[int] = set()
 
     async def read(

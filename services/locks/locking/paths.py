@@ -1,4 +1,4 @@
-"""Which paths can be locked (protocol: "Create lock"; they are compared byte for byte)."""
+"""The paths that can be locked (docs/protocol.md, "Create lock"). Paths are compared byte for byte."""
 
 import hashlib
 
@@ -8,7 +8,8 @@ from services.common.errors import InvalidArgument, Reason
 def check_path(path: str, *, max_bytes: int) -> None:
     """Raise `InvalidArgument` (INVALID_PATH) unless `path` is relative, "/"-separated and of at most `max_bytes`.
 
-    It has no empty, "." or ".." parts and no NUL. All else is allowed, and nothing is folded or normalised.
+    Empty parts, the parts "." and "..", and NUL are refused too. Everything else is allowed; case is not folded, and
+    Unicode is not normalised.
     """
     if problem := _problem(path, max_bytes):
         raise InvalidArgument(Reason.INVALID_PATH, f"path: {problem}")
@@ -29,13 +30,13 @@ def _problem(path: str, max_bytes: int) -> str:
 
 
 def path_hash(path: str) -> bytes:
-    """Return the SHA-256 of a path's bytes, by which its lock is found.
+    """Return the SHA-256 of a path's bytes, the key by which its lock is found.
 
-    Paths are too long for an index of Postgres, and a collation may call different bytes equal.
+    A path can be too long for a Postgres index, and a collation may treat different bytes as equal.
     """
     return hashlib.sha256(_encode(path)).digest()
 
 
 def _encode(path: str) -> bytes:
-    # A lone surrogate cannot come over gRPC; it is no reason to fail for those who call this as a function.
+    # gRPC cannot carry a lone surrogate, but a direct caller may pass one and must not fail because of it.
     return path.encode("utf-8", errors="surrogatepass")

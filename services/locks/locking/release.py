@@ -1,4 +1,4 @@
-"""The removal of one lock, in one transaction: it leaves the table of locks and enters the history."""
+"""The removal of one lock: one transaction moves it from the table of locks to the history."""
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -22,8 +22,8 @@ async def remove_lock(
 ) -> LockWithOwner:
     """Remove a lock and return it as it was; an `administrator` of the installation may remove any.
 
-    The lock that an earlier call of the same user and key removed is returned again. Raises `NotFound`
-    (LOCK_NOT_FOUND, USER_NOT_FOUND) and what `check_unlock` raises.
+    A repeated call with the same user and idempotency key returns the same lock again. Raises `NotFound`
+    (LOCK_NOT_FOUND, USER_NOT_FOUND) and the errors of `check_unlock`.
     """
     removal = await select_lock_for_update(connection, repository_id=repository_id, lock_id=lock_id, user_id=user_id)
     if removal is None:

@@ -1,6 +1,6 @@
-"""The standing locks: created, listed page by page, looked at for removal.
+"""The table of standing locks: creation, listing page by page, and selection for removal.
 
-That only one of many creators gets a path is the table's unique constraint, and nothing else.
+The table's unique constraint alone ensures that only one of many concurrent callers gets a path.
 """
 
 from collections.abc import Sequence
@@ -25,11 +25,11 @@ from services.locks.models import Grant, Lock, Repository, User
 
 _ATTEMPTS = 10
 
-# What `room_for_lock` says; the others are the limits that are reached.
+# Results of the SQL function `room_for_lock`; its other results name the limit that is reached.
 _ROOM = "room"
 _NEAR = "near"
 
-# What each request needs is written out: to put a statement together costs more than to carry it out.
+# Hot path: literal SQL, because building a statement with SQLAlchemy costs more than executing it.
 _STANDING = "locks.id, locks.path, locks.locked_at, locks.owner_id, users.name"
 _CREATE = f"""
     WITH room AS MATERIALIZED (
@@ -56,8 +56,8 @@ _LIST = f"""
     WHERE locks.repository_id = $1{{}}
     ORDER BY locks.id LIMIT $2
 """  # noqa: S608 - our own names
-# The same up to the lock with which the paths are too many bytes. To measure them takes less than to read long ones,
-# and more than to read short ones.
+# Like `_LIST`, but ends with the lock whose path exceeds the bound in bytes. Measuring is cheaper than reading long
+# paths, and more expensive than reading short paths.
 _LIST_MEASURED = f"""
     SELECT id, path, locked_at, owner_id, name FROM (
         SELECT {_STANDING}, sum(octet_length(path)) OVER (ORDER BY locks.id ROWS UNBOUNDED PRECEDING) AS bytes
@@ -82,7 +82,7 @@ class LockWithOwner(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class LockRemoval:
-    """A standing lock, held fast until the transaction ends, and what decides whether a user may remove it."""
+    """A standing lock, its row locked until the transaction ends, and the input of the unlock policy for a user."""
 
     lock: LockWithOwner
     forced_unlock: str
@@ -93,7 +93,7 @@ class LockRemoval:
 
 @dataclass(frozen=True, slots=True)
 class LockLimits:
-    """How many locks may stand in a repository, and how many of them may be one user's."""
+    """The maximum number of locks that may stand in a repository, and that one user may own there."""
 
     per_repository: int
     per_user: int
@@ -102,11 +102,11 @@ class LockLimits:
 def create_statement(
     *, repository_id: int, user_id: int, path: str, idempotency_key: str, limits: LockLimits, alone: bool
 ) -> Statement:
-    """Return the statement that makes the lock, or finds the one that stands in its way.
+    """Return the statement that creates a lock, or finds the lock that already stands on the path.
 
-    Its row has what `room_for_lock` says, the lock and its key. No lock is found where there is no room, and where the
-    one in the way was committed after the statement began: the next statement sees it. Near a limit only the statement
-    that runs `alone` in the repository makes one.
+    Its row has the result of `room_for_lock`, the lock and its idempotency key. The lock is NULL if there is no room
+    and none stands on the path, or if the standing lock was committed after the statement began: the next statement
+    sees it. Near a limit, only a statement that runs `alone` in the repository creates a lock.
     """
     most = (limits.per_repository, limits.per_user)
     return Statement(_CREATE, (repository_id, path, path_hash(path), user_id, idempotency_key, *most, alone))
@@ -115,11 +115,11 @@ def create_statement(
 async def create_lock(
     database: Database, *, repository_id: int, user_id: int, path: str, idempotency_key: str, limits: LockLimits
 ) -> tuple[LockWithOwner, bool]:
-    """Lock a path; return the lock that now stands, and whether it is the one asked for.
+    """Lock a path; return the lock that now stands on it, and whether it is the caller's.
 
-    It is so where this call, or an earlier one of the same user and key, made it. Raises `NotFound`
-    (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), `ResourceExhausted` (TOO_MANY_LOCKS), and `Aborted` where the path was
-    locked and unlocked too often meanwhile.
+    It is the caller's if this call, or an earlier call of the same user and idempotency key, created it. Raises
+    `NotFound` (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), `ResourceExhausted` (TOO_MANY_LOCKS), and `Aborted` if the path
+    was locked and unlocked too often during the call.
     """
     alone = False
     for _ in range(_ATTEMPTS):
@@ -173,7 +173,7 @@ def list_statement(
 ) -> Statement:
     """Return the statement that finds at most `limit` locks; see `list_locks`.
 
-    Where `max_bytes` is given, what comes after the lock with which their paths have more is not read.
+    With `max_bytes`, the statement ends with the lock whose path takes the total beyond that many bytes.
     """
     conditions, values = "", list[object]([repository_id, limit])
     selected = (
@@ -201,16 +201,16 @@ async def list_locks(
     path: str | None = None,
     lock_id: int | None = None,
 ) -> tuple[tuple[LockWithOwner, ...], bool]:
-    """Return locks of a repository by id, and whether more follow.
+    """Return locks of a repository, ordered by id, and whether more follow.
 
-    There are at most `limit`, whose paths have at most `max_bytes` together: no less than one can have. `after` is the
-    id of the last lock of the previous page. `path` and `lock_id` select one lock. With `measured`, less is read where
-    the paths are long.
+    At most `limit` locks are returned, and their paths have at most `max_bytes` in total; `max_bytes` must be at least
+    the length of the longest path. `after` is the id of the last lock of the previous page. `path` and `lock_id` select
+    one lock. With `measured`, locks beyond `max_bytes` are not read from Postgres.
     """
     statement = list_statement(
         repository_id=repository_id,
         after=after,
-        # One more than asked for tells whether there are more.
+        # One row beyond the page shows whether more follow.
         limit=limit + 1,
         path=path,
         lock_id=lock_id,
@@ -222,8 +222,8 @@ async def list_locks(
 
 
 def _how_many_fit(found: Sequence[Row], max_bytes: int) -> int:
-    """Return how many of the locks have paths of at most so many bytes together."""
-    # A character has four bytes at most.
+    """Return how many of the first locks have paths of at most `max_bytes` in total."""
+    # Skips encoding: a character has at most four bytes in UTF-8.
     if 4 * sum(len(row[1]) for row in found) <= max_bytes:
         return len(found)
     totals = accumulate(len(row[1].encode()) for row in found)
@@ -233,9 +233,10 @@ def _how_many_fit(found: Sequence[Row], max_bytes: int) -> int:
 async def select_lock_for_update(
     connection: AsyncConnection, *, repository_id: int, lock_id: int, user_id: int
 ) -> LockRemoval | None:
-    """Return a standing lock of the repository so that no other transaction can remove it before this one ends.
+    """Return a standing lock of the repository, and bar other transactions from removing it before this one ends.
 
-    Where another removes it first, that is waited for, and the answer is None. The name of an unknown user is None.
+    If another transaction is removing it, wait for that transaction, and return None if it commits. `user_name` is None
+    for an unknown user.
     """
     user_name = select(col(User.name)).where(col(User.id) == user_id).scalar_subquery()
     is_administrator = exists().where(col(User.id) == user_id, col(User.administrator))

@@ -1,4 +1,4 @@
-"""Who may remove a lock (protocol: "Delete lock")."""
+"""The unlock policy: decides whether a user may remove a lock (docs/protocol.md, "Delete lock")."""
 
 from services.common.errors import PermissionDenied, Reason
 from services.locks.models import FORCED_BY_ADMINS
@@ -9,9 +9,9 @@ def check_unlock(
 ) -> None:
     """Raise `PermissionDenied` unless a user with push access may remove the lock.
 
-    Its owner always may. Others need `force` (LOCK_NOT_OWNED) and to write every ref; and where the repository keeps
-    force to its admins, the role admin for every ref (FORCE_NOT_ALLOWED). The ref is only what the client says, so a
-    grant that is limited to some would let its user remove any lock.
+    The owner always may. Any other user needs `force` (LOCK_NOT_OWNED without it) and a grant to write every ref; if
+    the repository reserves force for admins, the role admin for every ref (FORCE_NOT_ALLOWED without it). A grant for
+    some refs is not enough: the client names the ref, so that such a grant would let its user remove any lock.
     """
     if own:
         return

@@ -1,1 +1,1 @@
-"""Removals of users and repositories, which touch locks and access alike."""
+"""Removals of users and repositories; both change locks as well as access."""

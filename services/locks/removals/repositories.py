@@ -1,7 +1,7 @@
-"""The removal of a repository: first it is out of reach, then the storage service forgets its objects.
+"""The removal of a repository: first it becomes unreachable, then the storage service removes its objects.
 
-A crash between the two leaves a record of what is still to be forgotten. The next start finishes it, and so does the
-same call again.
+A crash between the two steps leaves a record of the unfinished removal. The next start, or a repeated call, finishes
+it.
 """
 
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -30,8 +30,9 @@ async def remove_repository(
 ) -> Repository | RemovedRepository:
     """Remove a repository with its grants, locks and objects; return it as it was. Its locks move to the history.
 
-    Raises `NotFound` (REPOSITORY_NOT_FOUND), `FailedPrecondition` (REPOSITORY_NOT_EMPTY: it holds objects or locks
-    and `force` is false) and what the storage service raises; the call can then be made again.
+    Raises `NotFound` (REPOSITORY_NOT_FOUND), `FailedPrecondition` (REPOSITORY_NOT_EMPTY: it has objects or locks, and
+    `force` is false), `Aborted` if the name has passed to another repository, and the errors of the storage service;
+    the caller can repeat the call after the last two.
     """
 
     async def find(connection: AsyncConnection) -> Repository:
@@ -76,7 +77,7 @@ async def _finish_removal_of(database: Database, storage: StorageClient, name: s
 
 
 async def finish_removals(database: Database, storage: StorageClient) -> None:
-    """Let the storage service forget what earlier removals left; what fails is logged and left to the next start."""
+    """Finish earlier removals in the storage service. A failure is logged, and the rest is left to the next start."""
     try:
         for removed in await database.run(list_removed):
             await _forget(database, storage, removed.id)

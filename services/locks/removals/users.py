@@ -11,12 +11,12 @@ from services.locks.models import Lock, User
 
 
 async def remove_user(connection: AsyncConnection, name: str, *, release_locks: bool, administrator: User) -> User:
-    """Remove a user with its tokens and grants, its locks moved to the history; return it as it was.
+    """Remove a user with its tokens and grants, and return it as it was; its locks move to the history.
 
-    Raises `NotFound` (USER_NOT_FOUND) and `FailedPrecondition` (USER_HOLDS_LOCKS where `release_locks` is false;
-    LAST_ADMINISTRATOR). `administrator` is who does this.
+    Raises `NotFound` (USER_NOT_FOUND) and `FailedPrecondition` (USER_HOLDS_LOCKS if `release_locks` is false;
+    LAST_ADMINISTRATOR). `administrator` is the user that makes the call.
     """
-    # Held first, and all of them: of two administrators who remove each other, one comes second and is refused.
+    # Lock the rows of all administrators first: of two that remove each other, the second waits and is refused.
     administrators = (
         await connection.scalars(
             select(col(User.id)).where(col(User.administrator)).order_by(col(User.id)).with_for_update()

@@ -1,1 +1,1 @@
-"""AdminService, one module for each kind of thing that it administers."""
+"""AdminService, with one module for each kind of resource that it administers."""

@@ -1,4 +1,4 @@
-"""What all handlers of AdminService stand on: the check of the administrator, the database, the storage service."""
+"""Common base of the AdminService handlers: the administrator check, the database and the storage client."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ _Context = grpc.aio.ServicerContext[Any, Any]
 
 @dataclass(frozen=True)
 class AdminContext:
-    """What the handlers share; its owner closes it."""
+    """Resources that the handlers share; the application that creates them closes them."""
 
     database: Database
     uses: TokenUses
@@ -40,7 +40,7 @@ class AdminContext:
 
 
 class Handlers(AdminServiceServicer):
-    """The part that the handlers share."""
+    """The base class of the handlers."""
 
     def __init__(self, context: AdminContext) -> None:
         self.database = context.database
@@ -50,7 +50,7 @@ class Handlers(AdminServiceServicer):
         self.lock_pages = context.lock_pages
 
     async def administrator(self, context: _Context) -> User:
-        """Return the administrator who makes the call.
+        """Return the administrator that makes the call.
 
         Raises `Unauthenticated` (BAD_CREDENTIALS) and `PermissionDenied` (NOT_ADMINISTRATOR).
         """
@@ -79,7 +79,7 @@ class Handlers(AdminServiceServicer):
 def administrator_only(
     handle: Callable[[_Handlers, _Request, User], Awaitable[_Response]],
 ) -> Callable[[_Handlers, _Request, _Context], Awaitable[_Response]]:
-    """Make a handler that is given the administrator who calls, and is reached by no one else."""
+    """Return a handler that admits only administrators, and passes the calling administrator to `handle`."""
 
     async def handler(self: _Handlers, request: _Request, context: _Context) -> _Response:
         return await handle(self, request, await self.administrator(context))

@@ -1,4 +1,4 @@
-"""AdminService: grants, and why access is given or refused."""
+"""AdminService: grants, and explanations of access decisions."""
 
 from collections.abc import Sequence
 from functools import partial
@@ -19,7 +19,7 @@ _ROLES = {number: role for role, number in ROLE_NUMBERS.items()}
 
 
 class GrantHandlers(Handlers):
-    """Gives, takes and lists grants, and explains decisions."""
+    """Gives, revokes and lists grants, and explains access decisions."""
 
     @administrator_only
     async def GrantAccess(self, request: pb.GrantAccessRequest, _administrator: User) -> pb.GrantAccessResponse:
@@ -43,7 +43,7 @@ class GrantHandlers(Handlers):
 
     @administrator_only
     async def RevokeAccess(self, request: pb.RevokeAccessRequest, _administrator: User) -> pb.RevokeAccessResponse:
-        """Take all of a user's grants in a repository."""
+        """Delete all of a user's grants in a repository."""
 
         async def work(connection: AsyncConnection) -> Sequence[Grant]:
             user, repository = await self._parties(connection, request)
@@ -77,7 +77,7 @@ class GrantHandlers(Handlers):
 
     @administrator_only
     async def ExplainAccess(self, request: pb.ExplainAccessRequest, _administrator: User) -> pb.ExplainAccessResponse:
-        """Decide like CheckAccess, and say what decided."""
+        """Decide like CheckAccess, and return the explanation and the deciding grant."""
         permission = permission_of(request.permission)
         check_repository_name("repository", request.repository)
 

@@ -1,4 +1,4 @@
-"""AdminService: locks that stand, and those that stood."""
+"""AdminService: standing and released locks."""
 
 import uuid
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ from services.locks.models import ReleasedLock, User
 
 
 class LockHandlers(Handlers):
-    """Lists and removes locks, and lists the history."""
+    """Lists and removes standing locks, and lists released locks."""
 
     @administrator_only
     async def ListRepositoryLocks(
@@ -55,7 +55,7 @@ class LockHandlers(Handlers):
     async def ListReleasedLocks(
         self, request: pb.ListReleasedLocksRequest, _administrator: User
     ) -> pb.ListReleasedLocksResponse:
-        """Return a page of the locks that a repository has had."""
+        """Return a page of a repository's released locks."""
         repository = await self.find_repository(request.repository)
         before = parse_cursor(request.cursor)
         limit = self.settings.page_size(request.limit)

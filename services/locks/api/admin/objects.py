@@ -1,4 +1,4 @@
-"""AdminService: objects and usage, which the storage service knows by the ids of repositories."""
+"""AdminService: objects and usage, requested from the storage service by repository id."""
 
 from collections.abc import Sequence
 
@@ -12,7 +12,7 @@ from services.locks.repositories import count_locks, list_repositories
 
 
 class ObjectHandlers(Handlers):
-    """Lists, removes and restores objects, and tells the usage."""
+    """Lists, removes and restores objects, and reports usage."""
 
     @administrator_only
     async def ListRepositoryObjects(
@@ -38,14 +38,14 @@ class ObjectHandlers(Handlers):
 
     @administrator_only
     async def RestoreObject(self, request: pb.RestoreObjectRequest, _administrator: User) -> pb.RestoreObjectResponse:
-        """Take a tombstone away."""
+        """Delete the tombstone of an object."""
         repository = await self.find_repository(request.repository)
         await self.storage.restore_object(storage.RestoreObjectRequest(repository_id=repository.id, oid=request.oid))
         return pb.RestoreObjectResponse()
 
     @administrator_only
     async def ListUsage(self, request: pb.ListUsageRequest, _administrator: User) -> pb.ListUsageResponse:
-        """Tell how much the repositories hold and have moved today."""
+        """Return the objects and locks of the repositories, their traffic today, and the space that is left."""
         repositories: Sequence[Repository]
         if request.repository:
             repositories = [await self.find_repository(request.repository)]

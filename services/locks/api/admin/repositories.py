@@ -37,7 +37,7 @@ class RepositoryHandlers(Handlers):
     async def ListRepositories(
         self, request: pb.ListRepositoriesRequest, _administrator: User
     ) -> pb.ListRepositoriesResponse:
-        """Return all repositories by name."""
+        """Return all repositories, ordered by name."""
         repositories: Sequence[Repository] = await self.database.run(list_repositories)
         return pb.ListRepositoriesResponse(repositories=map(repository_message, repositories))
 
@@ -45,7 +45,7 @@ class RepositoryHandlers(Handlers):
     async def UpdateRepository(
         self, request: pb.UpdateRepositoryRequest, _administrator: User
     ) -> pb.UpdateRepositoryResponse:
-        """Change what the request sets."""
+        """Change the fields of a repository that the request sets."""
         check_repository_name("name", request.name)
         changes = _changes(request)
 
@@ -70,7 +70,7 @@ def _changes(request: pb.UpdateRepositoryRequest) -> dict[str, object]:
     """Return the columns that a request sets. Raises `InvalidArgument`."""
     changes: dict[str, object] = {}
     if request.HasField("new_name"):
-        # A name of before these rules can be given again with other changes.
+        # An unchanged name may be older than these rules, and stays valid beside other changes.
         if request.new_name != request.name:
             check_new_repository_name("new_name", request.new_name)
         changes["name"] = request.new_name
@@ -82,7 +82,7 @@ def _changes(request: pb.UpdateRepositoryRequest) -> dict[str, object]:
 
 
 def _forced_unlock(number: int) -> str | None:
-    """Return the word for who may remove another's lock; None where the request does not say."""
+    """Return the rule for forced unlocks; None if the request sets none. Raises `InvalidArgument`."""
     if number == pb.FORCED_UNLOCK_UNSPECIFIED:
         return None
     word = _FORCED_UNLOCK.get(pb.ForcedUnlock.ValueType(number))

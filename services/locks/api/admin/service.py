@@ -1,4 +1,4 @@
-"""AdminService over gRPC: all its handlers in one."""
+"""The gRPC servicer of AdminService, composed of all its handlers."""
 
 from services.locks.api.admin.grants import GrantHandlers
 from services.locks.api.admin.locks import LockHandlers
@@ -12,4 +12,4 @@ from services.locks.api.admin.users import UserHandlers
 class AdminServicer(
     UserHandlers, TokenHandlers, RepositoryHandlers, GrantHandlers, LockHandlers, ObjectHandlers, StoreHandlers
 ):
-    """Answers the calls of AdminService; each handler lets only administrators in."""
+    """Answers the calls of AdminService; every handler admits only administrators."""

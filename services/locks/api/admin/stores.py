@@ -1,4 +1,4 @@
-"""AdminService: the stores that hold the bytes, which the storage service knows by their names."""
+"""AdminService: stores, administered in the storage service by name."""
 
 from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.storage.v1 import store_service_pb2 as storage
@@ -8,7 +8,7 @@ from services.locks.models import User
 
 
 class StoreHandlers(Handlers):
-    """Adds, lists and removes stores, and moves the bytes from one to another."""
+    """Adds, lists and removes stores, and moves blobs from one store to another."""
 
     @administrator_only
     async def CreateStore(self, request: pb.CreateStoreRequest, _administrator: User) -> pb.CreateStoreResponse:
@@ -18,12 +18,12 @@ class StoreHandlers(Handlers):
 
     @administrator_only
     async def ListStores(self, request: pb.ListStoresRequest, _administrator: User) -> pb.ListStoresResponse:
-        """Return all stores by name."""
+        """Return all stores, ordered by name."""
         return pb.ListStoresResponse(stores=await self.storage.list_stores())
 
     @administrator_only
     async def StartCopy(self, request: pb.StartCopyRequest, _administrator: User) -> pb.StartCopyResponse:
-        """Make a store a copy of another."""
+        """Make a store a copy of another store."""
         store = await self.storage.start_copy(
             storage.StartCopyRequest(
                 from_store=request.from_store,
@@ -36,7 +36,7 @@ class StoreHandlers(Handlers):
 
     @administrator_only
     async def StopCopy(self, request: pb.StopCopyRequest, _administrator: User) -> pb.StopCopyResponse:
-        """Let a store be no copy any more."""
+        """Stop filling a copy; the store is no longer a copy, and retains its blobs."""
         return pb.StopCopyResponse(store=await self.storage.stop_copy(request.name))
 
     @administrator_only
@@ -48,6 +48,6 @@ class StoreHandlers(Handlers):
 
     @administrator_only
     async def DeleteStore(self, request: pb.DeleteStoreRequest, _administrator: User) -> pb.DeleteStoreResponse:
-        """Forget a store."""
+        """Remove a store from the index; its blobs are not deleted."""
         await self.storage.delete_store(request.name)
         return pb.DeleteStoreResponse()

@@ -17,11 +17,11 @@ from services.locks.validation import check_name
 
 
 class TokenHandlers(Handlers):
-    """Makes, lists and ends tokens."""
+    """Creates, lists and revokes tokens."""
 
     @administrator_only
     async def CreateToken(self, request: pb.CreateTokenRequest, _administrator: User) -> pb.CreateTokenResponse:
-        """Make a token and show its secret, this once."""
+        """Create a token and return its secret; no later call can return it."""
         check_name("name", request.name)
         expires_at = _moment(request.expires_at) if request.HasField("expires_at") else None
         secret = new_secret()
@@ -37,7 +37,7 @@ class TokenHandlers(Handlers):
 
     @administrator_only
     async def ListTokens(self, request: pb.ListTokensRequest, _administrator: User) -> pb.ListTokensResponse:
-        """Return a user's tokens by name."""
+        """Return a user's tokens, ordered by name."""
 
         async def work(connection: AsyncConnection) -> Sequence[tuple[Token, datetime | None]]:
             user = await self.find_user(connection, "user_name", request.user_name)
@@ -50,7 +50,7 @@ class TokenHandlers(Handlers):
 
     @administrator_only
     async def RevokeToken(self, request: pb.RevokeTokenRequest, _administrator: User) -> pb.RevokeTokenResponse:
-        """End a token."""
+        """Revoke a token."""
         check_name("name", request.name)
 
         async def work(connection: AsyncConnection) -> Token:
@@ -65,7 +65,7 @@ class TokenHandlers(Handlers):
 
 
 def _moment(message: Timestamp) -> datetime:
-    """Return a moment that is still to come. Raises `InvalidArgument`."""
+    """Return the time of an expiry. Raises `InvalidArgument` unless it is in the future."""
     try:
         moment = message.ToDatetime(tzinfo=UTC)
     except (ValueError, OverflowError) as error:

@@ -28,7 +28,7 @@ class UserHandlers(Handlers):
 
     @administrator_only
     async def ListUsers(self, request: pb.ListUsersRequest, _administrator: User) -> pb.ListUsersResponse:
-        """Return all users by name."""
+        """Return all users, ordered by name."""
         users: Sequence[User] = await self.database.run(list_users)
         return pb.ListUsersResponse(users=map(user_message, users))
 
