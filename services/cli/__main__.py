@@ -1,4 +1,4 @@
-"""`python -m services.cli` is `towpath`."""
+"""The `towpath` command, run as `python -m services.cli`."""
 
 from services.cli.entry import run
 

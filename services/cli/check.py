@@ -1,4 +1,4 @@
-"""`towpath check`: of a permission where a user is named, else of the bytes of all objects."""
+"""The command `towpath check`: it checks a permission if a user is named, else the bytes of all objects."""
 
 from typing import Annotated
 
@@ -10,7 +10,7 @@ from services.cli.connection import Target
 from services.cli.options import DEFAULT_DATA, Data, Json, Server
 from services.cli.rate import MEBIBYTE, rate_option
 
-# Slow enough beside people's work.
+# Slow enough not to disturb the clients of a running stack.
 _MEBIBYTES = 100
 
 

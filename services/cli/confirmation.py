@@ -1,4 +1,4 @@
-"""The question before something is removed, and the option that skips it."""
+"""Confirmation of a removal, and the option that skips it."""
 
 import sys
 from typing import Annotated
@@ -9,10 +9,10 @@ Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask back, as a te
 
 
 def confirm(question: str, *, yes: bool) -> None:
-    """Ask whoever sits at the terminal; a script is not asked. Ends the command where the answer is no."""
+    """Ask for confirmation at a terminal; a script is not asked. Raises `typer.Abort` unless the answer is yes."""
     if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
         return
-    # Not by typer's own, which writes to the standard output as well.
+    # Not `typer.confirm`: it writes to the standard output as well.
     typer.echo(f"{question} [y/N] ", nl=False, err=True)
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         raise typer.Abort

@@ -1,4 +1,4 @@
-"""How the administration commands reach AdminService: through a data folder of this host, or a remote address."""
+"""The administration commands' connection to AdminService, through a data folder of this host or a remote address."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -20,20 +20,20 @@ from services.common.rpc.client import ServiceClient
 from services.common.rpc.tls import Tls
 
 if TYPE_CHECKING:
-    # Only the stubs' types know the two kinds apart.
+    # Only the type stubs distinguish the asynchronous stub from the synchronous one.
     from towpath.access.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
 
 Response = TypeVar("Response")
 Result = TypeVar("Result")
 
-# A service of a busy host takes its time; one that is not there is told soon enough.
+# Long enough for a service of a busy host, and short enough to report soon that no service is there.
 _CONNECT_SECONDS = 10.0
-# Removing a repository of many objects is one call.
+# Removing a repository with many objects is one call.
 _CALL_SECONDS = 120.0
 
 
 class Administration:
-    """AdminService, as the administrator with this token may call it."""
+    """A client of AdminService with an administrator's token."""
 
     def __init__(self, address: str, token: SecretStr, tls: Tls | None) -> None:
         self.address = address
@@ -42,7 +42,7 @@ class Administration:
         self.stub: AdminServiceAsyncStub = AdminServiceStub(self._peer.channel)
 
     async def connect(self) -> None:
-        """Wait until the service is reached. Raises `CommandError` where it is not there within 10 s."""
+        """Wait until the service accepts the connection. Raises `CommandError` if it does not within 10 s."""
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
                 await self._peer.channel.channel_ready()
@@ -53,7 +53,7 @@ class Administration:
             ) from None
 
     async def call(self, method: Callable[..., Awaitable[Response]], request: Message) -> Response:
-        """Call a method of `stub`. Raises the `ServiceError` of the service."""
+        """Call a method of `stub`. Raises the `ServiceError` that the service returns."""
         return await self._peer.call(method, request)
 
     async def close(self) -> None:
@@ -63,7 +63,7 @@ class Administration:
 
 @asynccontextmanager
 async def administration(address: str, token: SecretStr, tls: Tls | None = None) -> AsyncIterator[Administration]:
-    """Connect to AdminService at a gRPC address. Raises `CommandError` where it is not there."""
+    """Connect to AdminService at a gRPC address. Raises `CommandError` if it cannot be reached."""
     connection = Administration(address, token, tls)
     try:
         await connection.connect()
@@ -74,7 +74,7 @@ async def administration(address: str, token: SecretStr, tls: Tls | None = None)
 
 @dataclass(frozen=True)
 class Location:
-    """Where AdminService is, the token to show there and where it was found, and the certificate to show."""
+    """The address of AdminService, the token to present there, the token's source, and the TLS configuration."""
 
     address: str
     token: SecretStr
@@ -84,16 +84,20 @@ class Location:
 
 @dataclass(frozen=True)
 class Target:
-    """What a command administers: the stack on a data folder, or the one at `server` where it is given.
+    """The stack that a command administers: at the address `server` if it is given, else on the data folder `data`.
 
-    Where neither is given, the environment names one: TOWPATH_SERVER before TOWPATH_DATA.
+    If neither is given, the environment names the stack: TOWPATH_SERVER takes precedence over TOWPATH_DATA.
     """
 
     data: Path | None
     server: str | None
 
     def locate(self) -> Location:
-        """Return where to go. Raises `CommandError` where the folder has no token, or typer's usage error."""
+        """Return the location of AdminService.
+
+        Raises `CommandError` if the folder has no token or no running `towpath up`, or if the TLS settings are invalid,
+        and typer's usage error if there is no token for a server.
+        """
         settings = CommandSettings.read()
         server = self.server or (settings.server if self.data is None else None)
         if server is not None:
@@ -101,7 +105,7 @@ class Target:
         return _local((self.data or settings.data).resolve())
 
     def run(self, work: Callable[[Administration], Awaitable[Result]]) -> Result:
-        """Connect, do the work, and return what it returns. Raises `CommandError` and `ServiceError`."""
+        """Connect, do the work, and return its result. Raises `CommandError` and `ServiceError`."""
         location = self.locate()
 
         async def connected() -> Result:

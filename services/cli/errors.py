@@ -1,4 +1,4 @@
-"""How a command fails."""
+"""The error with which a command fails."""
 
 
 class CommandError(Exception):

@@ -57,7 +57,7 @@ app.command("check")(check)
 
 
 def run() -> None:
-    """Run the command of this process: exit status 0, 1 with one line that says why, or 2 where it is misused."""
+    """Run the command of this process: exit status 0, 1 with a one-line reason, or 2 for a usage error."""
     try:
         typer.main.get_command(app)(prog_name="towpath")
     except CommandError as error:
@@ -65,7 +65,7 @@ def run() -> None:
     except ServiceError as error:
         _fail(error.message)
     except OSError as error:
-        # A full disk, a folder that is another user's: the system's words, with the path.
+        # Such as a full disk or another user's folder: the system's message includes the path.
         _fail(str(error))
 
 

@@ -1,4 +1,4 @@
-"""The options that many commands have in common."""
+"""Options that several commands share."""
 
 from pathlib import Path
 from typing import Annotated
@@ -6,9 +6,9 @@ from typing import Annotated
 import typer
 
 UP_DATA = Path("var")
-"""Where `towpath up` keeps everything, by default."""
+"""The default data folder of `towpath up`."""
 
-# Not given: TOWPATH_SERVER may name another, see `connection.Target`.
+# None, not `UP_DATA`: without --data, TOWPATH_SERVER may name another stack; see `connection.Target`.
 DEFAULT_DATA: Path | None = None
 
 Data = Annotated[

@@ -1,4 +1,4 @@
-"""What the commands print: for people aligned columns, with --json JSON."""
+"""Output of the commands: aligned columns for people, or JSON with --json."""
 
 import json
 import shutil
@@ -15,11 +15,14 @@ _GAP = "  "
 _MIN_WIDTH = 6
 
 Record = Mapping[str, Any]
-"""What is printed of one thing. Absent is absent: no value is None. Sizes are integers, times text."""
+"""The printed fields of one thing. A field without a value is absent; sizes are integers, and times are text.
+
+The exception is `available_bytes` of `towpath usage --json`: it is None if nothing bounds the storage.
+"""
 
 
 def show_record(record: Record, *, as_json: bool) -> None:
-    """Print one thing: an object, or a line for each field."""
+    """Print one thing: a JSON object, or one line per field."""
     if as_json:
         typer.echo(json.dumps(record, indent=2, ensure_ascii=False))
         return
@@ -29,14 +32,14 @@ def show_record(record: Record, *, as_json: bool) -> None:
 
 
 def show_records(records: Iterable[Record], columns: Sequence[str], *, as_json: bool) -> None:
-    """Print a list: an array, or a table of these fields."""
+    """Print a list: a JSON array, or a table of the fields in `columns`."""
     listing = Listing(columns, as_json=as_json)
     listing.add(list(records))
     listing.end()
 
 
 async def show_pages(pages: AsyncIterable[Sequence[Record]], columns: Sequence[str], *, as_json: bool) -> None:
-    """Print a list page by page, as it comes, like `show_records`."""
+    """Print a list like `show_records`, each page as soon as it arrives."""
     listing = Listing(columns, as_json=as_json)
     async for page in pages:
         listing.add(page)
@@ -44,7 +47,7 @@ async def show_pages(pages: AsyncIterable[Sequence[Record]], columns: Sequence[s
 
 
 class Listing:
-    """A list being printed. The columns of a table are as wide as the first page needs and a terminal has room for."""
+    """A list that is printed in parts. A table's columns are as wide as the first part needs and a terminal allows."""
 
     def __init__(self, columns: Sequence[str], *, as_json: bool) -> None:
         self._columns = columns
@@ -53,7 +56,7 @@ class Listing:
         self._count = 0
 
     def add(self, records: Sequence[Record]) -> None:
-        """Print more of it."""
+        """Print more entries of the list."""
         if self._as_json:
             for record in records:
                 typer.echo("[\n  " if not self._count else ",\n  ", nl=False)
@@ -70,14 +73,14 @@ class Listing:
         self._count += len(rows)
 
     def end(self) -> None:
-        """Say that this was all."""
+        """Print the end of the list: the closing bracket of JSON, or `(none)` for an empty table."""
         if self._as_json:
             typer.echo("\n]" if self._count else "[]")
         elif not self._count:
             typer.echo("(none)")
 
     def _write(self, row: Sequence[str]) -> None:
-        # Of a list that nobody reads at a terminal each entry is one line.
+        # Fold at a terminal only: in a pipe each entry stays on one line.
         folds = sys.stdout.isatty()
         folded = [_folded(text, width) if folds else [text] for text, width in zip(row, self._widths, strict=True)]
         for parts in zip_longest(*folded, fillvalue=""):
@@ -86,14 +89,14 @@ class Listing:
 
 
 def show_removal(what: str, record: Record, *, as_json: bool) -> None:
-    """Print what was removed: in words, and then all that was known of it."""
+    """Print a removal: a sentence, unless `as_json`, and then the fields of the removed thing."""
     if not as_json:
         typer.echo(f"Removed {cell(what)}.")
     show_record(record, as_json=as_json)
 
 
 def _fitting(widths: list[int]) -> list[int]:
-    """Return widths with which a table fits the terminal: the widest columns are folded. A pipe has no width."""
+    """Return column widths that fit the terminal: the widest columns become narrower. A pipe has no limit."""
     if not sys.stdout.isatty():
         return widths
     fitting = list(widths)
@@ -104,7 +107,7 @@ def _fitting(widths: list[int]) -> list[int]:
 
 
 def _folded(text: str, width: int) -> list[str]:
-    """Return a cell in lines of at most this width, one at least."""
+    """Return a cell as one or more lines of at most this width."""
     lines, line = [], ""
     for character in text:
         if line and cell_len(line + character) > width:
@@ -115,7 +118,7 @@ def _folded(text: str, width: int) -> list[str]:
 
 
 def _cell_of(field: str, value: object) -> str:
-    """Return the text of a field: a number of bytes as people say it."""
+    """Return the text of a field; a number of bytes gets a readable unit."""
     if isinstance(value, int) and not isinstance(value, bool) and (field == "size" or "bytes" in field.split("_")):
         return decimal(value)
     return cell(value)
@@ -126,7 +129,7 @@ def _title(field: str) -> str:
 
 
 def cell(value: object) -> str:
-    """Return a value as text in one line; what a terminal would obey, such as an escape in a path, is escaped."""
+    """Return a value as one line of text; characters that a terminal would obey, such as ESC in a path, are escaped."""
     if isinstance(value, bool):
         return "yes" if value else "no"
     if isinstance(value, Mapping):

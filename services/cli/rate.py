@@ -1,4 +1,4 @@
-"""The one form of `--rate`: a number of MiB a second, or a number with its unit."""
+"""The option `--rate`: a number of MiB per second, or a number with its unit."""
 
 import re
 from typing import Any
@@ -8,12 +8,12 @@ import typer
 MEBIBYTE = 1024**2
 _UNITS = {"": MEBIBYTE, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1024, "MIB": MEBIBYTE, "GIB": 1024**3}
 _FORM = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
-# Nothing is as fast; it is somebody who means bytes.
+# No store is this fast: a number without a unit that is this large is meant as bytes.
 _MAX_MEBIBYTES = 1_000_000
 
 
 def rate_option(*, shown_default: str) -> Any:  # noqa: ANN401 - as typer.Option itself
-    """Return the option of a command; its default is a number of bytes, which the help shows as given here."""
+    """Return the option of a command; its default is a number of bytes, shown in the help as `shown_default`."""
     return typer.Option(
         metavar="MIB",
         parser=parse_rate,
@@ -23,7 +23,7 @@ def rate_option(*, shown_default: str) -> Any:  # noqa: ANN401 - as typer.Option
 
 
 def parse_rate(value: str | int) -> int:
-    """Return bytes a second: of text in the form of this module, and of a default, which is that already.
+    """Return bytes per second, parsed from text; an integer (the option's default) is returned unchanged.
 
     Raises typer's usage error.
     """

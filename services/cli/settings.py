@@ -1,4 +1,4 @@
-"""Settings of the `towpath` command, beside its options."""
+"""Settings of the `towpath` command, in addition to its options."""
 
 from pathlib import Path
 from typing import Self
@@ -11,7 +11,7 @@ from services.common.settings import TlsSettings
 
 
 class CommandSettings(TlsSettings):
-    """What `towpath migrate` and the administration commands take from the environment and from secret files."""
+    """Settings that all commands but `towpath up` read from the environment and from secret files."""
 
     data: Path = Field(default=Path("var"), description="the data folder of a `towpath up` on this host")
     user: str | None = Field(
@@ -41,7 +41,7 @@ class CommandSettings(TlsSettings):
 
     @classmethod
     def read(cls) -> Self:
-        """Read them. Raises `CommandError`, which names the variable, where one cannot be used."""
+        """Read the settings. Raises a `CommandError` that names the variable if a value is invalid."""
         try:
             return cls()
         except ValueError as error:

@@ -1,4 +1,4 @@
-"""`towpath grant`, `revoke`, `access`, and the permissions of `check`: who may do what in a repository."""
+"""The commands `towpath grant`, `revoke` and `access`, and the permission check of `towpath check`."""
 
 from enum import StrEnum
 from typing import Annotated, Any
@@ -17,7 +17,7 @@ _COLUMNS = ("user", "role", "ref_patterns", "created_at")
 
 
 class Role(StrEnum):
-    """What a grant gives; each includes the one before it."""
+    """A role of a grant; each role includes the role before it."""
 
     READ = "read"
     WRITE = "write"
@@ -25,7 +25,7 @@ class Role(StrEnum):
 
 
 class Operation(StrEnum):
-    """What a client does."""
+    """An operation of a client."""
 
     DOWNLOAD = "download"
     UPLOAD = "upload"
@@ -99,9 +99,9 @@ def access(repository: Repository, data: Data = DEFAULT_DATA, server: Server = N
 
 
 def explain(user: str, repository: str, operation: Operation, ref: str, target: Target, *, as_json: bool) -> None:
-    """Print whether a user, or anybody where the name is empty, may do something, and which grant decides.
+    """Print whether a user may perform an operation, and which grant decides; an empty name means anybody.
 
-    The exit status says it, too.
+    Raises `typer.Exit` with status 0 for yes and 1 for no.
     """
     request = pb.ExplainAccessRequest(
         user_name=user, repository=repository, ref=ref, permission=_PERMISSIONS[operation]

@@ -1,4 +1,4 @@
-"""How far a copy has come: a bar on a terminal's standard error. What stands in the way: a line there in any case."""
+"""Progress of a copy, on the standard error: a bar if that is a terminal, and a line per problem in any case."""
 
 import sys
 from collections.abc import Iterator
@@ -12,7 +12,7 @@ from services.cli.output import cell
 
 
 class CopyBar:
-    """What `services.cli.admin.watch_copy.watch` shows on."""
+    """The display of `services.cli.admin.watch_copy.watch`."""
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
@@ -21,7 +21,10 @@ class CopyBar:
         self._told = ""
 
     def show(self, store: Store) -> None:
-        """Show how many bytes of those at the first call are there; what is written meanwhile goes there by itself."""
+        """Show how many of the bytes that existed at the first call the store has.
+
+        Later uploads do not count, because they are written to the copy directly.
+        """
         if self._total is None:
             self._total = store.object_bytes + store.lacking_bytes
             self._progress.reset(self._task, total=self._total, completed=store.object_bytes, description=store.name)
@@ -29,7 +32,7 @@ class CopyBar:
         self._progress.update(self._task, completed=done, left=store.lacking_count)
 
     def tell(self, problem: str) -> None:
-        """Print a problem once, as long as it is the same."""
+        """Print a problem, unless the previous call had the same problem."""
         if problem and problem != self._told:
             self._progress.console.print(cell(problem), markup=False, highlight=False, soft_wrap=True)
         self._told = problem
@@ -37,7 +40,7 @@ class CopyBar:
 
 @contextmanager
 def copy_bar(*, hidden: bool) -> Iterator[CopyBar]:
-    """Show a bar where the standard error is a terminal, unless it is `hidden`."""
+    """Show a bar if the standard error is a terminal, unless the bar is `hidden`."""
     columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
     left = TextColumn("{task.fields[left]} objects left")
     console = Console(stderr=True)

@@ -1,4 +1,4 @@
-"""When a token ends, as an operator writes it."""
+"""Expiry of a token in the operator's notation: a time span or a day."""
 
 import re
 from datetime import UTC, date, datetime, timedelta
@@ -8,9 +8,10 @@ _UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=
 
 
 def parse_expiry(text: str, now: datetime) -> datetime:
-    """Return the moment that `12h`, `90d`, `4w` from now on or the first of a day such as `2026-12-31` (UTC) is.
+    """Return the moment of an expiry: a span after `now`, or the start of a day (UTC).
 
-    Raises ValueError where the text is neither, or the moment is not in the future.
+    A span is such as `12h`, `90d` or `4w`, a day such as `2026-12-31`. Raises ValueError if the text is neither, or if
+    the moment is not in the future.
     """
     if match := _SPAN.fullmatch(text):
         return now + int(match[1]) * _UNITS[match[2]]

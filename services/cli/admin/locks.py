@@ -1,4 +1,4 @@
-"""`towpath lock`: the locks that stand, and those that stood."""
+"""The commands `towpath lock`: the current and the released locks of a repository."""
 
 from typing import Annotated
 

@@ -1,4 +1,4 @@
-"""`towpath object`: what a repository holds."""
+"""The commands `towpath object`: the objects that a repository holds or held."""
 
 from typing import Annotated
 

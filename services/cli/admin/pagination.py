@@ -1,4 +1,4 @@
-"""Lists that come in pages."""
+"""Pagination of AdminService's lists by cursor."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
@@ -9,15 +9,15 @@ from services.cli.connection import Administration
 from services.cli.output import Record
 
 PAGE = 1000
-"""How many entries are asked for at once; the service may give fewer."""
+"""The number of entries to request per page; the service may return fewer."""
 
 
 class Page(Protocol):
-    """An answer that is a page."""
+    """A response that is one page of a list."""
 
     @property
     def next_cursor(self) -> str:
-        """Where the next page begins, or empty."""
+        """The cursor of the next page; empty on the last page."""
 
 
 PageT = TypeVar("PageT", bound=Page)
@@ -29,7 +29,7 @@ async def follow(
     request: Message,
     records: Callable[[PageT], Iterable[Record]],
 ) -> AsyncIterator[Sequence[Record]]:
-    """Yield the records of every page, from the first to the last; `request` has a field `cursor`."""
+    """Yield the records of every page, from the first to the last; sets the field `cursor` of `request`."""
     paged: Any = request
     while True:
         page = await admin.call(method, paged)

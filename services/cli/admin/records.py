@@ -1,4 +1,4 @@
-"""What is shown of the things that AdminService knows: the fields of the JSON, which stay as they are."""
+"""Printed fields of AdminService's messages. They are the fields of the JSON output, and do not change."""
 
 import re
 from datetime import UTC
@@ -13,7 +13,7 @@ from towpath.storage.v1.store_service_pb2 import Store
 ROLES = {"read": admin.ROLE_READ, "write": admin.ROLE_WRITE, "admin": admin.ROLE_ADMIN}
 FORCED_UNLOCK = {"writers": admin.FORCED_UNLOCK_WRITERS, "admins": admin.FORCED_UNLOCK_ADMINS}
 
-# A store's URL may hold no credentials; one that does all the same is shown without them.
+# A store's URL must not contain credentials; if it does all the same, the output masks them.
 _USER_INFO = re.compile(r"//[^\s]*@")
 _UNKNOWN_OPTION = re.compile(r"([?&](?!(?:endpoint|region|addressing|account)=)[^=&]*=)[^&]*")
 
@@ -27,7 +27,7 @@ def moment(timestamp: Timestamp) -> str:
 
 
 def user_record(user: admin.User) -> dict[str, Any]:
-    """Return what is shown of a user."""
+    """Return the printed fields of a user."""
     return {
         "id": user.id,
         "name": user.name,
@@ -37,7 +37,10 @@ def user_record(user: admin.User) -> dict[str, Any]:
 
 
 def token_record(token: admin.Token) -> dict[str, Any]:
-    """Return what is shown of a token: without `expires_at` it never ends, without `last_used_at` no use is known."""
+    """Return the printed fields of a token.
+
+    `expires_at` is absent if the token never expires, and `last_used_at` if no use is known.
+    """
     record = {
         "id": token.id,
         "user": token.user_name,
@@ -52,7 +55,7 @@ def token_record(token: admin.Token) -> dict[str, Any]:
 
 
 def repository_record(repository: admin.Repository) -> dict[str, Any]:
-    """Return what is shown of a repository."""
+    """Return the printed fields of a repository."""
     return {
         "id": repository.id,
         "name": repository.name,
@@ -63,7 +66,7 @@ def repository_record(repository: admin.Repository) -> dict[str, Any]:
 
 
 def grant_record(grant: admin.Grant) -> dict[str, Any]:
-    """Return what is shown of a grant: `ref_patterns` is empty where writing is not limited."""
+    """Return the printed fields of a grant: `ref_patterns` is empty if writing is not limited to certain refs."""
     return {
         "user": grant.user_name,
         "repository": grant.repository,
@@ -74,12 +77,12 @@ def grant_record(grant: admin.Grant) -> dict[str, Any]:
 
 
 def lock_record(lock: Lock) -> dict[str, Any]:
-    """Return what is shown of a lock."""
+    """Return the printed fields of a lock."""
     return {"id": lock.id, "path": lock.path, "locked_at": moment(lock.locked_at), "owner": lock.owner_name}
 
 
 def released_lock_record(released: admin.ReleasedLock) -> dict[str, Any]:
-    """Return what is shown of a lock that stands no more."""
+    """Return the printed fields of a released lock."""
     return {
         **lock_record(released.lock),
         "released_at": moment(released.released_at),
@@ -89,7 +92,7 @@ def released_lock_record(released: admin.ReleasedLock) -> dict[str, Any]:
 
 
 def object_record(stored: Object) -> dict[str, Any]:
-    """Return what is shown of an object: the fields about its removal are absent where it is held."""
+    """Return the printed fields of an object: the fields of its removal are absent while the repository holds it."""
     record = {"oid": stored.oid, "size": stored.size, "created_at": moment(stored.created_at)}
     if stored.HasField("removed_at"):
         record |= {
@@ -101,7 +104,7 @@ def object_record(stored: Object) -> dict[str, Any]:
 
 
 def usage_record(entry: admin.ListUsageResponse.Usage) -> dict[str, Any]:
-    """Return what is shown of a repository's usage; sizes are bytes, and today is that of UTC."""
+    """Return the printed fields of a repository's usage; sizes are in bytes, and today is the current UTC day."""
     return {
         "repository": entry.repository,
         "object_count": entry.usage.object_count,
@@ -114,7 +117,10 @@ def usage_record(entry: admin.ListUsageResponse.Usage) -> dict[str, Any]:
 
 
 def store_record(store: Store) -> dict[str, Any]:
-    """Return what is shown of a store: that of TOWPATH_STORAGE_URL has no `url`, and what is no copy no `copy`."""
+    """Return the printed fields of a store.
+
+    `url` is absent for the store of TOWPATH_STORAGE_URL, and `copy` for a store that is no copy.
+    """
     record: dict[str, Any] = {"name": store.name}
     if store.url:
         record["url"] = _without_credentials(store.url)

@@ -1,4 +1,4 @@
-"""`towpath repo`: the repositories that objects and locks belong to."""
+"""The commands `towpath repo`: the repositories that objects and locks belong to."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -16,7 +16,7 @@ app = typer.Typer(help="Add, list, change and remove repositories.", no_args_is_
 
 
 class ForcedUnlock(StrEnum):
-    """Who may remove another user's lock."""
+    """The users that may remove another user's lock."""
 
     WRITERS = "writers"
     ADMINS = "admins"

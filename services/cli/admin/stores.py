@@ -1,4 +1,4 @@
-"""`towpath storage`: the stores that hold the bytes, and the move from one to another."""
+"""The commands `towpath storage`: the stores of the blobs, and the move from one store to another."""
 
 from typing import Annotated, Any
 
@@ -125,7 +125,7 @@ def remove_store(
 
 
 async def _follow(admin: Administration, name: str, *, hidden: bool) -> Store:
-    # Nothing else needs it, and it takes a while to import.
+    # Import it here: no other command needs it, and its import is slow.
     from services.cli.admin.copy_progress import copy_bar
 
     async def ask() -> list[Store]:
@@ -140,7 +140,7 @@ def _show(store: Store, *, as_json: bool) -> None:
 
 
 def _shown(store: Store) -> dict[str, Any]:
-    """Return what is shown of a store to people."""
+    """Return the fields of a store in the output for people."""
     shown = {
         "name": store.name,
         "url": store_record(store).get("url", "(TOWPATH_STORAGE_URL)"),

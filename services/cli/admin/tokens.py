@@ -1,4 +1,4 @@
-"""`towpath token`: the credentials of users."""
+"""The commands `towpath token`: the credentials of users."""
 
 from datetime import UTC, datetime
 from typing import Annotated

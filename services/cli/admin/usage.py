@@ -1,4 +1,4 @@
-"""`towpath usage`: how much the repositories hold."""
+"""The command `towpath usage`: the objects, bytes and locks of each repository."""
 
 from typing import Annotated
 

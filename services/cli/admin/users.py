@@ -1,4 +1,4 @@
-"""`towpath user`: those who have tokens."""
+"""The commands `towpath user`: the users, to whom tokens and grants belong."""
 
 from typing import Annotated
 

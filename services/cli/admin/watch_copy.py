@@ -1,4 +1,4 @@
-"""A copy of a store that is watched: asked for again and again until the store lacks nothing."""
+"""Polling of a copy until its store lacks nothing."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable
@@ -10,18 +10,18 @@ from services.cli.errors import CommandError
 from services.common.errors import Aborted, DeadlineExceeded, Unavailable
 
 _EVERY_SECONDS = 2.0
-# Longer than the services take to be replaced by newer ones; whoever waits for hours need not begin anew.
+# Longer than an upgrade of the services takes, so that an operator who has waited for hours need not start again.
 _PATIENCE_SECONDS = 300.0
 
 
 class Display(Protocol):
-    """Where it is shown how far a copy has come."""
+    """A display of the progress of a copy."""
 
     def show(self, store: Store) -> None:
         """Show what the store has and lacks."""
 
     def tell(self, problem: str) -> None:
-        """Say what stands in the way; empty where nothing does."""
+        """Report the problem that delays the copy; it is empty if there is none."""
 
 
 async def watch(
@@ -32,11 +32,11 @@ async def watch(
     every: float = _EVERY_SECONDS,
     patience: float = _PATIENCE_SECONDS,
 ) -> Store:
-    """Ask for all stores every so many seconds until the one of this name lacks nothing, and return it.
+    """Poll the stores every `every` seconds until the store of this name lacks nothing, and return it.
 
-    Where no answer comes, that is told and asked again. Raises `CommandError` where none has come for `patience`
-    seconds, where the store is no copy any more although it lacks something, and where it is gone; and what else
-    `ask` raises.
+    The display reports a poll that fails with `Aborted`, `DeadlineExceeded` or `Unavailable`, and the poll is retried.
+    Raises `CommandError` if no poll has succeeded for `patience` seconds, if the store is no longer a copy although it
+    lacks something, and if the store is gone. Any other error of `ask` is raised unchanged.
     """
     clock = asyncio.get_running_loop().time
     heard = clock()

@@ -1,1 +1,1 @@
-"""`towpath backup`, `restore` and `check`: on a data folder of this host, or on what the environment names."""
+"""The commands `towpath backup`, `restore` and `check`, on a local data folder or on the environment's settings."""

@@ -1,7 +1,7 @@
-"""The commands `towpath backup` and `towpath restore`, and of `towpath check` what looks at the objects.
+"""The commands `towpath backup` and `towpath restore`, and the check of the objects in `towpath check`.
 
-They work on a data folder of this host, whether `towpath up` runs on it or not; without one that is named, on what
-TOWPATH_STORAGE_URL and TOWPATH_STORAGE_DATABASE_URL name where these are set.
+The commands work on a data folder of this host, whether `towpath up` runs on it or not. If no data folder is named and
+TOWPATH_STORAGE_DATABASE_URL is set, they work on that database and on the store of TOWPATH_STORAGE_URL.
 """
 
 import asyncio
@@ -76,9 +76,10 @@ def restore(
 
 
 def check(data: Path | None, *, hashed: bool, heal: bool, rate: int, as_json: bool) -> None:
-    """Compare the index with the bytes, with `hashed` reading at most `rate` bytes a second, and print what is found.
+    """Compare the index with the blobs and print the findings; with `hashed`, read at most `rate` bytes a second.
 
-    With `heal`, which needs `hashed`, what another store has is brought again, and what none has is asked for.
+    With `heal`, which needs `hashed`, the services copy a damaged blob again from a store in which it is intact, or
+    request the object from clients if no store has it.
     """
     options = ["--hash", f"--rate={rate}"] if hashed else []
     if heal:
@@ -104,7 +105,7 @@ def _run(data: Path | None, arguments: list[str], *, new: bool = False, storage:
 
 
 def _show(outcome: Outcome, lists: Sequence[str], *, as_json: bool = False) -> None:
-    """Print the report, the entries of its `lists` a line each, and exit."""
+    """Print the report, with one line per entry of its `lists`, and exit."""
     if as_json:
         show_record(outcome.report, as_json=True)
     else:

@@ -1,4 +1,4 @@
-"""Where everything lies: in a data folder, with or without a `towpath up` on it, or where the environment says."""
+"""Installation that a backup command works on: a data folder, with or without a `towpath up`, or the environment's."""
 
 import asyncio
 import os
@@ -23,24 +23,25 @@ _POSTGRES_STOP_SECONDS = 20.0
 
 
 async def run_on_environment(arguments: list[str]) -> Outcome:
-    """Run the program on the database and the bytes that the environment's settings name."""
+    """Run the program on the database and the store that the environment's settings name."""
     return await run_program(arguments, os.environ)
 
 
 async def run_on_data(
     data: Path, arguments: list[str], *, new: bool = False, storage: str | None = None, user: str | None = None
 ) -> Outcome:
-    """Run the program on a data folder; Postgres is started for the while where no `towpath up` runs on it.
+    """Run the program on a data folder; start Postgres for its duration if no `towpath up` runs on the folder.
 
-    `data` is an absolute path without symbolic links. With `new` the folder may be missing, and no `towpath up` may
-    run; its bytes go to the URL `storage`, where one is given. For root, Postgres runs as the account of `account_for`,
-    and the program as root, which alone may read and write the backup. Raises `CommandError`.
+    `data` is an absolute path without symbolic links. With `new`, the folder may be missing, no `towpath up` may run on
+    it, and its blobs go to the URL `storage` if it is given. If this process is root's, Postgres runs as the account of
+    `account_for`, and the program as root, because the account may not be able to access the backup. Raises
+    `CommandError`.
     """
-    # The folder of the bytes may be gone, when all of them have moved to another store.
+    # Test for the lock, because the storage folder may be gone after a move of all blobs to another store.
     if not new and not (data / "lock").is_file():
         raise CommandError(f"{data}: no data of a `towpath up`; give --data")
     if new:
-        # A backup that is none, or is damaged, is told before there is a folder, a Postgres or an account for it.
+        # Reject a folder that is no backup, or a damaged one, before making a data folder, a Postgres or an account.
         await run_program(["verify", *arguments[1:]], os.environ)
     account = account_for(data, user)
     with ExitStack() as owned:
@@ -54,9 +55,9 @@ async def run_on_data(
 
 
 def enter_account(data: Path, user: str | None) -> None:
-    """Start this command again as the account of the data folder where it is root's; else return.
+    """Start this command again as the account of the data folder if this process is root's; else return.
 
-    For a command that writes into the folder and nowhere else. Raises `CommandError`.
+    Only for a command that writes nowhere but into the folder. Raises `CommandError`.
     """
     if not (data / "lock").is_file() or (account := account_for(data, user)) is None:
         return
@@ -69,7 +70,7 @@ def enter_account(data: Path, user: str | None) -> None:
 
 
 async def run_as_account(inherited: Inherited, arguments: list[str]) -> Outcome:
-    """Run the program on the data folder that root has opened for this process, which is an account's."""
+    """Run the program on the data folder that root has opened for this process of the account."""
     if inherited.lock is None:
         return await _run_beside(inherited.reached, arguments, inherited.descriptors)
     with ExitStack() as owned:
@@ -94,7 +95,8 @@ async def _run_on_folder(
     if not new and not directory.postgres.exists():
         raise CommandError(_no_cluster(directory.path))
     if new:
-        # While root writes there, the folder of bytes is root's: so one that is killed is made good by the next start.
+        # Root owns the storage folder while it writes there: `give` skips a folder that is the account's already, and
+        # would leave root's files in it after a kill.
         directory.take_storage()
         directory.begin_restore()
     owned.callback(directory.give)
@@ -142,7 +144,7 @@ async def _with_postgres(directory: DataDirectory, storage_url: str, arguments: 
 
 
 def _environment(cluster: EmbeddedPostgres, storage_url: str) -> Mapping[str, str]:
-    # What libpq's variables say is meant for other databases.
+    # The operator's libpq variables are meant for other databases.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
     return {
         **kept,

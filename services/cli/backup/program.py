@@ -1,4 +1,4 @@
-"""The program that does the work, `python -m services.backup`: the command itself speaks no SQL."""
+"""Runner of `python -m services.backup`, the program that does the work: the command itself uses no SQL."""
 
 import asyncio
 import json
@@ -21,21 +21,21 @@ _STOP_SECONDS = 10.0
 
 @dataclass(frozen=True)
 class Outcome:
-    """How the program ended: what it printed, and whether all is well."""
+    """The outcome of the program: its printed report, and whether its exit status is 0."""
 
     report: Mapping[str, Any]
     well: bool
 
 
 class ProgramFailed(CommandError):
-    """The program could not do what it was asked, and has said why."""
+    """The program has failed, and has printed the reason."""
 
 
 async def run_program(arguments: list[str], environment: Mapping[str, str], inherited: Sequence[int] = ()) -> Outcome:
-    """Run the program to its end, however long that takes; it stops when this process does.
+    """Run the program to its end, without a timeout; the program stops when this process ends.
 
-    Its errors go to the standard error. Raises `ProgramFailed` where it has printed nothing, and `CommandError` where
-    a signal ended it.
+    The program's errors go to the standard error. Raises `ProgramFailed` if it has printed nothing on its standard
+    output, and `CommandError` if a signal ended it.
     """
     with ExitStack() as owned:
         lifeline, held = os.pipe()
@@ -48,7 +48,7 @@ async def run_program(arguments: list[str], environment: Mapping[str, str], inhe
             stderr=sys.stderr,
             env={**environment, "TOWPATH_LIFELINE_FD": str(lifeline)},
             pass_fds=[lifeline, *inherited],
-            # A Ctrl-C must not reach it before it is told to stop.
+            # A Ctrl-C must not reach the program before this process sends SIGTERM.
             start_new_session=True,
         )
         try:

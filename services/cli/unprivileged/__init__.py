@@ -1,1 +1,1 @@
-"""The unprivileged account of a command that is started as root, and the access of that account to what it needs."""
+"""The unprivileged account of a command that is started as root, and that account's access to the files it needs."""

@@ -38,18 +38,21 @@ class Account:
 
     @property
     def groups(self) -> list[int]:
-        """All groups of the account, such as one that may read a private key."""
+        """All groups of the account, such as a group that may read a private key."""
         return os.getgrouplist(self.name, self.gid)
 
     def command(self, *command: str) -> list[str]:
-        """Return the command that runs another one, of an absolute path, as this account; root alone can start it."""
+        """Return the command line that runs a command, given by its absolute path, as this account.
+
+        Only root can start the command line.
+        """
         groups = ",".join(map(str, self.groups))
         return [sys.executable, "-I", "-S", _BECOME, str(self.uid), str(self.gid), groups, *command]
 
     def can(self, *tests: str) -> bool:
-        """Tell whether all tests hold for this account, such as `-r /a/file` or `-x /a/folder`; see test(1).
+        """Return whether all tests are true for this account, such as `-r /a/file` or `-x /a/folder`; see test(1).
 
-        The kernel is asked in a process of the account's own, because modes alone do not tell (access lists, parents).
+        A process of the account runs the tests, because file modes alone do not decide (access lists, parents).
         """
         script = 'while [ $# -gt 0 ]; do [ "$1" "$2" ] || exit 1; shift 2; done'
         arguments = [part for test in tests for part in test.split(" ", 1)]
@@ -66,10 +69,10 @@ class Account:
 
 
 def account_for(data: Path, given: str | None) -> Account | None:
-    """Return the account to use where this process is root's; None where it is not, so that nothing is to be done.
+    """Return the account to run as if this process is root's; None if it is an ordinary user's already.
 
-    It is the one `given` by name, else the owner of the data folder, else the system account `towpath`, which is made
-    where it is missing. Raises `CommandError` where there is none.
+    The account is the one `given` by name, else the owner of the data folder, else the system account `towpath`; the
+    system account is created if it is missing. Raises `CommandError` if there is no usable account.
     """
     if os.geteuid() != 0:
         _refuse_another(given)
@@ -116,7 +119,7 @@ def _made(name: str) -> Account:
         if shutil.which(commands[0][0]) is None:
             continue
         error = _failure(commands)
-        # Another `towpath up` may have made it at the same moment.
+        # Look it up even after an error: another `towpath up` may have created it at the same moment.
         if (account := _known(name)) is not None:
             _log.info(f"the system account {name} was made; Towpath runs as it", uid=account.uid)
             return account
@@ -127,16 +130,16 @@ def _ways(name: str) -> Sequence[Sequence[Sequence[str]]]:
     home, shell = "/nonexistent", "/usr/sbin/nologin"
     return (
         [["useradd", "--system", "--user-group", "--no-create-home", "--home-dir", home, "--shell", shell, name]],
-        # BusyBox.
+        # BusyBox has no useradd.
         [["addgroup", "-S", name], ["adduser", "-S", "-D", "-H", "-h", home, "-s", shell, "-G", name, name]],
     )
 
 
 def _failure(commands: Sequence[Sequence[str]]) -> str:
-    """Run commands; return the last line that one of them has complained with, "" where all succeed."""
+    """Run all commands; return the last error line of the last one that failed, or "" if all succeed."""
     complaint = ""
     for command in commands:
-        done = subprocess.run(  # noqa: S603 - our own words, and a name that is a constant
+        done = subprocess.run(  # noqa: S603 - the commands and the name are constants
             command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_MAKE_SECONDS, check=False
         )
         if done.returncode != 0:

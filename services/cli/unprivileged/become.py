@@ -1,9 +1,9 @@
-"""The change to another user, for good; as a script it runs a command as that user.
+"""Irrevocable change to another user; run as a script, the module executes a command as that user.
 
     python -I -S become.py UID GID GROUP,... COMMAND...
 
-A script, and not the arguments of `subprocess` that do the same: with those it forks, and gRPC's threads do not survive
-that in the child.
+The script replaces the arguments of `subprocess` for a user and groups: with them, `subprocess` forks, and gRPC's
+threads do not survive a fork in the child.
 """
 
 import ctypes
@@ -15,10 +15,10 @@ _PR_SET_NO_NEW_PRIVS = 38
 
 
 def become(uid: int, gid: int, groups: Sequence[int]) -> None:
-    """Make this process another user's, with no capability and no way to get one. Only root can."""
+    """Make this process another user's, with no capability and no way to gain any. Only root can call it."""
     os.setgroups(groups)
     os.setresgid(gid, gid, gid)
-    # With the last of the three user ids that are root's, all capabilities go.
+    # The kernel drops all capabilities once none of the three user ids is root's.
     os.setresuid(uid, uid, uid)
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)

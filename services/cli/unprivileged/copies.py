@@ -1,10 +1,10 @@
-"""Copies of files for the account, which may not read them where they are.
+"""Copies of files for an account that may not read the originals.
 
 FOLDER/ACCOUNT-KIND-PLACE-CONTENT/   KIND is `python` or `source`; PLACE and CONTENT are digests
-    in-use                           locked, shared, by each process that runs from the copy
+    in-use                           each process that runs from the copy has a shared lock on it
 
-FOLDER is /var/cache/towpath, or one below the temporary folder. Only root and the account may enter a copy. It is made
-again when the content has changed; then the one before is removed, unless something still runs from it.
+FOLDER is /var/cache/towpath, or towpath-cache in the temporary folder. Only root and the account may enter a copy. When
+the content has changed, a new copy is made, and the earlier copy is removed unless a process still runs from it.
 """
 
 import contextlib
@@ -29,12 +29,12 @@ _log = get_logger(__name__)
 
 
 def digest(*lines: str) -> str:
-    """Return what tells lines from other lines, as part of a file name."""
+    """Return a digest of the lines, for use in a file name."""
     return hashlib.sha256("\n".join(lines).encode(errors="surrogateescape")).hexdigest()[:16]
 
 
 def copy_tree(source: Path, to: Path, *, leave_out: Iterable[str] = ()) -> None:
-    """Copy a folder into one that may have some of it already, which stays."""
+    """Copy a folder into another one; files that the other one already has stay."""
     shutil.copytree(
         source,
         to,
@@ -46,7 +46,10 @@ def copy_tree(source: Path, to: Path, *, leave_out: Iterable[str] = ()) -> None:
 
 
 def link_or_copy(source: str, to: str) -> None:
-    """Give a file a second name where everybody may read it, which takes no room; else copy it, readable."""
+    """Hard-link a file, to save space, if it is root's and everybody may read it; else make a readable copy.
+
+    A file that exists under the new name stays.
+    """
     if os.path.lexists(to):
         return
     found = os.stat(source)  # noqa: PTH116 - copytree gives and takes strings
@@ -62,9 +65,9 @@ def link_or_copy(source: str, to: str) -> None:
 def copied(
     account: Account, kind: str, place: str, content: str, make: Callable[[Path, Path], None]
 ) -> tuple[Path, int]:
-    """Return the copy of this content, made where it is missing, and a descriptor that keeps it from being removed.
+    """Return the copy of this content, made if it is missing, and a descriptor that protects it from removal.
 
-    `make` fills a folder, and is told the name that this gets in the end. Raises `CommandError`.
+    `make` fills its first argument, a folder; its second argument is the folder's final name. Raises `CommandError`.
     """
     cache = _cache(account)
     copy = cache / f"{account.name}-{kind}-{place}-{content}"
@@ -84,7 +87,7 @@ def _make(copy: Path, account: Account, make: Callable[[Path, Path], None]) -> N
     unfinished = Path(tempfile.mkdtemp(prefix=f".{copy.name}-", dir=copy.parent))
     try:
         make(unfinished, copy)
-        # The umask, and the modes of the source's folders, may have closed them.
+        # The umask, or the modes of the source's folders, may have closed them to the account.
         for folder, _, _ in os.walk(unfinished):
             Path(folder).chmod(0o755)
         (unfinished / "in-use").touch(mode=0o600)
@@ -105,7 +108,7 @@ def _hold(copy: Path) -> int:
 
 
 def _clear(cache: Path, prefix: str, copy: Path) -> None:
-    """Remove earlier copies of the same place that no process runs from, and what a killed process left unfinished."""
+    """Remove earlier copies of the same place that no process runs from, and unfinished copies older than an hour."""
     for other in cache.glob(f"{prefix}*"):
         if other != copy:
             _remove_unused(other)
@@ -130,7 +133,10 @@ def _remove_unused(copy: Path) -> None:
 
 
 def _cache(account: Account) -> Path:
-    """Return the folder of all copies, which only root can write to: /var/cache/towpath, or one below TMPDIR."""
+    """Return the folder of all copies, writable by root only: /var/cache/towpath, or a folder below TMPDIR.
+
+    Raises `CommandError` if the account can enter neither.
+    """
     for folder in (_CACHE, Path(tempfile.gettempdir()).resolve() / "towpath-cache"):
         try:
             folder.mkdir(mode=0o755, exist_ok=True)

@@ -1,8 +1,8 @@
-"""The change from root to the account, which is for good: the command is started again as an ordinary user's.
+"""Irrevocable change from root to the account: the command is started again as an ordinary user's.
 
-What only root can do is done before: the listening socket is open, and the folders belong to the account. The new
-process finds in the variable `TOWPATH_ENTERED` what it has inherited, and is in all else like one that an ordinary user
-has started.
+Before the change, root opens the listening socket and gives the folders to the account, because only root can do so.
+The new process reads from the variable `TOWPATH_ENTERED` the descriptors that it inherits, and otherwise behaves like a
+process that an ordinary user has started.
 """
 
 import json
@@ -22,42 +22,42 @@ _VARIABLE = "TOWPATH_ENTERED"
 
 @dataclass(frozen=True)
 class Inherited:
-    """What root has opened for the account."""
+    """The data folder, and the descriptors that root has opened for the account."""
 
     data: str
-    """The data folder, as root knows it."""
+    """The data folder's path for root."""
     lock: int | None = None
-    """The descriptor that has the data folder locked; None where another process has."""
+    """The descriptor that locks the data folder; None if another process has locked it."""
     folder: int | None = None
-    """The data folder's descriptor, where it lies below a folder that the account may not enter."""
+    """The data folder's descriptor, if the folder lies below a folder that the account may not enter."""
     listener: int | None = None
 
     @classmethod
     def take(cls) -> "Inherited | None":
-        """Return what this process has inherited as the account, for the first who asks; None where it is no such."""
+        """Return the inheritance of this process, on the first call; None if root has not started it by `enter`."""
         written = os.environ.pop(_VARIABLE, None)
         return None if written is None else cls(**json.loads(written))
 
     @property
     def reached(self) -> Path:
-        """The data folder, as this process gets there."""
+        """The path by which this process reaches the data folder."""
         return reached_by(Path(self.data), self.folder)
 
     @property
     def descriptors(self) -> tuple[int, ...]:
-        """All descriptors that it names."""
+        """All inherited descriptors."""
         return tuple(one for one in (self.lock, self.folder, self.listener) if one is not None)
 
 
 def reached_by(path: Path, folder: int | None) -> Path:
-    """Return the path by which a process gets to a folder, of which it may have inherited a descriptor."""
+    """Return the path by which a process reaches a folder: by its inherited descriptor, if there is one."""
     return path if folder is None else Path(f"/proc/self/fd/{folder}")
 
 
 def enter(account: Account, inherited: Inherited) -> NoReturn:
-    """Start this command again as the account, with no capability and no way to get one; it does not return.
+    """Start this command again as the account, with no capability and no way to gain any; never return.
 
-    Raises `CommandError` where the account cannot read this installation and gets no copy of it.
+    Raises `CommandError` if the account cannot read this installation and no copy of it can be made.
     """
     installation = installation_for(account)
     environment = {
@@ -75,6 +75,6 @@ def _environment(account: Account) -> Mapping[str, str]:
     kept = dict(os.environ)
     for name in ("TMPDIR", "TEMP", "TMP"):
         if name in kept and not (Path(kept[name]).is_dir() and account.can(f"-w {kept[name]}")):
-            # Root's own; the system's serves as well.
+            # Root's own temporary folder is closed to the account; the system's default serves as well.
             del kept[name]
     return {**kept, "HOME": account.home, "USER": account.name, "LOGNAME": account.name}

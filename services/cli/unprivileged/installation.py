@@ -1,6 +1,6 @@
-"""Python, its packages and Postgres where the account may read them.
+"""Installation that the account may read: Python, its packages and Postgres.
 
-An installation below a closed folder such as /root, or one whose files only their owner may read, is copied.
+An installation below a closed folder such as /root, or with files that only their owner may read, is copied.
 """
 
 import contextlib
@@ -25,7 +25,10 @@ _LEFT_OUT = ("site-packages", "dist-packages", "test", "idlelib", "turtledemo", 
 
 
 def _shared_library() -> Path | None:
-    """Return Python's own shared library, which Debian's Python can do without though it was built with one."""
+    """Return Python's shared library, or None if there is none.
+
+    Debian's Python was built with a shared library, but runs without it.
+    """
     if not sysconfig.get_config_var("Py_ENABLE_SHARED"):
         return None
     library = Path(sysconfig.get_config_var("LIBDIR")) / sysconfig.get_config_var("INSTSONAME")
@@ -34,24 +37,24 @@ def _shared_library() -> Path | None:
 
 @dataclass(frozen=True)
 class Installation:
-    """A Python that the account may run, the folder of packages for it where that is a copy, and their variables."""
+    """A Python that the account may run, its folder of packages if that is a copy, and its environment variables."""
 
     python: str
     packages: Path | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     inherited: tuple[int, ...] = ()
-    """Descriptors that keep the copies from being removed, for whoever runs from them."""
+    """Descriptors that protect the copies from removal while a process runs from them."""
 
     def close(self) -> None:
-        """Let the copies go."""
+        """Release the copies."""
         for descriptor in self.inherited:
             os.close(descriptor)
 
 
 def installation_for(account: Account) -> Installation:
-    """Return the installation of this process for an account: itself where it can be read, else a copy of it.
+    """Return this process's installation for an account: the original if the account can read it, else a copy.
 
-    Raises `CommandError` where no copy can be made.
+    Raises `CommandError` if no copy can be made.
     """
     python, packages = sys.executable, None
     environment: dict[str, str] = {}
@@ -79,7 +82,7 @@ def _place() -> str:
 
 
 def _python() -> Path:
-    """Return the program of Python itself, outside of any virtual environment."""
+    """Return the executable of Python itself, outside of any virtual environment."""
     named = Path(sys.base_exec_prefix) / "bin" / _VERSION
     return named if named.exists() else Path(sys.executable).resolve()
 
@@ -95,7 +98,7 @@ def _libraries() -> list[Path]:
 
 
 def _package_folders() -> list[Path]:
-    """Return the folders of installed packages, in the order in which Python looks into them."""
+    """Return the folders of installed packages, in Python's search order."""
     named = [*([site.getusersitepackages()] if site.ENABLE_USER_SITE else []), *site.getsitepackages()]
     return [folder for folder in map(Path, named) if folder.is_dir()]
 
@@ -115,7 +118,7 @@ def _tests_of_python() -> Iterator[str]:
 
 
 def _tests_of_packages(folders: Iterable[Path]) -> Iterator[str]:
-    """Yield tests of each package's first file: one that was installed under another umask shows there."""
+    """Yield tests of each package's first file: it reveals a package that was installed under another umask."""
     for folder in folders:
         for entry in _entries(folder):
             path = folder / entry.name
@@ -148,7 +151,7 @@ def _stamps(source: Path) -> Iterator[str]:
 
 @dataclass(frozen=True)
 class _PythonCopy:
-    """Makes a virtual environment with copies of all packages, and of Python itself where that is closed too."""
+    """The maker of a virtual environment with copies of all packages and, if `with_python`, of Python itself."""
 
     folders: list[Path]
     with_python: bool

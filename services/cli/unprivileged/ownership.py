@@ -1,4 +1,4 @@
-"""Files that change hands: what root has made becomes the account's."""
+"""Change of ownership: files that root has made become the account's."""
 
 import os
 import stat
@@ -10,16 +10,17 @@ from services.cli.unprivileged.account import Account
 
 
 def give(path: Path, account: Account) -> None:
-    """Make the account the owner of a file, or of a folder with all in it, unless it is already; links stay unfollowed.
+    """Make the account the owner of a file, or of a folder and everything in it, without following links.
 
-    The folder itself changes hands last, so that an interrupted change is gone on with. Raises `CommandError`.
+    A path that is the account's already is skipped. The folder itself changes its owner last, so that the next call
+    resumes an interrupted change. Raises `CommandError`.
     """
     try:
         found = path.lstat()
         if found.st_uid == account.uid:
             return
         if stat.S_ISDIR(found.st_mode):
-            # Directory descriptors: a folder that is replaced by a link meanwhile leads nowhere else.
+            # Directory descriptors: a folder that is replaced by a link meanwhile cannot lead root elsewhere.
             for _, folders, files, descriptor in os.fwalk(path, topdown=False):
                 for name in (*folders, *files):
                     _give_entry(path, name, descriptor, account)
@@ -30,7 +31,7 @@ def give(path: Path, account: Account) -> None:
 
 
 def provide_folder(storage_url: str, account: Account) -> None:
-    """Make sure that the account can work on the folder of objects that a `file:` URL names; others name none.
+    """Ensure that the account can work in the store's folder that a `file:` URL names; other URLs name no folder.
 
     Raises `CommandError`.
     """
@@ -43,7 +44,7 @@ def provide_folder(storage_url: str, account: Account) -> None:
         for entry in (folder / "objects", folder / "incoming"):
             if entry.exists():
                 give(entry, account)
-        # The folder alone: it may be a file system with other things in it.
+        # Not recursively: the folder may be the root of a file system with unrelated files.
         if folder.stat().st_uid == 0:
             os.chown(folder, account.uid, account.gid)
     except OSError as error:
@@ -58,6 +59,6 @@ def _give_entry(top: Path, name: str, descriptor: int | None, account: Account) 
     if found.st_uid == account.uid:
         return
     if stat.S_ISREG(found.st_mode) and found.st_nlink > 1:
-        # Its other names may lie where the account has no business.
+        # Its other names may lie in folders that are not the account's, and the change of owner affects them all.
         raise CommandError(f"{top}: {name}: expected a file with one name, found {found.st_nlink} hard links to it")
     os.chown(entry, account.uid, account.gid, dir_fd=descriptor, follow_symlinks=False)

@@ -1,4 +1,4 @@
-"""A process that `towpath up` keeps running."""
+"""Child process of `towpath up`. It is started again whenever it ends, until it dies too often."""
 
 import asyncio
 import os
@@ -38,28 +38,28 @@ async def nothing() -> None:
 
 @dataclass(frozen=True)
 class Program:
-    """What a child runs. `prepare` is awaited before each start, `ready` after it, to know when it answers."""
+    """The program of a child. `prepare` is awaited before each start; `ready` after it, until the program answers."""
 
     name: str
     command: Sequence[str]
     environment: Mapping[str, str] = field(repr=False)
     inherited: Sequence[int] = ()
     tells_why: bool = False
-    """That it is a process of ours, which tells why it ends; see `services.common.failure`."""
+    """True for a process of Towpath: it reports the reason for its end; see `services.common.failure`."""
     run_as: RunAs = OURSELVES
     stop_signal: signal.Signals = signal.SIGTERM
     prepare: Work = nothing
     ready: Work = nothing
     hang_seconds: float = 0.0
-    """The seconds without a sign of life after which it is killed; 0 for no limit."""
+    """The seconds without a sign of life after which the process is killed; 0 for no limit."""
     answers: Question | None = None
-    """Asks it for a sign of life. Without, one of ours that `tells_why` sends heartbeats."""
+    """The probe for a sign of life. Without a probe, a process that `tells_why` is watched by its heartbeats."""
 
 
 class Child:
     """One program, started again whenever it ends, until `stop`.
 
-    `ready` is set when it answers for the first time; `ended` is done when it is given up, with the error.
+    `ready` is set when the program first answers. `ended` fails with the error when the child is given up.
     """
 
     def __init__(self, program: Program) -> None:
@@ -71,7 +71,7 @@ class Child:
         self.ended = asyncio.create_task(self._keep_running())
 
     async def stop(self, deadline: float) -> None:
-        """End it: by its signal, and by SIGKILL where it still runs at `deadline` (of `time.monotonic`)."""
+        """End the program by its stop signal, and by SIGKILL if it still runs at `deadline` (of `time.monotonic`)."""
         self._stop_at = deadline
         self.ended.cancel()
         with suppress(asyncio.CancelledError, CommandError):
@@ -100,7 +100,7 @@ class Child:
             await asyncio.sleep(pause)
 
     async def _run(self) -> tuple[int, str]:
-        """Run it to its end, and return the status and the reason that it tells, which may be empty."""
+        """Run the program to its end, and return its status and the reason that it reports ("" for none)."""
         program = self._program
         if not program.tells_why:
             return await self._run_with(program.environment, (), program.answers), ""
@@ -117,12 +117,12 @@ class Child:
         process = await asyncio.create_subprocess_exec(
             *self._program.run_as.command(self._program.command),
             stdin=subprocess.DEVNULL,
-            # Only what `up` says itself is on its standard output.
+            # The standard output of `up` is for its own lines only.
             stdout=sys.stderr,
             stderr=sys.stderr,
             env=environment,
             pass_fds=(*self._program.run_as.inherited, *self._program.inherited, *inherited),
-            # A Ctrl-C must not reach it: `up` stops its children in order.
+            # A Ctrl-C must not reach the child: `up` stops its children in order.
             start_new_session=True,
         )
         ended = asyncio.create_task(process.wait())
@@ -147,13 +147,16 @@ class Child:
         interval = PROBE_SECONDS if self._program.answers else HEARTBEAT_SECONDS
         await until_it_hangs(answers, interval=interval, seconds=seconds)
         _log.error(f"{self.name} hangs and is killed", pid=process.pid, silent_seconds=seconds)
-        # What hangs heeds no other signal.
+        # SIGKILL: a process that hangs does not react to another signal.
         with suppress(ProcessLookupError):
             process.kill()
 
 
 async def end(process: asyncio.subprocess.Process, stop_signal: signal.Signals, deadline: float) -> None:
-    """End a process by the signal, or by SIGKILL where it still runs at `deadline` (of `time.monotonic`)."""
+    """End a process by the signal, or by SIGKILL if it still runs at `deadline` (of `time.monotonic`).
+
+    Raises TimeoutError if the process survives SIGKILL for 60 s.
+    """
     if process.returncode is not None:
         return
     with suppress(ProcessLookupError):
@@ -167,9 +170,9 @@ async def end(process: asyncio.subprocess.Process, stop_signal: signal.Signals, 
 
 
 async def _ends_within(process: asyncio.subprocess.Process, seconds: float) -> bool:
-    """Tell whether a process ends within so many seconds; also in a task that is being cancelled.
+    """Return whether a process ends within `seconds`; this works in a task that is being cancelled, too.
 
-    There `asyncio.timeout` of Python 3.11.2 ends with the cancellation instead of `TimeoutError`.
+    In such a task, `asyncio.timeout` of Python 3.11.2 raises the cancellation instead of `TimeoutError`.
     """
     waiting = asyncio.create_task(process.wait())
     try:
@@ -180,7 +183,7 @@ async def _ends_within(process: asyncio.subprocess.Process, seconds: float) -> b
 
 
 class Outcome(NamedTuple):
-    """The standard output of a command, and the line that it told us beside that, which may be empty."""
+    """The standard output of a command, and the line that it sent through the reason pipe ("" for none)."""
 
     output: str
     told: str
@@ -189,9 +192,9 @@ class Outcome(NamedTuple):
 async def run_once(
     name: str, command: Sequence[str], environment: Mapping[str, str], *, inherited: Sequence[int] = (), seconds: float
 ) -> Outcome:
-    """Run a command to its end and return its outcome; its errors go to ours.
+    """Run a command to its end and return its outcome; its errors go to this process's standard error.
 
-    Raises `CommandError` where its status is not 0 or it runs longer than `seconds`.
+    Raises `CommandError` if the command's exit status is not 0 or it runs longer than `seconds`.
     """
     with reason_pipe(environment) as (environment, pipe, reason):
         process = await asyncio.create_subprocess_exec(
@@ -223,7 +226,7 @@ async def run_once(
 def _heartbeat_pipe(environment: Mapping[str, str]) -> Iterator[tuple[Mapping[str, str], int, Question]]:
     """Open a pipe for heartbeats.
 
-    Gives the environment and the descriptor that the process needs, and what tells whether it has sent any.
+    Yields the environment and the descriptor that the process needs, and the question whether it has sent any.
     """
     reading, writing = os.pipe()
     try:
@@ -237,9 +240,10 @@ def _heartbeat_pipe(environment: Mapping[str, str]) -> Iterator[tuple[Mapping[st
 def reason_pipe(
     environment: Mapping[str, str],
 ) -> Iterator[tuple[Mapping[str, str], Sequence[int], Callable[[], str]]]:
-    """Open a pipe for the reason that a process of ours tells at its end.
+    """Open a pipe for the reason that a process of Towpath reports at its end.
 
-    Gives the environment and the descriptors that the process needs, and what returns the reason once it has ended.
+    Yields the environment and the descriptors that the process needs, and a function that returns the reason once the
+    process has ended.
     """
     reading, writing = os.pipe()
     try:
@@ -258,7 +262,7 @@ def reason_pipe(
 
 
 def describe(status: int) -> str:
-    """Return how a process ended, in words, from asyncio's `returncode`."""
+    """Return a description of a process's end, from asyncio's `returncode`."""
     if status >= 0:
         return f"exit status {status}"
     try:

@@ -1,4 +1,4 @@
-"""The commands `towpath up` and `towpath migrate`, as the operator types them."""
+"""The commands `towpath up` and `towpath migrate`, with their options."""
 
 import asyncio
 import os
@@ -77,7 +77,7 @@ def up(
             parser=_address,
             help="Where clients connect; port 0 is any free one.",
         ),
-    ] = "127.0.0.1:8080",  # type: ignore[assignment] # typer gives the default to the parser
+    ] = "127.0.0.1:8080",  # type: ignore[assignment] # typer passes the default to the parser
     public_url: Annotated[
         str | None,
         typer.Option(
@@ -140,7 +140,7 @@ def up(
     """
     log_format = _log_format()
     with redirect_stdout(sys.stderr):
-        # The standard output has the ready line and nothing else.
+        # The standard output is for the ready line only.
         configure("up", level="INFO", log_format=log_format)
     inherited = Inherited.take()
     options = UpOptions(
@@ -181,6 +181,6 @@ async def _migrate(url: str, *, make_administrator: bool) -> None:
     for name in ("storage", "locks"):
         typer.echo(await programs.migrate(name, environment, wait_seconds=_WAIT_SECONDS))
     if make_administrator:
-        # It prints the token, which is not for the log that our output may be.
+        # Do not print the token that this returns: our output may go to a log.
         await programs.bootstrap(environment)
         typer.echo("locks: the administrator has the token that was given")

@@ -1,17 +1,18 @@
-"""The data folder of `towpath up`: what lies where, whose it is, and that only one works on it.
+"""Data folder of `towpath up`: its layout, its owner, and the lock that admits one `towpath` at a time.
 
 DIR/postgres/       the cluster, unless --database-url is given
-DIR/storage/        the objects' bytes, unless --storage is given
-DIR/storage-url     where they are instead
-DIR/run/            the sockets, or a link to where they are: see runtime_directory
+DIR/storage/        the blobs, unless --storage is given
+DIR/storage-url     the URL of the store that --storage named
+DIR/run/            the sockets, or a link to their folder: see runtime_directory
 DIR/memory          a link to the memory that the services share
 DIR/admin-token     the administrator's token, for the administration commands
-DIR/signing-key     what the facade signs the tokens of its actions with
-DIR/demo.json       what --demo made
-DIR/lock            held by the `towpath up` that works on the folder, with its process id
+DIR/signing-key     the key with which the facade signs action tokens
+DIR/demo.json       the base URL and the tokens of --demo
+DIR/restoring       present until a restore into the empty folder has ended
+DIR/lock            locked by the `towpath` that works on the folder, with its process id
 
-The folder and all of it belong to the user that the processes run as. One that is below a folder which that user may
-not enter, such as /root, is reached through a descriptor that root has opened; `reached` is its name then.
+The folder and everything of Towpath's in it belong to the user that the processes run as. If that user may not enter a
+folder above it, such as /root, the folder is reached through a descriptor that root has opened; `reached` is its path.
 """
 
 import fcntl
@@ -45,7 +46,7 @@ _ENTRIES = (
     _RESTORING,
     _LOCK,
 )
-# An empty file system has it.
+# A new file system contains it.
 _NOT_COUNTED = "lost+found"
 
 
@@ -54,9 +55,9 @@ class FolderTaken(CommandError):
 
 
 class DataDirectory:
-    """A data folder that this process has for itself, from `open` to `close`.
+    """A data folder that this process has locked, from `open` to `close`.
 
-    With an account this process is root's, and the folder the account's.
+    If there is an account, this process is root's, and the folder belongs to the account.
     """
 
     def __init__(self, path: Path, lock: int, folder: int | None, account: Account | None = None) -> None:
@@ -74,10 +75,11 @@ class DataDirectory:
 
     @classmethod
     def open(cls, path: Path, account: Account | None = None) -> Self:
-        """Make the folder where it is missing, take it, and close it to all others (mode 0700).
+        """Make the folder if it is missing, lock it, and close it to other users (mode 0700).
 
-        Root opens it for an account, to which it then belongs with all of Towpath's in it. Raises `FolderTaken` where
-        another `towpath up` has it, and `CommandError` where it cannot be written, or is neither empty nor one of ours.
+        Root opens the folder for an account: the folder and everything of Towpath's in it then belong to the account.
+        Raises `FolderTaken` if another `towpath` has locked the folder, and `CommandError` if the folder cannot be
+        written, or is neither empty nor a data folder.
         """
         path = path.resolve()
         try:
@@ -105,41 +107,41 @@ class DataDirectory:
 
     @classmethod
     def inherited(cls, inherited: Inherited) -> Self:
-        """Return the folder that root has opened and taken for this process."""
+        """Return the folder that root has opened and locked for this process."""
         if inherited.lock is None:
             raise ValueError("expected a data folder that is taken")
         return cls(Path(inherited.data), inherited.lock, inherited.folder)
 
     def bequest(self, *, listener: int | None = None) -> Inherited:
-        """Return what a process of the account has to inherit, with a listening socket where it needs one."""
+        """Return the inheritance of a process of the account, with a listening socket if it needs one."""
         return Inherited(str(self.path), self._lock, self._folder, listener)
 
     @property
     def run_as(self) -> RunAs:
-        """How programs are started that work on the folder."""
+        """The account and the descriptors of the programs that work on the folder."""
         return RunAs(self.account, () if self._folder is None else (self._folder,))
 
     def make_run(self) -> Path:
-        """Return the folder of the sockets, made where it is missing; see `make_runtime_directory`."""
+        """Return the folder of the sockets, made if it is missing; see `make_runtime_directory`."""
         return make_runtime_directory(self.path, self.reached, self.account)
 
     def make_memory(self) -> Path | None:
-        """Return an empty folder in memory, which `close` removes; see `make_memory_directory`."""
+        """Return an empty folder in memory that `close` removes; see `make_memory_directory`."""
         self._has_memory = True
         return make_memory_directory(self.reached)
 
     def take_storage(self) -> None:
-        """Let the folder of the bytes be root's, where this process is, until `give`."""
+        """Make root the owner of the storage folder until `give`; do nothing if there is no account."""
         if self.account is not None:
             os.chown(self.storage, os.geteuid(), os.getegid())
 
     def give(self) -> None:
-        """Let everything in the folder be the account's, where this process is root's and has written there."""
+        """Make the account the owner of what root has written in the folder; do nothing if there is no account."""
         if self.account is not None:
             _give(self.path, self.account)
 
     def close(self) -> None:
-        """Let the folder go, and with it the memory."""
+        """Remove the folder in memory, and release the data folder."""
         if self._has_memory:
             remove_memory_directory(self.reached)
         os.close(self._lock)
@@ -153,23 +155,23 @@ class DataDirectory:
         self.close()
 
     def begin_restore(self) -> None:
-        """Keep `towpath up` from an empty folder that a restore fills, until `end_restore`."""
+        """Bar `towpath up` from an empty folder that a restore fills, until `end_restore`."""
         if not self.postgres.exists():
             (self.reached / _RESTORING).touch(mode=0o600)
 
     def end_restore(self) -> None:
-        """Let `towpath up` start on the folder."""
+        """Allow `towpath up` to start on the folder."""
         (self.reached / _RESTORING).unlink(missing_ok=True)
 
     def refuse_half_restored(self) -> None:
-        """Raise `CommandError` where a restore has begun with the empty folder, and has not ended."""
+        """Raise `CommandError` if a restore into the empty folder has begun and has not ended."""
         if (self.reached / _RESTORING).exists():
             raise CommandError(f"{self.path}: a restore has not ended here: run `towpath restore` again")
 
     def storage_url(self, given: str | None) -> str:
-        """Return where the bytes of objects are, as the services get there; what is `given` at first is remembered.
+        """Return the URL of the store, as the services reach it; record a `given` URL while there are no objects.
 
-        Raises `CommandError` where they are somewhere else already.
+        Raises `CommandError` if the objects are already in another store.
         """
         remembered = self.reached / _STORAGE_URL
         if given is not None and not remembered.exists() and not any(self.storage.glob("objects/*")):
@@ -188,12 +190,12 @@ class DataDirectory:
 
 
 def _take(path: Path) -> int:
-    """Return the descriptor of the lock, held. Raises `FolderTaken` and `OSError`."""
+    """Lock the folder, and return the descriptor of the lock. Raises `FolderTaken`, `CommandError` and OSError."""
     strange = {entry.name for entry in path.iterdir()} - {*_ENTRIES, _NOT_COUNTED}
     if strange and not (path / _LOCK).exists():
-        # The mode and the owner of the folder are going to change, which may close it to those who use the rest.
+        # The folder's mode and owner are going to change, and may close it to the users of the other files.
         raise CommandError(f"{path}: expected an empty folder or one of a `towpath up`, found {min(strange)}")
-    # The folder may be another user's: a link would have root write to what it leads to.
+    # The folder may be another user's: root must not follow a link in it and write to the target.
     lock = os.open(path / _LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK, 0o600)
     found = os.fstat(lock)
     if not stat.S_ISREG(found.st_mode) or found.st_nlink > 1:
@@ -222,12 +224,15 @@ def _give(path: Path, account: Account) -> None:
     for name in _ENTRIES:
         if os.path.lexists(path / name):
             give(path / name, account)
-    # Last, so that what is interrupted is gone on with. The folder alone: what else lies in it is not ours.
+    # Last, so that the next start resumes an interrupted change. Not recursively: the other files are not Towpath's.
     os.chown(path, account.uid, account.gid)
 
 
 def reach(path: Path, account: Account) -> int | None:
-    """Return the folder's descriptor, where the account may not enter one of those above it."""
+    """Return the folder's descriptor if the account may not enter a folder above it, else None.
+
+    Raises `CommandError` if the system has no /proc/self/fd.
+    """
     if account.can(f"-x {path}"):
         return None
     if not Path("/proc/self/fd").is_dir():
@@ -239,17 +244,17 @@ def reach(path: Path, account: Account) -> int | None:
 
 
 def storage_url_of(data: Path) -> str:
-    """Return where the bytes of the objects of a data folder are."""
+    """Return the URL of the store of a data folder."""
     file = data / _STORAGE_URL
     return file.read_text().strip() if file.exists() else (data / _STORAGE).as_uri()
 
 
 def write_secret(path: Path, text: str) -> None:
-    """Write a file that only its owner can read; at every moment it is there whole, or as it was, or not at all."""
+    """Write a file that only its owner can read, atomically and durably: a crash leaves the old file or the new one."""
     unfinished = path.with_name(f"{path.name}.new")
     unfinished.unlink(missing_ok=True)
     descriptor = os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-    with open(descriptor, "w") as file:  # noqa: PTH123 - the file descriptor is what makes the mode certain
+    with open(descriptor, "w") as file:  # noqa: PTH123 - the file descriptor guarantees the mode
         file.write(text)
         file.flush()
         os.fsync(file.fileno())

@@ -40,9 +40,9 @@ Data: {data}; Ctrl-C stops Towpath, and the next start goes on with the same dat
 
 
 async def provide_demo(directory: DataDirectory, admin_address: str, *, origin: str, shown_origin: str) -> None:
-    """Make what is missing of the demo, write `demo.json`, and print the lines that try it on the standard error.
+    """Make what the demo lacks, write `demo.json`, and print the commands that try it on the standard error.
 
-    `origin` is where the facade is reached from here, and `shown_origin` from elsewhere. Tokens that work are kept.
+    `origin` is the facade's origin for this process, and `shown_origin` for clients. Tokens that still work are reused.
     """
     base_url = f"{shown_origin}/{REPOSITORY}"
     token = SecretStr(directory.admin_token.read_text().strip())
@@ -54,7 +54,7 @@ async def provide_demo(directory: DataDirectory, admin_address: str, *, origin: 
                 tokens[user] = await _new_token(admin, user)
     document = {"base_url": base_url, "users": {user: tokens[user] for user in ("alice", "bob")}}
     write_secret(directory.demo, json.dumps(document, indent=2) + "\n")
-    # The token itself is not for the log that our output may be.
+    # Print a variable instead of the token, because our output may go to a log.
     url = base_url.replace("://", "://alice:$TOKEN@", 1)
     file, data = (shlex.quote(str(path)) for path in (directory.path / directory.demo.name, directory.path))
     sys.stderr.write(_LINES.format(url=url, file=file, data=data))
@@ -98,7 +98,7 @@ async def _new_token(admin: Administration, user: str) -> str:
 
 
 def _own_facade(origin: str) -> httpx.AsyncClient:
-    # It listens on our own socket, under an address that its certificate need not name.
+    # Not verified: the facade listens on our own socket, at an address that its certificate need not name.
     unverified = ssl.create_default_context()
     unverified.check_hostname = False
     unverified.verify_mode = ssl.CERT_NONE

@@ -1,4 +1,4 @@
-"""The environment of each service that `towpath up` starts: the operator's, and on top of it what `up` decides."""
+"""Environments of the services that `towpath up` starts: the operator's variables, and those that `up` sets."""
 
 import secrets
 from collections.abc import Mapping
@@ -13,7 +13,7 @@ from services.cli.errors import CommandError
 from services.cli.up.runtime_directory import LOCKS_SOCKET, STORAGE_SOCKET
 from services.common.addresses import Address
 
-# What only the `towpath` command itself reads.
+# Variables that only the `towpath` command itself reads.
 _OWN = (
     "TOWPATH_DATA",
     "TOWPATH_DATABASE_URL",
@@ -23,7 +23,7 @@ _OWN = (
     "TOWPATH_TOKEN",
     "TOWPATH_USER",
 )
-# What only one of the services has a use for.
+# Secrets that not every service needs; a service that does not need one does not get it.
 _ADMIN_TOKEN = "TOWPATH_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not a secret
 _STORAGE_ADMIN_SECRET = "TOWPATH_STORAGE_ADMIN_SECRET"  # noqa: S105 - the name of a variable, not a secret
 _DATABASE_PASSWORD = "TOWPATH_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable, not a secret
@@ -35,9 +35,10 @@ _SHARED_MEMORY = "TOWPATH_SHARED_MEMORY_PATH"
 
 @dataclass(frozen=True)
 class Environments:
-    """Builds them. `inherited` is the environment of `up`, `lifeline` the reading end of the lifeline's pipe.
+    """The builder of the environments.
 
-    `memory` is a folder in memory for storage and facade; what the operator says of that wins.
+    `inherited` is the environment of `up`, and `lifeline` the reading end of the lifeline's pipe. `memory` is a folder
+    in memory for storage and facade; the operator's TOWPATH_SHARED_MEMORY_PATH takes precedence over it.
     """
 
     inherited: Mapping[str, str] = field(repr=False)
@@ -50,12 +51,12 @@ class Environments:
 
     @property
     def locks_address(self) -> str:
-        """Where the locks service listens, as gRPC writes it."""
+        """The gRPC address of the locks service."""
         return f"unix:{self.runtime / LOCKS_SOCKET}"
 
     @property
     def storage_address(self) -> str:
-        """Where the storage service listens, as gRPC writes it."""
+        """The gRPC address of the storage service."""
         return f"unix:{self.runtime / STORAGE_SOCKET}"
 
     def _with(self, *without: str, **decided: str) -> dict[str, str]:
@@ -64,7 +65,7 @@ class Environments:
         return {**kept, **decided, "TOWPATH_LIFELINE_FD": str(self.lifeline)}
 
     def _storage_admin_secret(self) -> dict[str, str]:
-        """Return what storage and locks alone share: another with each start, unless the operator has one."""
+        """Return the secret that only storage and locks share: a new one at each start, unless the operator sets it."""
         given = self.inherited.get(_STORAGE_ADMIN_SECRET)
         return {} if given else {_STORAGE_ADMIN_SECRET: self.storage_admin_secret}
 
@@ -72,7 +73,7 @@ class Environments:
         return {} if self.memory is None or _SHARED_MEMORY in self.inherited else {_SHARED_MEMORY: str(self.memory)}
 
     def storage(self, storage_url: str, *, drain_seconds: float) -> dict[str, str]:
-        """Return that of the storage service."""
+        """Return the environment of the storage service."""
         return self._with(
             _ADMIN_TOKEN,
             TOWPATH_STORAGE_LISTEN=self.storage_address,
@@ -84,7 +85,7 @@ class Environments:
         )
 
     def locks(self, *, drain_seconds: float) -> dict[str, str]:
-        """Return that of the locks service."""
+        """Return the environment of the locks service."""
         return self._with(
             TOWPATH_LOCKS_LISTEN=self.locks_address,
             TOWPATH_LOCKS_DATABASE_URL=self.database_url.get_secret_value(),
@@ -103,10 +104,10 @@ class Environments:
         drain_seconds: float,
         number: int = 0,
     ) -> dict[str, str]:
-        """Return that of a facade, which accepts connections on the inherited socket `listener`.
+        """Return the environment of a facade that accepts connections on the inherited socket `listener`.
 
-        `number` counts the facades of this host from 0: each tells its metrics at a port of its own. Raises
-        `CommandError`.
+        `number` counts the facades of this host from 0: each facade serves its metrics on another port. Raises
+        `CommandError` if the operator's address for the metrics is invalid.
         """
         decided = {"TOWPATH_PUBLIC_URL": public_url} if public_url else {}
         if number and (metrics := self.inherited.get(_FACADE_METRICS)):
@@ -128,7 +129,7 @@ class Environments:
 
 
 def _later_port(listen: str, later: int) -> str:
-    """Return HOST:PORT with a port that is so much higher; 0, which is any free one, stays."""
+    """Return HOST:PORT with the port increased by `later`; port 0, meaning any free port, stays."""
     try:
         address = Address.parse(listen)
     except ValueError as error:

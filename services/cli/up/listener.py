@@ -1,4 +1,4 @@
-"""The socket that clients connect to. It outlives the facade, so that a restart of it only makes them wait."""
+"""Listening socket for clients. It outlives the facades, so that a restart of a facade only makes clients wait."""
 
 import errno
 import socket
@@ -12,9 +12,9 @@ _NEXT_PORT = 10
 
 
 def listen(address: Address) -> tuple[socket.socket, Address]:
-    """Listen on an address; return the socket, which the caller closes, and the address with its real port.
+    """Listen on an address; return the socket, and the address with its real port. The caller closes the socket.
 
-    Raises `CommandError` where the port is taken or the host is not one of this machine.
+    Raises `CommandError` if the port is taken or the host is not an address of this machine.
     """
     try:
         family, kind, protocol, _, target = socket.getaddrinfo(
@@ -36,14 +36,14 @@ def listen(address: Address) -> tuple[socket.socket, Address]:
 
 
 def inherit(descriptor: int, address: Address) -> tuple[socket.socket, Address]:
-    """Return the socket that listens already under a descriptor, and the address with its real port."""
+    """Return the socket of a descriptor that listens already, and the address with its real port."""
     listener = socket.socket(fileno=descriptor)
     listener.set_inheritable(False)
     return listener, Address(address.host, listener.getsockname()[1])
 
 
 def _hint(taken: Address) -> str:
-    """Return the end of the message of a port that is taken: the option that chooses another one."""
+    """Return the end of the message about a taken port: the option that selects another port."""
     port = taken.port + _NEXT_PORT if taken.port + _NEXT_PORT <= _LAST_PORT else taken.port - _NEXT_PORT
     option = f"--listen {Address(taken.host, port)}"
     return f'; `towpath up {option}` takes another port, and so does `make run ARGS="{option}"`'

@@ -1,6 +1,6 @@
-"""Services that outlived a killed `towpath up`: they stop by themselves, and the next one waits for that.
+"""Orphans, the services that outlive a killed `towpath up`: they stop by themselves, and the next start waits for them.
 
-Every service inherits the lock on a file in the runtime folder, and keeps it until it ends.
+Every service inherits the lock on a file in the runtime folder. The lock is free once all services have ended.
 """
 
 import asyncio
@@ -15,14 +15,14 @@ _INTERVAL_SECONDS = 0.1
 
 
 async def lock_out_orphans(runtime: Path) -> int:
-    """Wait until no service of an earlier `towpath up` is left, and return the lock for ours to inherit.
+    """Wait until no service of an earlier `towpath up` runs, and return the lock for our services to inherit.
 
-    The caller closes the descriptor. Raises `CommandError` where one is still there after 60 s.
+    The caller closes the descriptor. Raises `CommandError` if a service still runs after 60 s.
     """
     descriptor = _open_lock(runtime)
     try:
         async with asyncio.timeout(_WAIT_SECONDS):
-            while not _is_free(descriptor):  # noqa: ASYNC110 - nothing tells when another process lets a file lock go
+            while not _is_free(descriptor):  # noqa: ASYNC110 - the release of a file lock sets no event
                 await asyncio.sleep(_INTERVAL_SECONDS)
     except TimeoutError:
         os.close(descriptor)
@@ -38,7 +38,7 @@ async def lock_out_orphans(runtime: Path) -> int:
 def _open_lock(runtime: Path) -> int:
     descriptor = os.open(runtime / "services.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     if os.geteuid() == 0:
-        # Root restores for an account, which must be able to open it afterwards.
+        # Root restores for an account, and the account must be able to open the file afterwards.
         owner = runtime.stat()
         os.fchown(descriptor, owner.st_uid, owner.st_gid)
     return descriptor

@@ -1,4 +1,4 @@
-"""Whether there is anything to migrate: Alembic takes a second to find out, and most starts find nothing."""
+"""Fast check for pending migrations: Alembic takes a second for it, and most starts have nothing to migrate."""
 
 from pathlib import Path
 
@@ -10,6 +10,6 @@ _SCHEMAS = ("storage", "locks")
 
 
 async def tables_are_newest(cluster: EmbeddedPostgres) -> bool:
-    """Tell whether the tables of all services are at their newest version, in our own Postgres that answers."""
+    """Return whether the tables of all services are at their newest version; the cluster must answer."""
     newest = [newest_version(_SERVICES / schema / "migrations" / "versions") for schema in _SCHEMAS]
     return await cluster.versions_of(_SCHEMAS) == newest

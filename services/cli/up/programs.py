@@ -1,4 +1,4 @@
-"""The programs that `towpath up` runs: how Postgres and the services are started, and known to answer."""
+"""Programs that `towpath up` runs: the commands and the readiness checks of Postgres and the services."""
 
 import asyncio
 import sys
@@ -15,12 +15,12 @@ _PROBE_INTERVAL_SECONDS = 0.05
 
 
 def python(module: str, *arguments: str) -> list[str]:
-    """Return the command that runs a module of ours; a `services` folder where the operator stands is not found."""
+    """Return the command that runs a module of Towpath; `-P` hides a `services` folder in the working directory."""
     return [sys.executable, "-P", "-m", module, *arguments]
 
 
 def postgres(cluster: EmbeddedPostgres, *, hang_seconds: float = 0.0) -> Program:
-    """Return the program of our own Postgres, which may be silent for `hang_seconds`."""
+    """Return the program of the embedded Postgres; it is killed if it is silent for `hang_seconds` (0 for never)."""
     return Program(
         name="postgres",
         command=cluster.command(),
@@ -42,7 +42,7 @@ def service(
     hang_seconds: float,
     ready: Work = nothing,
 ) -> Program:
-    """Return the program of the service `storage`, `locks` or `facade`, which may be silent for `hang_seconds`."""
+    """Return the program of the service `storage`, `locks` or `facade`; for `hang_seconds` see `postgres`."""
     return Program(
         name=name,
         command=python(f"services.{name}"),
@@ -57,9 +57,9 @@ def service(
 async def migrate(
     name: str, environment: Mapping[str, str], inherited: Sequence[int] = (), *, wait_seconds: float = 0.0
 ) -> str:
-    """Bring the tables of the service `storage` or `locks` to their newest version, and return in a line how they are.
+    """Migrate the tables of the service `storage` or `locks` to their newest version, and return a line about them.
 
-    Tables that are newer than that stay as they are. Postgres may take `wait_seconds` to answer. Raises `CommandError`.
+    Tables of a newer Towpath stay unchanged. Postgres may take `wait_seconds` to answer. Raises `CommandError`.
     """
     log, note = await run_once(
         f"the migration of {name}",
@@ -73,7 +73,7 @@ async def migrate(
 
 
 async def bootstrap(environment: Mapping[str, str], inherited: Sequence[int] = ()) -> str:
-    """Make the administrator and return the token. Raises `CommandError`."""
+    """Create the administrator and return the administrator's token. Raises `CommandError`."""
     output, _ = await run_once(
         "the making of the administrator",
         python("services.locks", "bootstrap"),
@@ -88,7 +88,7 @@ async def bootstrap(environment: Mapping[str, str], inherited: Sequence[int] = (
 
 
 async def wait_until_ready(origin: str) -> None:
-    """Wait until `/readyz` of the facade answers 200, however long that takes."""
-    # Whether it will ever answer is known to the one who watches over its process.
+    """Wait until `/readyz` of the facade answers 200, without a timeout."""
+    # No timeout: `Child` watches the facade's process, and cancels this when the process ends.
     while await asyncio.to_thread(probe_http, f"{origin}/readyz") != "200":  # noqa: ASYNC110 - it is another process
         await asyncio.sleep(_PROBE_INTERVAL_SECONDS)

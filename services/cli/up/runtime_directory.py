@@ -1,6 +1,6 @@
-"""The folders of a data folder that do not outlive the host: that of the sockets, and the memory that is shared.
+"""Runtime folders of a data folder: the folder of the sockets, and the folder in memory that the services share.
 
-DIR/run             the folder of the sockets, or a link to the one below the temporary folder that is used instead
+DIR/run             the folder of the sockets, or a link to a folder below the temporary folder that replaces it
 DIR/memory          a link to the folder in memory, while a `towpath up` runs
 """
 
@@ -19,16 +19,16 @@ STORAGE_SOCKET = "storage.sock"
 LOCKS_SOCKET = "locks.sock"
 
 _PREFIX = "towpath-"
-_MEMORY = Path("/dev/shm")  # noqa: S108 - what is made in it is ours alone
+_MEMORY = Path("/dev/shm")  # noqa: S108 - mkdtemp makes a folder in it that is ours alone
 _SOCKET_PATH_BYTES = 103
-"""What every system takes: Linux 107, macOS 103."""
+"""The longest path of a socket, in bytes, that every system accepts: Linux accepts 107, macOS 103."""
 
-# A gRPC address is a URI and Postgres takes a list, so characters that mean something there are not taken.
+# Without the special characters of a gRPC address (a URI) and of Postgres' list of socket folders.
 _PLAIN = re.compile(rb"[A-Za-z0-9/._+-]+")
 
 
 def runtime_directory(data: Path) -> Path:
-    """Return the folder of the sockets of a data folder, which `make_runtime_directory` has made.
+    """Return the folder of the sockets that `make_runtime_directory` has made for a data folder.
 
     `data` is an absolute path without symbolic links.
     """
@@ -37,13 +37,14 @@ def runtime_directory(data: Path) -> Path:
 
 
 def make_runtime_directory(data: Path, reached: Path, account: Account | None = None) -> Path:
-    """Make the folder of the sockets, which nobody but this user, or the account, may enter, and return it.
+    """Make and return the folder of the sockets; only this user, or the account if there is one, may enter it.
 
-    It is `run` in the data folder, or one below the temporary folder where a socket's path would be too long or hold
-    special characters; its name is kept in a link, as others, the administration commands, look for it with another
-    TMPDIR. `reached` is the data folder as this process gets there.
+    The folder is `run` in the data folder. If a socket's path there would be too long or contain special characters, it
+    is a folder below the temporary folder, and `run` is a link to it, because the administration commands may run with
+    another TMPDIR. `reached` is the path by which this process reaches the data folder.
 
-    Raises `CommandError` where something of that name is not ours alone: others could put their sockets there.
+    Raises `CommandError` if a folder of that name is not ours alone, because other users could put their sockets there,
+    and if the path of the temporary folder is not usable either.
     """
     inside = reached / "run"
     if _holds_sockets(data / "run"):
@@ -56,7 +57,7 @@ def make_runtime_directory(data: Path, reached: Path, account: Account | None = 
         if os.path.lexists(known):
             return _owned(known, account)
     elif inside.exists():
-        # The data folder had a shorter path once.
+        # The data folder had a usable path earlier.
         shutil.rmtree(inside)
     made = Path(tempfile.mkdtemp(prefix=_PREFIX, dir=_temporary(account))).resolve()
     if not _holds_sockets(made):
@@ -67,10 +68,10 @@ def make_runtime_directory(data: Path, reached: Path, account: Account | None = 
 
 
 def make_memory_directory(reached: Path) -> Path | None:
-    """Make a folder in memory that nobody else may enter, and return it; None where the system has none.
+    """Make a folder in memory that no other user may enter, and return it; None if there is no writable /dev/shm.
 
-    Its name cannot be guessed. The caller removes it by `remove_memory_directory`; what a killed process has left there
-    is removed first.
+    The folder's name cannot be guessed. The caller removes the folder by `remove_memory_directory`. A folder that a
+    killed process has left behind is removed first.
     """
     remove_memory_directory(reached)
     if not os.access(_MEMORY, os.W_OK | os.X_OK):
@@ -81,7 +82,7 @@ def make_memory_directory(reached: Path) -> Path | None:
 
 
 def remove_memory_directory(reached: Path) -> None:
-    """Remove the folder in memory of a data folder with all in it, if there is one."""
+    """Remove the folder in memory of a data folder and everything in it, if there is one."""
     link = reached / "memory"
     if link.is_symlink():
         folder = link.readlink()
@@ -104,9 +105,9 @@ def _link(link: Path, folder: Path) -> None:
 
 
 def _temporary(account: Account | None) -> str:
-    """Return the temporary folder; the system's where root's own is closed to the account."""
+    """Return the temporary folder, or the system's default if root's own is closed to the account."""
     own = tempfile.gettempdir()
-    return own if account is None or account.can(f"-w {own}") else "/tmp"  # noqa: S108 - a name that nobody knows is made in it
+    return own if account is None or account.can(f"-w {own}") else "/tmp"  # noqa: S108 - mkdtemp picks a random name
 
 
 def _owned(folder: Path, account: Account | None) -> Path:

@@ -1,4 +1,4 @@
-"""What `towpath up` does, from the first folder to the ready line."""
+"""Start and stop of `towpath up`, from the data folder to the ready line."""
 
 import asyncio
 import os
@@ -33,7 +33,7 @@ _log = get_logger(__name__)
 READY_LINE = "Towpath is ready: {origin}\n"
 
 _READY_SECONDS = 300.0
-# Everything is stopped within 10 s. Each tier first drains, and is killed at its bound, counted from the signal.
+# Everything stops within 10 s. Each tier first drains, and is killed at its deadline, counted from the signal.
 _FACADE_DRAIN_SECONDS, _FACADE_STOP_SECONDS = 4.0, 5.0
 _SERVICE_DRAIN_SECONDS, _SERVICE_STOP_SECONDS = 1.0, 6.5
 _POSTGRES_STOP_SECONDS = 9.0
@@ -41,7 +41,7 @@ _POSTGRES_STOP_SECONDS = 9.0
 
 @dataclass(frozen=True)
 class UpOptions:
-    """What the operator chose; `environment` is passed on to the services."""
+    """The operator's options; `environment` is passed on to the services."""
 
     data: Path
     listen: Address
@@ -56,7 +56,7 @@ class UpOptions:
 
 
 def enter_account(options: UpOptions, account: Account) -> NoReturn:
-    """Do what only root can, and start this command again as the account. Raises `CommandError`."""
+    """Take the steps that only root can take, and start this command again as the account. Raises `CommandError`."""
     with DataDirectory.open(options.data, account) as directory:
         provide_folder(directory.storage_url(options.storage_url), account)
         directory.give()
@@ -68,7 +68,7 @@ def enter_account(options: UpOptions, account: Account) -> NoReturn:
 async def up(options: UpOptions, inherited: Inherited | None) -> None:
     """Run everything until SIGINT or SIGTERM, and stop it. Raises `CommandError`.
 
-    `inherited` is what root has opened where it has started this command.
+    `inherited` has the descriptors that root has opened, if root has started this command by `enter_account`.
     """
     stop = stop_event(None)
     with ExitStack() as owned:
@@ -89,7 +89,7 @@ async def up(options: UpOptions, inherited: Inherited | None) -> None:
             stack = _Stack(options, directory, listener, address, lifeline, supervisor, owned)
             await supervisor.run(stack.start(), stop)
         finally:
-            # From here on new clients are refused instead of left waiting for a facade that does not come back.
+            # Refuse new clients from here on: they would wait for a facade that does not start again.
             listener.close()
             await supervisor.stop()
 
@@ -117,7 +117,7 @@ class _Stack:
         self._cluster: EmbeddedPostgres | None = None
 
     async def start(self) -> None:
-        """Start everything in order, and print the line that says that it answers."""
+        """Start everything in order, and print the ready line once the facade answers."""
         directory = self._directory
         storage_url = directory.storage_url(self._options.storage_url)
         run = directory.make_run()
@@ -149,11 +149,11 @@ class _Stack:
             programs.service("locks", locks, inherited, hang_seconds=self._options.hang_seconds),
             stop_seconds=_SERVICE_STOP_SECONDS,
         )
-        # What decides it in the facades, which have the same environment.
+        # The facades have the same environment, and choose the scheme by the same variable.
         scheme = "https" if self._options.environment.get("TOWPATH_HTTPS_CERTIFICATE") else "http"
         origin = f"{scheme}://{self._address.reachable}"
-        # They accept from one queue, so no connection that waits there is lost with the one that dies. Whether the port
-        # answers is one question for all of them.
+        # The facades accept from one queue, so that a facade's death loses no connection that waits there. All facades
+        # have the same probe, because they share the port.
         first_facade, *_ = self._supervisor.start(
             *(
                 programs.service(
@@ -174,7 +174,7 @@ class _Stack:
             raise CommandError(f"the facade does not answer after {_READY_SECONDS:.0f} s") from None
         if self._options.demo:
             base = self._options.public_url or origin
-            # Here, as only the demo needs what speaks HTTP in comfort, and that takes a while to import.
+            # Import it here: only the demo needs httpx, whose import is slow.
             from services.cli.up.demo import provide_demo
 
             await provide_demo(directory, environments.locks_address, origin=origin, shown_origin=base)
@@ -182,7 +182,7 @@ class _Stack:
         sys.stdout.flush()
 
     async def _database(self, run: Path) -> Environments:
-        """Return the environments of the services, with a database that answers."""
+        """Return the environments of the services; start the embedded Postgres first if no database URL is given."""
         url = self._options.database_url
         inherited = self._options.environment
         if url is None:
@@ -192,7 +192,7 @@ class _Stack:
             )
             await child.ready.wait()
             url = SecretStr(cluster.url)
-            # What libpq's variables say is meant for other databases.
+            # The operator's libpq variables are meant for other databases.
             inherited = {name: value for name, value in inherited.items() if not name.startswith("PG")}
         return Environments(
             inherited, run, url, self._lifeline, self._options.log_format, memory=self._directory.make_memory()
@@ -207,7 +207,7 @@ async def _migrate(storage: Mapping[str, str], locks: Mapping[str, str], inherit
                 migrations.create_task(programs.migrate("locks", locks, inherited)),
             ]
     except ExceptionGroup as failures:
-        # One failure is told; the other migration was stopped for it.
+        # One failure is enough: the task group has cancelled the other migration because of it.
         raise failures.exceptions[0] from failures
     for migration in done:
         _log.info(migration.result())

@@ -1,4 +1,4 @@
-"""Runs children until it is told to stop or one is given up, and stops them in order."""
+"""Supervisor of child processes: it runs them until a stop or until a child is given up, and stops them in order."""
 
 import asyncio
 import time
@@ -11,9 +11,9 @@ from services.cli.up.child import Child, Program
 
 
 class Supervisor:
-    """The children of `towpath up`, in tiers: a later one needs the earlier ones, and is stopped first.
+    """The children of `towpath up`, in tiers: a later tier needs the earlier tiers, and is stopped first.
 
-    To be made in the running event loop.
+    Create it in the running event loop.
     """
 
     def __init__(self) -> None:
@@ -21,7 +21,7 @@ class Supervisor:
         self._given_up: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def start(self, *programs: Program, stop_seconds: float) -> list[Child]:
-        """Start a tier of children, which `stop` kills where they still run so many seconds after it was called."""
+        """Start a tier of children; `stop` kills the children that still run `stop_seconds` after its call."""
         tier = [Child(program) for program in programs]
         for child in tier:
             child.ended.add_done_callback(self._note)
@@ -33,9 +33,9 @@ class Supervisor:
             self._given_up.set_exception(error)
 
     async def run(self, starting: Coroutine[Any, Any, None], stop: asyncio.Event) -> None:
-        """Await `starting`, which calls `start`, and then `stop`; it returns early when `stop` is set meanwhile.
+        """Await `starting`, which calls `start`, and then `stop`; return early if `stop` is set meanwhile.
 
-        Raises what `starting` raises, and the error of a child that is given up.
+        Raises the error of `starting`, or the error of a child that is given up.
         """
         start = asyncio.create_task(starting)
         stopped = asyncio.create_task(stop.wait())
@@ -55,7 +55,7 @@ class Supervisor:
     async def stop(self) -> None:
         """Stop all children, the tier that was started last first."""
         if not self._given_up.cancel():
-            # Known to have been looked at: `run` may have raised another error.
+            # Retrieve the error, because asyncio logs an unretrieved one: `run` may have raised another error.
             self._given_up.exception()
         begun = time.monotonic()
         for seconds, tier in reversed(self._tiers):

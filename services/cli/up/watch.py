@@ -1,4 +1,4 @@
-"""Finds out that a process hangs: it runs, and shows no sign of life for a while."""
+"""Hang detection: a process hangs if it runs, but shows no sign of life for a while."""
 
 import asyncio
 import math
@@ -7,18 +7,18 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 
 PROBE_SECONDS = 2.0
-"""The seconds between two questions to a process that sends no heartbeats, and the most that an answer takes."""
+"""The seconds between two probes of a process that sends no heartbeats, and the most that a probe may take."""
 
 Question = Callable[[], Awaitable[bool]]
 _MAX_BEATS = 65_536
 
 
 async def until_it_hangs(answers: Question, *, interval: float, seconds: float) -> None:
-    """Return when `answers`, which is asked each `interval`, has said no for `seconds`.
+    """Return once `answers`, called every `interval` seconds, has returned False for `seconds`.
 
-    Before its first yes it is starting, and may be silent for long. What is counted is questions in a row, not time:
-    where this process itself was kept from asking, as on a machine that slept or has too much to do, the other one had
-    no chance to answer either.
+    Before the first True, the process is starting and may be silent for long. The limit counts consecutive probes, not
+    time: if this process itself could not probe, such as on a machine that slept or is overloaded, the other process
+    had no chance to answer either.
     """
     limit = max(2, math.ceil(seconds / interval))
     has_answered, silent = False, 0
@@ -31,7 +31,7 @@ async def until_it_hangs(answers: Question, *, interval: float, seconds: float) 
 
 
 def heartbeats(descriptor: int) -> Question:
-    """Return what tells whether there were heartbeats since it was asked last, at the reading end of their pipe."""
+    """Return a question about the reading end of a heartbeat pipe: did heartbeats arrive since the last call?"""
     os.set_blocking(descriptor, False)
 
     async def has_beaten() -> bool:
