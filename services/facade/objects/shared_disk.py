@@ -114,8 +114,8 @@ def _open_below(folder: Path, path: str) -> int:
     *folders, name = path.split("/")
     at = os.open(folder, os.O_PATH | os.O_DIRECTORY)
     try:
-        for each in folders:
-            deeper = os.open(each, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
+        for folder_name in folders:
+            deeper = os.open(folder_name, os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=at)
             os.close(at)
             at = deeper
         # O_NONBLOCK: opening a file that is not regular, such as a FIFO, must not block.

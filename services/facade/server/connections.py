@@ -72,12 +72,12 @@ class Connections:
 
     def _evict_idle(self, connections: Iterable[Evictable]) -> bool:
         found = None
-        for one in connections:
-            if one.is_idle:
-                if not one.has_asked:
-                    found = one
+        for connection in connections:
+            if connection.is_idle:
+                if not connection.has_asked:
+                    found = connection
                     break
-                found = found or one
+                found = found or connection
         if found is None:
             return False
         self.discard(found)

@@ -137,12 +137,12 @@ def failed_logins_of(request: access.CountFailedLoginsRequest) -> Mapping[str, t
         raise InvalidArgument(Reason.INVALID_FIELD, f"seconds_each: expected more than 0, at most {_MAX_SECONDS_EACH}")
     if not 0 < len(request.failed) <= _MAX_ADDRESSES:
         raise InvalidArgument(Reason.INVALID_FIELD, f"failed: expected 1 to {_MAX_ADDRESSES} addresses")
-    for each in request.failed:
-        if not 0 < len(each.address) <= _MAX_CHARACTERS or "\0" in each.address:
+    for login in request.failed:
+        if not 0 < len(login.address) <= _MAX_CHARACTERS or "\0" in login.address:
             raise InvalidArgument(Reason.INVALID_FIELD, f"address: expected 1 to {_MAX_CHARACTERS} characters")
-        if not 0 < each.count <= _MAX_FAILED:
+        if not 0 < login.count <= _MAX_FAILED:
             raise InvalidArgument(Reason.INVALID_FIELD, f"count: expected 1 to {_MAX_FAILED}")
-    debts = {each.address: timedelta(seconds=each.count * request.seconds_each) for each in request.failed}
+    debts = {login.address: timedelta(seconds=login.count * request.seconds_each) for login in request.failed}
     if len(debts) != len(request.failed):
         raise InvalidArgument(Reason.INVALID_FIELD, "failed: expected each address once")
     return debts

@@ -41,11 +41,11 @@ def object_keys(
 ) -> list[ObjectKey]:
     """Return the objects of a request. Raises as `validation.oid` and `validation.not_negative` do."""
     found = [ObjectKey(key.oid, key.size) for key in keys]
-    for each in found:
+    for key in found:
         # Fast path: a batch has hundreds of keys, nearly all valid, and the validators are called only to raise.
-        if each.size < 0 or not is_oid(each.oid):
-            validation.oid(each.oid)
-            validation.not_negative("size", each.size)
+        if key.size < 0 or not is_oid(key.oid):
+            validation.oid(key.oid)
+            validation.not_negative("size", key.size)
     return found
 
 

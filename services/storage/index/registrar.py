@@ -105,7 +105,7 @@ def _turns(group: Sequence[VerifiedUpload]) -> Iterator[dict[int, VerifiedUpload
     """Split a batch so that no part has an oid twice: the first upload's blobs stay, as if it had arrived earlier."""
     rest = dict(enumerate(group))
     while rest:
-        first_of = {each.oid: number for number, each in reversed(rest.items())}
+        first_of = {upload.oid: number for number, upload in reversed(rest.items())}
         yield {number: rest.pop(number) for number in sorted(first_of.values())}
 
 
@@ -113,21 +113,21 @@ async def _register_each_object_once(
     turn: dict[int, VerifiedUpload], connection: AsyncConnection
 ) -> dict[int, CommittedUpload | ServiceError]:
     records = await objects.add(
-        connection, [ObjectToAdd(each.repository_id, each.oid, each.size) for each in turn.values()]
+        connection, [ObjectToAdd(upload.repository_id, upload.oid, upload.size) for upload in turn.values()]
     )
-    held = {number: each for number, each in turn.items() if (each.repository_id, each.oid) in records}
-    arrived = [(number, one) for number, each in held.items() for one in each.blobs]
-    committed = await contents.commit(connection, [one for _, one in arrived]) if arrived else []
+    held = {number: upload for number, upload in turn.items() if (upload.repository_id, upload.oid) in records}
+    arrived = [(number, blob) for number, upload in held.items() for blob in upload.blobs]
+    committed = await contents.commit(connection, [blob for _, blob in arrived]) if arrived else []
     names: dict[int, list[str | None]] = {number: [] for number in held}
     for (number, _), name in zip(arrived, committed, strict=True):
         names[number].append(name)
-    if any(each[0] is None for each in names.values()):
+    if any(blob_names[0] is None for blob_names in names.values()):
         raise _GivenUp
     return {
-        number: CommittedUpload(records[each.repository_id, each.oid], names[number])
+        number: CommittedUpload(records[upload.repository_id, upload.oid], names[number])
         if number in held
-        else await _refusal(connection, each)
-        for number, each in turn.items()
+        else await _refusal(connection, upload)
+        for number, upload in turn.items()
     }
 
 

@@ -58,9 +58,9 @@ async def _begin(
     if not first.is_known:
         return store_gone()
     return [
-        UploadTarget(store, name, one.replaces)
-        for (store, name), one in zip(names.items(), results, strict=True)
-        if one.is_known
+        UploadTarget(store, name, result.replaces)
+        for (store, name), result in zip(names.items(), results, strict=True)
+        if result.is_known
     ]
 
 
