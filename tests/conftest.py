@@ -82,11 +82,11 @@ async def azurite(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Azu
 
 @pytest.fixture
 def seaweedfs_backend(seaweedfs: SeaweedFS) -> BackendFactory:
-    """What opens backends on the S3 server, each below a prefix that is new and begins with the name given."""
+    """A function that opens backends on the S3 server, each below a prefix that is new and begins with the name given."""
     return lambda name: seaweedfs.backend(f"{name}-{secrets.token_hex(4)}")
 
 
 @pytest.fixture
 def azurite_backend(azurite: Azurite) -> BackendFactory:
-    """What opens backends on the server for Azure's blobs, each below a prefix that is new."""
+    """A function that opens backends on the server for Azure's blobs, each below a prefix that is new."""
     return lambda name: azurite.backend(f"{name}-{secrets.token_hex(4)}")

@@ -1,1 +1,1 @@
-"""What earlier versions have made: a backup with a bit of everything of each, and the digests of its migrations."""
+"""Results of earlier versions: a backup with a bit of everything of each, and the digests of its migrations."""

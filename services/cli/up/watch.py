@@ -31,7 +31,7 @@ async def until_it_hangs(answers: Question, *, interval: float, seconds: float) 
 
 
 def heartbeats(descriptor: int) -> Question:
-    """Return a question about the reading end of a heartbeat pipe: did heartbeats arrive since the last call?"""
+    """Return a question about the reading end of a heartbeat pipe: whether heartbeats arrived since the last call."""
     os.set_blocking(descriptor, False)
 
     async def has_beaten() -> bool:

@@ -1,20 +1,15 @@
 """The batch over HTTP: what the facade itself decides (protocol: "Batch")."""
 
-import re
-import time
-from datetime import datetime
 from typing import Any
 
 import httpx
 import pytest
 from prometheus_client import REGISTRY
-from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.facade.web.media_types import DIALECTS, Dialect
-from tests.service.facade.conftest import Inner, Place, new_place
-from tests.support.facade import RunningFacade, running_facade
-from tests.support.http import MEDIA_TYPE, Client, content, oid_of
-from tests.support.waiting import STEP_SECONDS
+from tests.service.facade.conftest import Place
+from tests.support.facade import running_facade
+from tests.support.http import Client, content, oid_of
 
 OID = "a" * 64
 

@@ -1,15 +1,9 @@
 """The lock endpoints over HTTP: what the facade itself decides (protocol: "Create lock" to "Delete lock")."""
 
-from typing import Any
-
-import httpx
 import pytest
 
-from services.facade.web.media_types import DIALECTS, Dialect
-from tests.service.facade.conftest import Inner, Place, new_place
-from tests.support.facade import RunningFacade
+from tests.service.facade.conftest import Place
 from tests.support.http import MEDIA_TYPE
-from tests.support.waiting import STEP_SECONDS
 
 
 @pytest.mark.parametrize("body", [None, b"", b"{}", b'{"force": null, "ref": {}}'])

@@ -1,16 +1,13 @@
 """Uploads, downloads and verifications on the actions' URLs (protocol: "Basic transfer")."""
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator
 from typing import Any
 
 import httpx
-import pytest
 
 from tests.service.facade.conftest import Place
 from tests.support.http import Client, content, oid_of
-from tests.support.waiting import until
 
 
 async def _pieces(data: bytes, length: int = 50_000) -> AsyncIterator[bytes]:

@@ -19,6 +19,7 @@ SOURCES = sorted(
     for path in ROOT.glob(pattern)
     if path != Path(__file__)
 )
+URL = re.compile(r"https?://\S+")
 LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]*)\)")
 PATH = re.compile(r"\b((?:services|tests|docs|deploy|benchmarks|proto|monitoring|examples)/[\w./-]*\w)(#[\w-]+)?")
 FACT = re.compile(r"(?<![\w/.-])(?:client|trap)-\d+\b")
@@ -30,7 +31,9 @@ def anchors(page: Path) -> set[str]:
     """Return the anchors of a page: those of its headings, and those that it sets."""
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.DOTALL)
     headings = re.findall(r"^#+ (.*)$", text, flags=re.MULTILINE)
-    slugs = (re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading).lower()).strip().replace(" ", "-") for heading in headings)
+    slugs = (
+        re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", heading).lower()).strip().replace(" ", "-") for heading in headings
+    )
     return {*slugs, *re.findall(r'<a id="([\w-]+)">', text)}
 
 
@@ -53,7 +56,7 @@ def test_every_link_of_a_page_leads_somewhere(page: Path) -> None:
 def test_every_path_in_a_text_exists(path: Path) -> None:
     """Files move, and what names them has to follow."""
     broken = []
-    for name, anchor in PATH.findall(path.read_text()):
+    for name, anchor in PATH.findall(URL.sub("", path.read_text())):
         target = ROOT / name
         if path.suffix == ".md" and path.name == "CHANGELOG.md":
             continue
