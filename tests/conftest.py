@@ -82,7 +82,7 @@ async def azurite(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Azu
 
 @pytest.fixture
 def seaweedfs_backend(seaweedfs: SeaweedFS) -> BackendFactory:
-    """A function that opens backends on the S3 server, each below a prefix that is new and begins with the name given."""
+    """A function that opens backends on the S3 server, each below a new prefix that begins with the given name."""
     return lambda name: seaweedfs.backend(f"{name}-{secrets.token_hex(4)}")
 
 
