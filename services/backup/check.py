@@ -53,12 +53,14 @@ async def check(source: Source, *, hashed: bool, rate: int | None, heal: bool = 
 class _Check:
     """The check of one store."""
 
-    def __init__(self, source: Source, store: Store, findings: Findings, pace: RateLimiter, shown: Bytes) -> None:
+    def __init__(
+        self, source: Source, store: Store, findings: Findings, rate_limiter: RateLimiter, shown: Bytes
+    ) -> None:
         self._source = source
         self._store = store
         self._others = [other for other in source.stores if other != store]
         self._findings = findings
-        self._pace = pace
+        self._rate_limiter = rate_limiter
         self._shown = shown
         self._orphans: list[str] = []
 
@@ -99,7 +101,7 @@ class _Check:
         try:
             async with aclosing(stored_bytes(store.backend, entry)) as chunks:
                 async for chunk in chunks:
-                    await self._pace.acquire(len(chunk))
+                    await self._rate_limiter.acquire(len(chunk))
         except DamagedBytes as error:
             return str(error)
         return None

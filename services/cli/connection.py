@@ -38,14 +38,14 @@ class Administration:
     def __init__(self, address: str, token: SecretStr, tls: Tls | None) -> None:
         self.address = address
         self._tls = tls
-        self._peer = ServiceClient(address, deadline=_CALL_SECONDS, secret=token, tls=tls)
-        self.stub: AdminServiceAsyncStub = AdminServiceStub(self._peer.channel)
+        self._client = ServiceClient(address, deadline=_CALL_SECONDS, secret=token, tls=tls)
+        self.stub: AdminServiceAsyncStub = AdminServiceStub(self._client.channel)
 
     async def connect(self) -> None:
         """Wait until the service accepts the connection. Raises `CommandError` if it does not within 10 s."""
         try:
             async with asyncio.timeout(_CONNECT_SECONDS):
-                await self._peer.channel.channel_ready()
+                await self._client.channel.channel_ready()
         except TimeoutError:
             asked = "does it accept our certificate" if self._tls else "does it want a certificate (TOWPATH_TLS_...)"
             raise CommandError(
@@ -54,11 +54,11 @@ class Administration:
 
     async def call(self, method: Callable[..., Awaitable[Response]], request: Message) -> Response:
         """Call a method of `stub`. Raises the `ServiceError` that the service returns."""
-        return await self._peer.call(method, request)
+        return await self._client.call(method, request)
 
     async def close(self) -> None:
         """Close the connection."""
-        await self._peer.close()
+        await self._client.close()
 
 
 @asynccontextmanager

@@ -21,7 +21,7 @@ from services.facade.context import AppContext
 from services.facade.errors import ErrorRenderer
 from services.facade.middleware.body_drain import BodyDrain
 from services.facade.middleware.concurrency_limit import ConcurrencyLimit
-from services.facade.middleware.edge import RequestScope
+from services.facade.middleware.request_scope import RequestScope
 from services.facade.objects.removal_feed import RemovalFeed
 from services.facade.objects.shared_disk import SharedDisk
 from services.facade.objects.shared_memory import SharedMemory

@@ -33,7 +33,7 @@ class StorageClient:
     def __init__(
         self, address: str, *, secret: SecretStr | None, admin_secret: SecretStr | None, tls: Tls | None
     ) -> None:
-        self._peer = ServiceClient(
+        self._client = ServiceClient(
             address,
             deadline=_DEADLINE_SECONDS,
             secret=secret,
@@ -41,29 +41,29 @@ class StorageClient:
             tls=tls,
             repeatable=_REPEATABLE,
         )
-        self._stub = StorageServiceStub(self._peer.channel)
-        self._stores = StoreServiceStub(self._peer.channel)
+        self._stub = StorageServiceStub(self._client.channel)
+        self._stores = StoreServiceStub(self._client.channel)
 
     async def list_objects(self, request: pb.ListObjectsRequest) -> pb.ListObjectsResponse:
         """Return a page of a repository's objects."""
-        return await self._peer.call(self._stub.ListObjects, request)
+        return await self._client.call(self._stub.ListObjects, request)
 
     async def delete_object(self, request: pb.DeleteObjectRequest) -> pb.Object:
         """Remove an object from a repository and return its tombstone."""
-        response = await self._peer.call(self._stub.DeleteObject, request)
+        response = await self._client.call(self._stub.DeleteObject, request)
         return response.object
 
     async def restore_object(self, request: pb.RestoreObjectRequest) -> None:
         """Delete an object's tombstone."""
-        await self._peer.call(self._stub.RestoreObject, request)
+        await self._client.call(self._stub.RestoreObject, request)
 
     async def delete_repository(self, repository_id: int) -> None:
         """Remove all objects and tombstones of a repository; a second call changes nothing."""
-        await self._peer.call(self._stub.DeleteRepository, pb.DeleteRepositoryRequest(repository_id=repository_id))
+        await self._client.call(self._stub.DeleteRepository, pb.DeleteRepositoryRequest(repository_id=repository_id))
 
     async def usage(self, repository_ids: Sequence[int]) -> pb.GetUsageResponse:
         """Return the usage of the repositories, in the order of `repository_ids`."""
-        return await self._peer.call(self._stub.GetUsage, pb.GetUsageRequest(repository_ids=repository_ids))
+        return await self._client.call(self._stub.GetUsage, pb.GetUsageRequest(repository_ids=repository_ids))
 
     async def create_store(self, request: stores.CreateStoreRequest) -> stores.Store:
         """Add a store and return it."""
@@ -90,8 +90,8 @@ class StorageClient:
         await self._call(self._stores.DeleteStore, stores.DeleteStoreRequest(name=name))
 
     async def _call(self, method: Callable[..., Awaitable[Response]], request: Message) -> Response:
-        return await self._peer.call(method, request, deadline=_STORE_DEADLINE_SECONDS)
+        return await self._client.call(method, request, deadline=_STORE_DEADLINE_SECONDS)
 
     async def close(self) -> None:
         """Close the channel."""
-        await self._peer.close()
+        await self._client.close()

@@ -73,7 +73,7 @@ class Authorizer:
         self, clients: ServiceClients, login_limiter: LoginRateLimiter, changes: RevocationState, queue: LoginQueue
     ) -> None:
         self._clients = clients
-        self._failed_logins = login_limiter
+        self._login_limiter = login_limiter
         self._queue = queue
         # Digests of the tokens that were valid at their last check, the latest last.
         self._good: OrderedDict[bytes, None] = OrderedDict()
@@ -97,7 +97,7 @@ class Authorizer:
         for digest in digests:
             if (caller := self._callers.get(digest)) is not None:
                 return caller
-        if not (shown and self._failed_logins.is_limited(address)):
+        if not (shown and self._login_limiter.is_limited(address)):
             return await self._caller(shown, address)
         for token, digest in zip(shown, digests, strict=True):
             if digest in self._good:
@@ -117,7 +117,7 @@ class Authorizer:
                     raise
                 if not error.metadata.keys().isdisjoint(_TOLD):
                     told = told or error.message
-        if seconds := self._failed_logins.add_failure(address):
+        if seconds := self._login_limiter.add_failure(address):
             raise logins_limited("too many bad credentials came from your address", seconds)
         raise Unauthenticated(Reason.BAD_CREDENTIALS, told or "the credentials are not valid")
 

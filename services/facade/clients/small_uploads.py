@@ -38,7 +38,7 @@ class SmallUploadClient:
     def __init__(self, storage: ServiceClient) -> None:
         self._storage = storage
         self._stub = StorageServiceStub(storage.channel)
-        self._grouped = Batcher(
+        self._batcher = Batcher(
             self._write_group, max_batch=_MAX_BATCH, max_in_flight=_MAX_IN_FLIGHT, max_wait_seconds=_MAX_WAIT_SECONDS
         )
 
@@ -50,11 +50,11 @@ class SmallUploadClient:
         if len(request.data) > _SMALL_BYTES:
             await self._write_one(request)
         else:
-            await self._grouped.submit(request)
+            await self._batcher.submit(request)
 
     async def close(self) -> None:
         """Cancel the batches in flight."""
-        await self._grouped.close()
+        await self._batcher.close()
 
     async def _write_group(self, group: Sequence[pb.WriteWholeObjectRequest]) -> Sequence[ServiceError | None]:
         try:

@@ -13,18 +13,18 @@ class ObjectLookups:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._grouped = Batcher(self._locate)
+        self._batcher = Batcher(self._locate)
 
     async def locate(self, repository_id: int, oids: Collection[str]) -> list[Located]:
         """Return those of these objects that exist, held or removed, with the locations of their blobs, as of now.
 
         Raises `Unavailable`.
         """
-        return await self._grouped.submit(LookupKey(repository_id, list(oids)))
+        return await self._batcher.submit(LookupKey(repository_id, list(oids)))
 
     async def close(self) -> None:
         """Cancel the lookups that are in flight or waiting."""
-        await self._grouped.close()
+        await self._batcher.close()
 
     async def _locate(self, group: Sequence[LookupKey]) -> list[list[Located]]:
         return await objects.locate(self._database, group, patient=len(group) == 1)

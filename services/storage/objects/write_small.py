@@ -41,8 +41,8 @@ class SmallObjectWriter:
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
-        self._grouped = Batcher(self._write, max_batch=_MAX_BATCH, max_wait_seconds=_MAX_WAIT_SECONDS)
-        self._grouped_remote = Batcher(
+        self._batcher = Batcher(self._write, max_batch=_MAX_BATCH, max_wait_seconds=_MAX_WAIT_SECONDS)
+        self._remote_batcher = Batcher(
             self._write, max_batch=_MAX_BATCH, max_in_flight=_MAX_REMOTE_IN_FLIGHT, max_wait_seconds=0
         )
 
@@ -59,12 +59,12 @@ class SmallObjectWriter:
         await tally.hash(data)
         tally.finish()
         is_remote = self._context.stores.primary.backend.is_remote
-        return await (self._grouped_remote if is_remote else self._grouped).submit(_Whole(header, data))
+        return await (self._remote_batcher if is_remote else self._batcher).submit(_Whole(header, data))
 
     async def close(self) -> None:
         """Cancel the batches that are in flight or waiting."""
-        await self._grouped.close()
-        await self._grouped_remote.close()
+        await self._batcher.close()
+        await self._remote_batcher.close()
 
     async def _write(self, group: Sequence[_Whole]) -> Sequence[Record | ServiceError]:
         primary = self._context.stores.primary
@@ -107,11 +107,11 @@ class SmallObjectWriter:
         size = sum(whole.header.size for whole in group)
         async with (
             self._context.space.reserve(size) as reservation,
-            pending_uploads(self._context, [whole.header for whole in group]) as noted,
+            pending_uploads(self._context, [whole.header for whole in group]) as pending,
         ):
             await reservation.expect(size)
             bytes_of: dict[Store, dict[str, Chunk]] = {}
-            for whole, targets in zip(group, noted, strict=True):
+            for whole, targets in zip(group, pending, strict=True):
                 if not isinstance(targets, ServiceError):
                     for one in targets:
                         bytes_of.setdefault(one.store, {})[one.name] = whole.data
@@ -121,16 +121,16 @@ class SmallObjectWriter:
                 self._context.sweep_wanted.set()
                 self._context.copy_wanted.set()
             return await asyncio.gather(
-                *(self._keep(whole, targets, kept_up) for whole, targets in zip(group, noted, strict=True))
+                *(self._keep(whole, targets, kept_up) for whole, targets in zip(group, pending, strict=True))
             )
 
     async def _keep(
-        self, whole: _Whole, noted: list[UploadTarget] | ServiceError, kept_up: set[Store]
+        self, whole: _Whole, pending: list[UploadTarget] | ServiceError, kept_up: set[Store]
     ) -> Record | ServiceError:
-        if isinstance(noted, ServiceError):
-            return noted
+        if isinstance(pending, ServiceError):
+            return pending
         try:
-            return await commit_own(self._context, whole.header, [one for one in noted if one.store in kept_up])
+            return await commit_own(self._context, whole.header, [one for one in pending if one.store in kept_up])
         except ServiceError as error:
             self._context.sweep_wanted.set()
             return error

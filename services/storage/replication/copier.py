@@ -40,7 +40,7 @@ class Copier:
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
-        self._paces: dict[int, RateLimiter] = {}
+        self._rate_limiters: dict[int, RateLimiter] = {}
         self._seen: dict[int, str] = {}
         """The cursor of each store's scan of the index: the last oid of its last turn."""
 
@@ -126,14 +126,14 @@ class Copier:
 
     async def _bring_all(self, copy: Copy, page: list[store_table.Held], result: "_Result") -> None:
         free = asyncio.Semaphore(copy.parallel)
-        pace = self._pace(copy)
+        rate_limiter = self._rate_limiter_of(copy)
 
         async def bring_one(held: store_table.Held) -> None:
             async with free:
                 if not self._goes_on(copy, result):
                     return
                 try:
-                    if await bring(self._context, held, copy.store, first=copy.from_id, pace=pace):
+                    if await bring(self._context, held, copy.store, first=copy.from_id, rate_limiter=rate_limiter):
                         result.brought += 1
                     else:
                         result.problem = f"no store has the bytes of object {held.oid} as they were written"
@@ -145,12 +145,12 @@ class Copier:
             for held in page:
                 group.create_task(bring_one(held))
 
-    def _pace(self, copy: Copy) -> RateLimiter:
+    def _rate_limiter_of(self, copy: Copy) -> RateLimiter:
         """Return the rate limiter that all copying to a store shares."""
-        pace = self._paces.get(copy.store.id)
-        if pace is None or pace.rate != copy.bytes_per_second:
-            pace = self._paces[copy.store.id] = RateLimiter(copy.bytes_per_second)
-        return pace
+        rate_limiter = self._rate_limiters.get(copy.store.id)
+        if rate_limiter is None or rate_limiter.rate != copy.bytes_per_second:
+            rate_limiter = self._rate_limiters[copy.store.id] = RateLimiter(copy.bytes_per_second)
+        return rate_limiter
 
 
 @dataclass

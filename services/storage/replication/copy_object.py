@@ -25,7 +25,9 @@ class _DamagedSource(Exception):
     """A store does not have the object's bytes, although the index says so."""
 
 
-async def bring(context: StorageContext, held: Held, store: Store, *, first: int | None, pace: RateLimiter) -> bool:
+async def bring(
+    context: StorageContext, held: Held, store: Store, *, first: int | None, rate_limiter: RateLimiter
+) -> bool:
     """Copy an object to a store, verified by size and hash; return False if no other store has it undamaged.
 
     `first` is the id of the store that is read before others. A damaged source is reported, and the next source is
@@ -36,7 +38,7 @@ async def bring(context: StorageContext, held: Held, store: Store, *, first: int
     sources = context.stores.of(BlobLocation(*item) for item in names.items())
     for source, name in sorted(sources, key=lambda found: found[0].id != first):
         try:
-            await _copy(context, held, source, name, store, replaces, pace)
+            await _copy(context, held, source, name, store, replaces, rate_limiter)
         except _DamagedSource:
             # Not marked if no other store has the object: an operator who deletes the source is told that it alone has
             # what is left of the object.
@@ -53,7 +55,7 @@ async def _copy(
     source_name: str,
     store: Store,
     replaces: str | None,
-    pace: RateLimiter,
+    rate_limiter: RateLimiter,
 ) -> None:
     name = new_name(held.oid)
     tally = ChecksumVerifier(held.oid, held.size)
@@ -64,7 +66,7 @@ async def _copy(
                     raise _DamagedSource
                 async for chunk in stored.chunks(0, held.size):
                     await _add(tally, upload, chunk)
-                    await pace.acquire(len(chunk))
+                    await rate_limiter.acquire(len(chunk))
             tally.finish()
         except (BytesMissing, InvalidArgument) as error:
             raise _DamagedSource from error
