@@ -46,5 +46,5 @@ class AppContext:
 
 def context_of(request: Request) -> AppContext:
     """Return the context of the application that serves a request."""
-    context: AppContext = request.scope["state"]["facade"]
+    context: AppContext = request.scope["state"]["context"]
     return context

@@ -123,15 +123,15 @@ class Slot:
 
 def release_slot(scope: Scope) -> None:
     """Give back the slot of a request that has its answer, although it has not ended."""
-    place: Slot | None = scope.get("state", {}).get("place")
-    if place is not None:
-        place.end()
+    slot: Slot | None = scope.get("state", {}).get("slot")
+    if slot is not None:
+        slot.end()
 
 
 def slot_of(scope: Scope) -> Slot:
     """Return the slot that `ConcurrencyLimit` has given to a request."""
-    place: Slot = scope["state"]["place"]
-    return place
+    slot: Slot = scope["state"]["slot"]
+    return slot
 
 
 class ConcurrencyLimit:
@@ -163,19 +163,19 @@ class ConcurrencyLimit:
             await self._app(scope, receive, send)
             return
         wait_seconds = self._verify_wait_seconds if scope["path"].endswith(_PATIENT) else 0.0
-        place = scope["state"]["place"] = Slot(self._places, wait_seconds)
+        slot = scope["state"]["slot"] = Slot(self._places, wait_seconds)
         try:
             if network := client_network(client_of(scope).address, self._trusted):
-                await place.wait_for(partial(place.count_address, network))
-            await place.wait_for(place.take)
+                await slot.wait_for(partial(slot.count_address, network))
+            await slot.wait_for(slot.take)
         except ResourceExhausted as error:
-            place.end()
+            slot.end()
             await self._errors.render(error, scope)(scope, receive, send)
             return
         try:
             await self._app(scope, receive, send)
         finally:
-            place.end()
+            slot.end()
 
 
 def _refusal(message: str) -> ResourceExhausted:

@@ -44,7 +44,7 @@ class RequestScope:
         peer, _ = scope.get("client") or ("", 0)
         seen = resolve_client(peer, scope["scheme"], headers, self._trusted)
         fields: dict[str, Any] = {"client": seen.address}
-        scope["state"] = {"log": fields, "outside": seen}
+        scope["state"] = {"log": fields, "client": seen}
         status = bytes_in = bytes_out = 0
         started = time.monotonic()
 

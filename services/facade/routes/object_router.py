@@ -29,7 +29,7 @@ class ObjectRoutes:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve a request. An unexpected error is raised again after the answer 500 was sent."""
-        scope["state"]["facade"] = self._context
+        scope["state"]["context"] = self._context
         if (found := _PATH.fullmatch(scope["path"])) is None:
             await self._others(scope, receive, send)
             return

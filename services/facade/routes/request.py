@@ -57,11 +57,11 @@ def accepted_dialect(request: Request) -> Dialect:
 
 async def authenticated_caller(request: Request) -> Caller:
     """Return the caller. Raises the errors of `Authorizer.authenticate` and `Slot.count_user`."""
-    address, place = client_of(request.scope).address, slot_of(request.scope)
+    address, slot = client_of(request.scope).address, slot_of(request.scope)
     authorizer = context_of(request).authorizer
-    caller = await authorizer.authenticate(_authorizations(request), address, place.released)
+    caller = await authorizer.authenticate(_authorizations(request), address, slot.released)
     if name := caller.name:
-        await place.wait_for(partial(place.count_user, name))
+        await slot.wait_for(partial(slot.count_user, name))
     add_log_fields(request.scope, user=name)
     return caller
 

@@ -67,7 +67,7 @@ def resolve_client(peer: str, scheme: str, headers: Headers, trusted: Networks) 
 
 def client_of(scope: Scope) -> ClientRequest:
     """Return the request as its client sent it, resolved by `RequestScope`."""
-    seen: ClientRequest = scope["state"]["outside"]
+    seen: ClientRequest = scope["state"]["client"]
     return seen
 
 
