@@ -33,16 +33,10 @@ stack: $(ENV_FILE) ## Build the image and run the stack of compose.yaml; needs D
 	sh deploy/new-secrets.sh "$${TOWPATH_SECRETS:-$$(sed -n 's/^TOWPATH_SECRETS=//p' $(ENV_FILE))}"
 	docker compose --env-file $(ENV_FILE) up --build --detach --wait
 
-stack-check: lint ## Check style, types and imports, and run the unit tests; takes minutes
-	$(BIN)/pytest tests/unit --numprocesses=auto $(ARGS)
-
-test: $(VENV)/dev programs ## Run the stack as a project of its own, and the drills on it
+stack-test: $(VENV)/dev programs ## Run the stack as a project of its own, and the drills on it
 	$(BIN)/pytest tests/stack -m "not growth" --timeout=900 $(ARGS)
 
-growth-check: lint ## Check style, types and imports, and run the unit tests; takes minutes
-	$(BIN)/pytest tests/unit --numprocesses=auto $(ARGS)
-
-test: $(VENV)/dev programs ## The same for what a site grows into: an object store, and several of each
+growth-test: $(VENV)/dev programs ## The same for what a site grows into: an object store, and several of each
 	$(BIN)/pytest tests/stack -m growth --timeout=900 $(ARGS)
 	$(BIN)/pytest tests/e2e/test_races.py tests/e2e/test_crashes.py --storage=s3 --hosts=2
 
