@@ -36,6 +36,7 @@ COPY --from=build /opt/towpath /opt/towpath
 COPY deploy/probe.sh /opt/towpath/bin/probe.sh
 ENV PATH=/opt/towpath/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
+    PYTHONSAFEPATH=1 \
     PYTHONUNBUFFERED=1
 USER 10001:10001
 WORKDIR /var/lib/towpath

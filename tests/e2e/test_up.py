@@ -5,6 +5,7 @@ import os
 import re
 import socket
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import urlsplit
@@ -17,7 +18,7 @@ from tests.e2e.bytes_at_rest import name_of
 from tests.support.git import Workspace
 from tests.support.http import Client, content
 from tests.support.postgres import TestPostgres
-from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
+from tests.support.stack import TOWPATH, Stack, processes_of, running, running_stack
 from tests.support.waiting import START_SECONDS, STEP_SECONDS
 
 
@@ -48,6 +49,15 @@ def refused(*arguments: str, environment: dict[str, str] | None = None) -> str:
 def mode(path: Path) -> int:
     """Return who may do what with a file."""
     return path.stat().st_mode & 0o777
+
+
+def test_starts_beside_a_folder_named_services(tmp_path: Path) -> None:
+    """The services that the command starts are Towpath's, whatever packages its working directory has."""
+    (tmp_path / "services").mkdir()
+    (tmp_path / "services" / "__init__.py").write_text("raise SystemExit('not Towpath')")
+    command = (sys.executable, "-P", *TOWPATH[1:])
+    with running(Stack(tmp_path / "data", command=command, folder=tmp_path)) as stack:
+        assert httpx.get(f"{stack.origin}/readyz", trust_env=False, timeout=STEP_SECONDS).status_code == 200
 
 
 def test_says_one_line_when_it_answers(own: Stack) -> None:

@@ -59,6 +59,15 @@ def test_the_command_says_what_it_needs(bare: Outside, arguments: tuple[str, ...
     assert "pip install 'towpath[server]'" in line
 
 
+@pytest.mark.parametrize("arguments", [("towpath",), ("python", "-P", "-m", "services.cli")], ids=["command", "module"])
+def test_a_folder_named_services_is_not_imported(bare: Outside, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    """Many projects have a package `services`; beside it, the installed command and the modules are still Towpath's."""
+    (tmp_path / "services").mkdir()
+    (tmp_path / "services" / "__init__.py").write_text("raise SystemExit('not Towpath')")
+    done = bare.run(*arguments[1:], "--version", program=arguments[0], folder=tmp_path)
+    assert "pip install 'towpath[server]'" in done.stderr.decode()
+
+
 def test_the_examples_are_typed_by_the_installed_stubs(furnished: Outside, tmp_path: Path) -> None:
     """`mypy --strict` finds nothing in the examples, and finds a wrong field where there is one."""
     pip = [sys.executable, "-m", "pip", "--python", str(furnished.python), "install", "--quiet", *TYPES]

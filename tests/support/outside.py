@@ -50,13 +50,17 @@ class Outside:
         return {**kept, **(more or {})}
 
     def run(
-        self, *arguments: str, program: str = "python", environment: dict[str, str] | None = None
+        self,
+        *arguments: str,
+        program: str = "python",
+        environment: dict[str, str] | None = None,
+        folder: Path | None = None,
     ) -> subprocess.CompletedProcess[bytes]:
-        """Run a program of it, by default its Python, in its folder and without this project's variables."""
+        """Run a program of it, by default its Python, in its folder or another, without this project's variables."""
         return subprocess.run(
             [str(self.folder / "bin" / program), *arguments],
             env=self.environment(environment),
-            cwd=self.folder,
+            cwd=folder or self.folder,
             capture_output=True,
             timeout=LONG_SECONDS,
             check=False,

@@ -38,6 +38,8 @@ class Stack:
     environment: dict[str, str] = field(default_factory=dict)
     listen: str = "127.0.0.1:0"
     command: tuple[str, ...] = tuple(TOWPATH)
+    folder: Path | None = None
+    """The working directory of the command, if not that of the tests."""
     bucket: Prefix | None = None
     """The place of its objects, if not the data folder."""
     trust: ssl.SSLContext | bool = True
@@ -55,6 +57,7 @@ class Stack:
             stderr=log,
             text=True,
             env={**os.environ, **self._transfer, **self.environment},
+            cwd=self.folder,
             start_new_session=True,
         )
         log.close()
