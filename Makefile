@@ -11,7 +11,7 @@ ENV_FILE ?= .env
 TEST_PROCESSES ?= 3
 
 .DEFAULT_GOAL := help
-.PHONY: help run check test stack stack-test growth-test bench fuzz lint types format lock sbom proto clean programs
+.PHONY: help run check test coverage stack stack-test growth-test bench fuzz lint types format lock sbom proto clean programs
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "make %-11s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -28,6 +28,10 @@ check: lint ## Check style, types and imports, and run the unit tests; takes min
 
 test: $(VENV)/dev programs ## Run all tests; ARGS="tests/unit -k lock" runs some
 	$(BIN)/pytest --numprocesses=$(TEST_PROCESSES) --dist=worksteal $(ARGS)
+
+coverage: $(VENV)/dev programs ## Run all tests but those of tests/e2e, and print the branch coverage of services/
+	$(BIN)/pytest tests/unit tests/service tests/protocol --numprocesses=$(TEST_PROCESSES) --dist=worksteal \
+		--cov --cov-report=term $(ARGS)
 
 stack: $(ENV_FILE) ## Build the image and run the stack of compose.yaml; needs Docker with compose
 	sh deploy/new-secrets.sh "$${TOWPATH_SECRETS:-$$(sed -n 's/^TOWPATH_SECRETS=//p' $(ENV_FILE))}"
@@ -83,7 +87,7 @@ proto: $(VENV)/dev ## Generate the stubs of the .proto files into OUT
 	$(BIN)/python proto/generate.py $(OUT)
 
 clean: ## Remove the virtual environment and all caches, but no data
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .coverage* .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 
 # Readable by all, whatever the umask is: root runs Towpath as another user. Only a terminal shows pip's own progress.
 PIP_INSTALL = umask 022; test -t 2 || quiet=--quiet; $(BIN)/python -m pip install $$quiet
