@@ -17,6 +17,8 @@ _REQUESTS = 12_000
 _FEW = 2_000
 _PEAK = 4
 _BUSY = 0.6
+_CONNECTIONS = 11
+"""Of a replica of locks or storage: the pool, and the connection on which it listens."""
 # Of one person: objects held, locks standing, locks released in 250 days of 8 hours.
 _OBJECTS, _LOCKS, _LOCKED_A_YEAR = 2_000, 40, HOUR["unlock"] * 8 * 250
 _LOCKING = {"lock": 1, "unlock": 1}
@@ -90,7 +92,7 @@ class Tables:
             rate = people * requests * _PEAK / 3600
             cores = {process: rate * units * self._unit / 1000 for process, units in need.items()}
             copies = {process: math.ceil(each / _BUSY) for process, each in cores.items()}
-            connections = 10 * (copies["locks"] + copies["storage"])
+            connections = _CONNECTIONS * (copies["locks"] + copies["storage"])
             index = people * (
                 _OBJECTS * (rows["objects"] + rows["contents"])
                 + _LOCKS * rows["locks"]

@@ -90,7 +90,7 @@ class FacadeSettings(ServiceSettings):
         default="10/minute",
         description="how many bad credentials an address may show before it gets 429 instead of 401 (403 of "
         "`locks/verify`), counted by all facades together: `10/minute` is ten, and then one every six seconds; good "
-        "credentials are never refused",
+        "credentials that the facade knows are never refused",
     )
     failed_logins_queue: int = Field(
         default=64,
