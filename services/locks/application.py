@@ -17,13 +17,12 @@ from services.database.transactions import Database
 from services.locks.access import revocation_feed
 from services.locks.access.token_uses import TokenUses
 from services.locks.api.access_service import AccessServicer
-from services.locks.api.admin.base import AdminContext
 from services.locks.api.admin.service import AdminServicer
 from services.locks.api.lock_service import LockServicer
 from services.locks.locking.pages import LockPages
 from services.locks.metrics import refresh_repositories
 from services.locks.models import SCHEMA
-from services.locks.removals.repositories import finish_removals
+from services.locks.removals import finish_removals
 from services.locks.settings import LocksSettings
 from services.locks.storage_client import StorageClient
 
@@ -59,7 +58,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
     pages = LockPages(database, settings)
     lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings, pages), server.grpc)
     access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(database, changes, uses), server.grpc)
-    admin = AdminServicer(AdminContext(database, uses, settings, storage, pages))
+    admin = AdminServicer(database, uses, settings, storage, pages)
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)
 
     async def check() -> None:

@@ -104,7 +104,7 @@ class TokenUse(Record, table=True):
 
 
 class RevokedToken(Record, table=True):
-    """A revoked token, retained for a while so that its refusal can say why; see `revoked_tokens`."""
+    """A revoked token, retained for a while so that its refusal can say why; see `access.tokens`."""
 
     __tablename__ = "revoked_tokens"
     __table_args__ = (Index(None, "user_id"), Index(None, "revoked_at"))

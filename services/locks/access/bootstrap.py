@@ -7,8 +7,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.database.transactions import Database
-from services.locks.access.tokens import new_secret, token_hash
-from services.locks.access.users import create_token, find_user, list_tokens, revoke_token
+from services.locks.access.tokens import create_token, list_tokens, new_secret, revoke_token, token_hash
+from services.locks.access.users import find_user
 from services.locks.models import User
 
 USER = "admin"

@@ -1,11 +1,43 @@
-"""The secrets of tokens. Only the hash of a secret is stored."""
+"""Tokens: their secrets, of which only the hash is stored, and authentication by them (docs/protocol.md).
+
+Revoked tokens are retained in a separate table, so that their refusal can say why, and no code that grants access reads
+them. This discloses nothing, because only the person who was given a token can present it.
+"""
 
 import hashlib
+import math
 import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from decimal import Decimal
 
+from sqlalchemy import delete, extract, func, select
+from sqlalchemy.dialects.postgresql import insert
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from services.common.errors import AlreadyExists, Reason, Unauthenticated
 from services.common.token_prefix import TOKEN_PREFIX
+from services.database.transactions import Database
+from services.locks.access.token_uses import TokenUses
+from services.locks.models import RevokedToken, Token, TokenUse, User
 
 _BYTES = 32
+_REVOKED_KEPT = timedelta(days=90)
+
+_USER = User.__table__.c
+_TOKEN = Token.__table__.c
+_VALID_SECONDS = extract("epoch", col(Token.expires_at) - func.now())
+
+
+@dataclass(frozen=True, slots=True)
+class TokenUser:
+    """A token's user, and the seconds before the token expires: infinite without an expiry, 0 or less after it."""
+
+    token_id: int
+    user: User
+    valid_seconds: float
 
 
 def new_secret() -> str:
@@ -16,3 +48,109 @@ def new_secret() -> str:
 def token_hash(secret: str) -> bytes:
     """Return the SHA-256 of a secret. The secret is long and random: it needs no salt and no slow hash."""
     return hashlib.sha256(secret.encode("utf-8", errors="surrogatepass")).digest()
+
+
+async def authenticate(database: Database, uses: TokenUses, token: str) -> TokenUser:
+    """Return the user of a token with the seconds of its validity, and record that the token is used.
+
+    Raises `Unauthenticated` (BAD_CREDENTIALS) for an unknown token; for an expired token, with the metadata `expired`;
+    and for a revoked token, with its name as the metadata `revoked`.
+    """
+    hashed = token_hash(token)
+
+    async def work(connection: AsyncConnection) -> tuple[TokenUser | None, str | None]:
+        user = await _find_token_user(connection, hashed)
+        return user, None if user is not None else await _find_revoked(connection, hashed)
+
+    user, revoked = await database.run(work)
+    if revoked is not None:
+        raise Unauthenticated(Reason.BAD_CREDENTIALS, f"the token {revoked} was revoked", revoked=revoked)
+    if user is None:
+        raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid")
+    if user.valid_seconds <= 0:
+        raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token has expired", expired="true")
+    uses.record(user.token_id)
+    return user
+
+
+async def _find_token_user(connection: AsyncConnection, hashed: bytes) -> TokenUser | None:
+    statement = (
+        select(col(Token.id), _VALID_SECONDS, *_USER)
+        .join_from(Token, User, col(Token.user_id) == col(User.id))
+        .where(col(Token.token_hash) == hashed)
+    )
+    row = (await connection.execute(statement)).one_or_none()
+    if row is None:
+        return None
+    token_id, seconds, *values = row
+    return TokenUser(token_id, User(**dict(zip(_USER.keys(), values, strict=True))), _seconds(seconds))
+
+
+async def _find_revoked(connection: AsyncConnection, hashed: bytes) -> str | None:
+    statement = select(col(RevokedToken.name)).where(col(RevokedToken.token_hash) == hashed)
+    name: str | None = await connection.scalar(statement)
+    return name
+
+
+async def valid_seconds(connection: AsyncConnection, *, token_id: int, user_id: int) -> float:
+    """Return the seconds before a user's token expires, as in `TokenUser`; 0 if the user has no such token."""
+    statement = select(_VALID_SECONDS).where(col(Token.id) == token_id, col(Token.user_id) == user_id)
+    row = (await connection.execute(statement)).one_or_none()
+    return _seconds(row[0]) if row is not None else 0.0
+
+
+def _seconds(left: Decimal | float | None) -> float:
+    """Return the seconds before an expiry as a float; infinite without an expiry."""
+    return math.inf if left is None else float(left)
+
+
+async def create_token(
+    connection: AsyncConnection, *, user_id: int, name: str, token_hash: bytes, expires_at: datetime | None
+) -> Token:
+    """Add a token. Raises `AlreadyExists` (TOKEN_EXISTS) if the name is taken by a token with another hash."""
+    statement = (
+        insert(Token)
+        .values(user_id=user_id, name=name, token_hash=token_hash, expires_at=expires_at)
+        .on_conflict_do_nothing(index_elements=["user_id", "name"])
+    )
+    await connection.execute(statement)
+    found = select(*_TOKEN).where(col(Token.user_id) == user_id, col(Token.name) == name)
+    row = (await connection.execute(found)).mappings().one_or_none()
+    if row is None or row["token_hash"] != token_hash:
+        raise AlreadyExists(Reason.TOKEN_EXISTS, f"name: the user has a token {name} already")
+    return Token(**row)
+
+
+async def list_tokens(connection: AsyncConnection, user_id: int) -> Sequence[tuple[Token, datetime | None]]:
+    """Return a user's tokens ordered by name, including expired tokens, each with its last use if that is known."""
+    statement = (
+        select(col(TokenUse.used_at), *_TOKEN)
+        .join_from(Token, TokenUse, col(TokenUse.token_id) == col(Token.id), isouter=True)
+        .where(col(Token.user_id) == user_id)
+        .order_by(col(Token.name))
+    )
+    rows = await connection.execute(statement)
+    return [(Token(**dict(zip(_TOKEN.keys(), values, strict=True))), used_at) for used_at, *values in rows]
+
+
+async def revoke_token(connection: AsyncConnection, *, user_id: int, name: str) -> Token | None:
+    """Revoke a user's token of that name and return it; None if it does not exist.
+
+    A client that presents the token later learns that it was revoked.
+    """
+    statement = delete(Token).where(col(Token.user_id) == user_id, col(Token.name) == name).returning(*_TOKEN)
+    row = (await connection.execute(statement)).mappings().one_or_none()
+    if row is None:
+        return None
+    token = Token(**row)
+    await _keep_revoked(connection, token)
+    return token
+
+
+async def _keep_revoked(connection: AsyncConnection, token: Token) -> None:
+    """Record a token that is revoked now, and delete the records of tokens revoked more than 90 days ago."""
+    new = insert(RevokedToken).values(token_hash=token.token_hash, user_id=token.user_id, name=token.name)
+    # The same secret can be revoked twice: the secret of the first administrator is a setting.
+    again = {name: new.excluded[name] for name in ("user_id", "name", "revoked_at")}
+    await connection.execute(new.on_conflict_do_update(index_elements=["token_hash"], set_=again))
+    await connection.execute(delete(RevokedToken).where(col(RevokedToken.revoked_at) < func.now() - _REVOKED_KEPT))

@@ -1,7 +1,7 @@
 """The gRPC servicer of AccessService."""
 
 import math
-from collections.abc import Mapping
+from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import access_service_pb2 as pb
@@ -12,12 +12,11 @@ from services.common.rpc.log_fields import add_log_fields
 from services.database.notifications import Notifications
 from services.database.transactions import Database
 from services.locks.access import revocation_feed
-from services.locks.access.authentication import authenticate
 from services.locks.access.failed_logins import add_failures
 from services.locks.access.grants import FoundRepository, find_access
 from services.locks.access.policy import Decision, Outcome, decide
 from services.locks.access.token_uses import TokenUses
-from services.locks.access.users import valid_seconds
+from services.locks.access.tokens import authenticate, valid_seconds
 from services.locks.api.messages import failed_logins_of, permission_of, wait_seconds_of
 from services.locks.validation import is_repository_name
 
@@ -80,12 +79,7 @@ class AccessServicer(AccessServiceServicer):
         self, request: pb.CountFailedLoginsRequest, _context: object
     ) -> pb.CountFailedLoginsResponse:
         """Add up bad credentials by address."""
-        failed = failed_logins_of(request)
-
-        async def work(connection: AsyncConnection) -> Mapping[str, float]:
-            return await add_failures(connection, failed)
-
-        debts = await self._database.run(work)
+        debts = await self._database.run(partial(add_failures, debts=failed_logins_of(request)))
         return pb.CountFailedLoginsResponse(debt_seconds=[debts[each.address] for each in request.failed])
 
 

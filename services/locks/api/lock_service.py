@@ -1,19 +1,19 @@
 """The gRPC servicer of LockService."""
 
 import uuid
+from functools import partial
 
-from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.locks.v1 import lock_service_pb2 as pb
 from towpath.locks.v1.lock_service_pb2_grpc import LockServiceServicer
 
 from services.common.errors import AlreadyExists, Reason
 from services.database.transactions import Database
-from services.locks.api.messages import list_response, lock_message, verify_response
+from services.locks.api.messages import lock_message
 from services.locks.ids import parse_id
 from services.locks.locking.pages import LockPages
 from services.locks.locking.paths import check_path
 from services.locks.locking.release import remove_lock
-from services.locks.locking.table import LockLimits, LockWithOwner, create_lock
+from services.locks.locking.table import LockLimits, create_lock
 from services.locks.metrics import LOCK_CONFLICTS, LOCKS_CREATED, count_released
 from services.locks.settings import LocksSettings
 from services.locks.validation import check_idempotency_key
@@ -52,28 +52,29 @@ class LockServicer(LockServiceServicer):
         page = await self._pages.read(
             request.repository_id, cursor=request.cursor, limit=request.limit, path=path, lock_id=lock_id
         )
-        return list_response(page)
+        return pb.ListLocksResponse(locks=map(lock_message, page.locks), next_cursor=page.next_cursor)
 
     async def VerifyLocks(self, request: pb.VerifyLocksRequest, _context: object) -> pb.VerifyLocksResponse:
         """Return a page of locks, split by owner."""
         page = await self._pages.read(request.repository_id, cursor=request.cursor, limit=request.limit)
-        return verify_response(page, request.user_id)
+        response = pb.VerifyLocksResponse(next_cursor=page.next_cursor)
+        for lock in page.locks:
+            side = response.ours if lock.owner_id == request.user_id else response.theirs
+            side.append(lock_message(lock))
+        return response
 
     async def DeleteLock(self, request: pb.DeleteLockRequest, _context: object) -> pb.DeleteLockResponse:
         """Remove a lock and return it."""
-        key = _key(request.idempotency_key)
-
-        async def work(connection: AsyncConnection) -> LockWithOwner:
-            return await remove_lock(
-                connection,
+        lock = await self._database.run(
+            partial(
+                remove_lock,
                 repository_id=request.repository_id,
                 lock_id=parse_id(request.id),
                 user_id=request.user_id,
                 force=request.force,
-                idempotency_key=key,
+                idempotency_key=_key(request.idempotency_key),
             )
-
-        lock = await self._database.run(work)
+        )
         count_released(forced=lock.owner_id != request.user_id)
         return pb.DeleteLockResponse(lock=lock_message(lock))
 

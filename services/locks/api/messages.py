@@ -11,7 +11,6 @@ from towpath.locks.v1 import lock_service_pb2 as locks
 from services.common.errors import InvalidArgument, Reason
 from services.locks import models
 from services.locks.access.policy import Permission, Role
-from services.locks.locking.pages import LockPage
 from services.locks.locking.table import LockWithOwner
 
 ROLE_NUMBERS = {
@@ -49,20 +48,6 @@ def lock_message(lock: LockWithOwner) -> locks.Lock:
     message = locks.Lock(id=str(lock.id), path=lock.path, owner_id=lock.owner_id, owner_name=lock.owner_name)
     message.locked_at.seconds = int(lock.locked_at.timestamp())
     return message
-
-
-def list_response(page: LockPage) -> locks.ListLocksResponse:
-    """Return a page of locks."""
-    return locks.ListLocksResponse(locks=map(lock_message, page.locks), next_cursor=page.next_cursor)
-
-
-def verify_response(page: LockPage, user_id: int) -> locks.VerifyLocksResponse:
-    """Return a page of locks, split into the user's locks and the locks of others."""
-    response = locks.VerifyLocksResponse(next_cursor=page.next_cursor)
-    for lock in page.locks:
-        side = response.ours if lock.owner_id == user_id else response.theirs
-        side.append(lock_message(lock))
-    return response
 
 
 def released_lock_message(released: models.ReleasedLock) -> admin.ReleasedLock:

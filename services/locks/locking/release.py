@@ -27,7 +27,16 @@ async def remove_lock(
     """
     removal = await select_lock_for_update(connection, repository_id=repository_id, lock_id=lock_id, user_id=user_id)
     if removal is None:
-        return await _removed_before(connection, repository_id, lock_id, user_id, idempotency_key)
+        removed = await find_release(
+            connection,
+            repository_id=repository_id,
+            lock_id=lock_id,
+            released_by_id=user_id,
+            idempotency_key=idempotency_key,
+        )
+        if removed is None:
+            raise NotFound(Reason.LOCK_NOT_FOUND, "id: there is no such lock in this repository")
+        return removed
     if removal.user_name is None:
         raise NotFound(Reason.USER_NOT_FOUND, "user_id: there is no such user")
     if not administrator:
@@ -47,18 +56,3 @@ async def remove_lock(
         idempotency_key=idempotency_key,
     )
     return removal.lock
-
-
-async def _removed_before(
-    connection: AsyncConnection, repository_id: int, lock_id: int, user_id: int, idempotency_key: str
-) -> LockWithOwner:
-    removed = await find_release(
-        connection,
-        repository_id=repository_id,
-        lock_id=lock_id,
-        released_by_id=user_id,
-        idempotency_key=idempotency_key,
-    )
-    if removed is None:
-        raise NotFound(Reason.LOCK_NOT_FOUND, "id: there is no such lock in this repository")
-    return removed

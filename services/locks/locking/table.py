@@ -1,12 +1,10 @@
-"""The table of standing locks: creation, listing page by page, and selection for removal.
+"""The table of standing locks: creation, and selection for removal.
 
 The table's unique constraint alone ensures that only one of many concurrent callers gets a path.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from itertools import accumulate
 from typing import NamedTuple
 
 from asyncpg import IntegrityConstraintViolationError
@@ -17,7 +15,7 @@ from sqlmodel import col
 
 from services.common.errors import Aborted, NotFound, Reason, ResourceExhausted
 from services.database.constraints import violated
-from services.database.statement import Row, Statement
+from services.database.statement import Statement
 from services.database.transactions import Database
 from services.locks.access.policy import Role
 from services.locks.locking.paths import path_hash
@@ -30,7 +28,9 @@ _ROOM = "room"
 _NEAR = "near"
 
 # Hot path: literal SQL, because building a statement with SQLAlchemy costs more than executing it.
-_STANDING = "locks.id, locks.path, locks.locked_at, locks.owner_id, users.name"
+STANDING = "locks.id, locks.path, locks.locked_at, locks.owner_id, users.name"
+"""The columns of a `LockWithOwner`."""
+
 _CREATE = f"""
     WITH room AS MATERIALIZED (
         SELECT locks.room_for_lock($1, $4, $6, $7, $8) AS found
@@ -43,30 +43,13 @@ _CREATE = f"""
         SELECT made.id, made.path, made.locked_at, made.owner_id, users.name, made.idempotency_key
         FROM made JOIN locks.users ON users.id = made.owner_id
         UNION ALL
-        SELECT {_STANDING}, locks.idempotency_key
+        SELECT {STANDING}, locks.idempotency_key
         FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
         WHERE locks.repository_id = $1 AND locks.path_hash = $3
             -- The one that stood when the statement began may have made way while the insert waited for it.
             AND NOT EXISTS (SELECT FROM made)
     )
     SELECT room.found, standing.* FROM room LEFT JOIN standing ON true
-"""  # noqa: S608 - our own names
-_LIST = f"""
-    SELECT {_STANDING} FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
-    WHERE locks.repository_id = $1{{}}
-    ORDER BY locks.id LIMIT $2
-"""  # noqa: S608 - our own names
-# Like `_LIST`, but ends with the lock whose path exceeds the bound in bytes. Measuring is cheaper than reading long
-# paths, and more expensive than reading short paths.
-_LIST_MEASURED = f"""
-    SELECT id, path, locked_at, owner_id, name FROM (
-        SELECT {_STANDING}, sum(octet_length(path)) OVER (ORDER BY locks.id ROWS UNBOUNDED PRECEDING) AS bytes
-        FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
-        WHERE locks.repository_id = $1{{}}
-        ORDER BY locks.id LIMIT $2
-    ) AS page
-    WHERE bytes - octet_length(path) <= {{}}
-    ORDER BY id
 """  # noqa: S608 - our own names
 
 
@@ -160,74 +143,6 @@ def _unknown_party(error: IntegrityError | IntegrityConstraintViolationError) ->
         case "fk_locks_repository_id":
             return NotFound(Reason.REPOSITORY_NOT_FOUND, "repository_id: there is no such repository")
     return error
-
-
-def list_statement(
-    *,
-    repository_id: int,
-    after: int | None,
-    limit: int,
-    path: str | None = None,
-    lock_id: int | None = None,
-    max_bytes: int | None = None,
-) -> Statement:
-    """Return the statement that finds at most `limit` locks; see `list_locks`.
-
-    With `max_bytes`, the statement ends with the lock whose path takes the total beyond that many bytes.
-    """
-    conditions, values = "", list[object]([repository_id, limit])
-    selected = (
-        ("locks.id >", after),
-        ("locks.path_hash =", None if path is None else path_hash(path)),
-        ("locks.id =", lock_id),
-    )
-    for condition, value in selected:
-        if value is not None:
-            values.append(value)
-            conditions += f" AND {condition} ${len(values)}"
-    if max_bytes is None:
-        return Statement(_LIST.format(conditions), tuple(values))
-    return Statement(_LIST_MEASURED.format(conditions, f"${len(values) + 1}"), (*values, max_bytes))
-
-
-async def list_locks(
-    database: Database,
-    *,
-    repository_id: int,
-    after: int | None,
-    limit: int,
-    max_bytes: int,
-    measured: bool,
-    path: str | None = None,
-    lock_id: int | None = None,
-) -> tuple[tuple[LockWithOwner, ...], bool]:
-    """Return locks of a repository, ordered by id, and whether more follow.
-
-    At most `limit` locks are returned, and their paths have at most `max_bytes` in total; `max_bytes` must be at least
-    the length of the longest path. `after` is the id of the last lock of the previous page. `path` and `lock_id` select
-    one lock. With `measured`, locks beyond `max_bytes` are not read from Postgres.
-    """
-    statement = list_statement(
-        repository_id=repository_id,
-        after=after,
-        # One row beyond the page shows whether more follow.
-        limit=limit + 1,
-        path=path,
-        lock_id=lock_id,
-        max_bytes=max_bytes if measured else None,
-    )
-    rows = await database.fetch(statement)
-    count = min(limit, _how_many_fit(rows, max_bytes))
-    return tuple(map(LockWithOwner._make, rows[:count])), len(rows) > count
-
-
-def _how_many_fit(found: Sequence[Row], max_bytes: int) -> int:
-    """Return how many of the first locks have paths of at most `max_bytes` in total."""
-    # Skips encoding: a character has at most four bytes in UTF-8.
-    if 4 * sum(len(row[1]) for row in found) <= max_bytes:
-        return len(found)
-    totals = accumulate(len(row[1].encode()) for row in found)
-    return sum(total <= max_bytes for total in totals)
 
 
 async def select_lock_for_update(

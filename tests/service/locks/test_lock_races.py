@@ -11,7 +11,7 @@ from towpath.locks.v1 import lock_service_pb2 as pb
 from services.common.errors import AlreadyExists, NotFound, Reason, ServiceError
 from services.database.engine import create_engine
 from services.database.statement import rows
-from services.locks.locking import table
+from services.locks.locking import pages, table
 from tests.service.locks.conftest import Team, fill
 from tests.support.locks import RunningLocks
 
@@ -104,7 +104,7 @@ async def test_the_work_does_not_grow_with_the_locks(service: RunningLocks, team
             assert (key == "k") is made
         assert await _rows_read(connection) < 50
     async with engine.begin() as connection:
-        listing = partial(table.list_statement, repository_id=team.repository_id)
+        listing = partial(pages.list_statement, repository_id=team.repository_id)
         found = await rows(connection, listing(after=None, limit=100))
         assert await rows(connection, listing(after=None, limit=100, max_bytes=1 << 18)) == found
         assert len(found) == 100

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import grpc
@@ -12,8 +13,8 @@ from services.common.errors import PermissionDenied, Reason
 from services.common.rpc.interceptors import bearer_token
 from services.common.rpc.log_fields import add_log_fields
 from services.database.transactions import Database
-from services.locks.access.authentication import authenticate
 from services.locks.access.token_uses import TokenUses
+from services.locks.access.tokens import authenticate
 from services.locks.access.users import find_user
 from services.locks.locking.pages import LockPages
 from services.locks.models import Repository, User
@@ -28,26 +29,15 @@ _Response = TypeVar("_Response")
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
-@dataclass(frozen=True)
-class AdminContext:
-    """Resources that the handlers share; the application that creates them closes them."""
+@dataclass(frozen=True, eq=False)
+class Handlers(AdminServiceServicer):
+    """The base class of the handlers, and what they share; the application that creates these resources closes them."""
 
     database: Database
     uses: TokenUses
     settings: LocksSettings
     storage: StorageClient
     lock_pages: LockPages
-
-
-class Handlers(AdminServiceServicer):
-    """The base class of the handlers."""
-
-    def __init__(self, context: AdminContext) -> None:
-        self.database = context.database
-        self.uses = context.uses
-        self.settings = context.settings
-        self.storage = context.storage
-        self.lock_pages = context.lock_pages
 
     async def administrator(self, context: _Context) -> User:
         """Return the administrator that makes the call.
@@ -69,11 +59,7 @@ class Handlers(AdminServiceServicer):
     async def find_repository(self, name: str) -> Repository:
         """Return the repository that a request names. Raises `InvalidArgument`, `NotFound` (REPOSITORY_NOT_FOUND)."""
         check_repository_name("repository", name)
-
-        async def work(connection: AsyncConnection) -> Repository:
-            return await find_repository(connection, name)
-
-        return await self.database.run(work)
+        return await self.database.run(partial(find_repository, name=name))
 
 
 def administrator_only(

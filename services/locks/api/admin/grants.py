@@ -63,14 +63,10 @@ class GrantHandlers(Handlers):
     async def ListGrants(self, request: pb.ListGrantsRequest, _administrator: User) -> pb.ListGrantsResponse:
         """Return a repository's grants."""
         repository = await self.find_repository(request.repository)
-
-        async def work(connection: AsyncConnection) -> Sequence[tuple[str, Grant]]:
-            return await list_grants(connection, repository.id)
-
+        grants = await self.database.run(partial(list_grants, repository_id=repository.id))
         return pb.ListGrantsResponse(
             grants=(
-                grant_message(grant, user_name=user_name, repository=repository.name)
-                for user_name, grant in await self.database.run(work)
+                grant_message(grant, user_name=user_name, repository=repository.name) for user_name, grant in grants
             ),
             repository=repository_message(repository),
         )

@@ -1,9 +1,8 @@
 """AdminService: standing and released locks."""
 
 import uuid
-from collections.abc import Sequence
+from functools import partial
 
-from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.locks.api.admin.base import Handlers, administrator_only
@@ -11,9 +10,8 @@ from services.locks.api.messages import lock_message, released_lock_message
 from services.locks.ids import parse_cursor, parse_id
 from services.locks.locking.history import list_released
 from services.locks.locking.release import remove_lock
-from services.locks.locking.table import LockWithOwner
 from services.locks.metrics import count_released
-from services.locks.models import ReleasedLock, User
+from services.locks.models import User
 
 
 class LockHandlers(Handlers):
@@ -34,20 +32,17 @@ class LockHandlers(Handlers):
     async def RemoveLock(self, request: pb.RemoveLockRequest, administrator: User) -> pb.RemoveLockResponse:
         """Remove anybody's lock."""
         repository = await self.find_repository(request.repository)
-        key = uuid.uuid4().hex
-
-        async def work(connection: AsyncConnection) -> LockWithOwner:
-            return await remove_lock(
-                connection,
+        lock = await self.database.run(
+            partial(
+                remove_lock,
                 repository_id=repository.id,
                 lock_id=parse_id(request.id),
                 user_id=administrator.id,
                 force=True,
-                idempotency_key=key,
+                idempotency_key=uuid.uuid4().hex,
                 administrator=True,
             )
-
-        lock = await self.database.run(work)
+        )
         count_released(forced=lock.owner_id != administrator.id)
         return pb.RemoveLockResponse(lock=lock_message(lock))
 
@@ -57,15 +52,15 @@ class LockHandlers(Handlers):
     ) -> pb.ListReleasedLocksResponse:
         """Return a page of a repository's released locks."""
         repository = await self.find_repository(request.repository)
-        before = parse_cursor(request.cursor)
-        limit = self.settings.page_size(request.limit)
-
-        async def work(connection: AsyncConnection) -> tuple[Sequence[ReleasedLock], bool]:
-            return await list_released(
-                connection, repository_id=repository.id, before=before, limit=limit, path=_path(request)
+        locks, more = await self.database.run(
+            partial(
+                list_released,
+                repository_id=repository.id,
+                before=parse_cursor(request.cursor),
+                limit=self.settings.page_size(request.limit),
+                path=_path(request),
             )
-
-        locks, more = await self.database.run(work)
+        )
         return pb.ListReleasedLocksResponse(
             locks=map(released_lock_message, locks), next_cursor=str(locks[-1].id) if more else ""
         )

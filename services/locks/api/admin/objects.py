@@ -1,8 +1,8 @@
 """AdminService: objects and usage, requested from the storage service by repository id."""
 
 from collections.abc import Sequence
+from functools import partial
 
-from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.storage.v1 import storage_service_pb2 as storage
 
@@ -20,8 +20,9 @@ class ObjectHandlers(Handlers):
     ) -> pb.ListRepositoryObjectsResponse:
         """Return a page of a repository's objects."""
         repository = await self.find_repository(request.repository)
-        page = await self.storage.list_objects(
-            storage.ListObjectsRequest(repository_id=repository.id, cursor=request.cursor, limit=request.limit)
+        page = await self.storage.call(
+            self.storage.objects.ListObjects,
+            storage.ListObjectsRequest(repository_id=repository.id, cursor=request.cursor, limit=request.limit),
         )
         return pb.ListRepositoryObjectsResponse(objects=page.objects, next_cursor=page.next_cursor)
 
@@ -29,18 +30,22 @@ class ObjectHandlers(Handlers):
     async def RemoveObject(self, request: pb.RemoveObjectRequest, administrator: User) -> pb.RemoveObjectResponse:
         """Remove an object and leave a tombstone."""
         repository = await self.find_repository(request.repository)
-        tombstone = await self.storage.delete_object(
+        removed = await self.storage.call(
+            self.storage.objects.DeleteObject,
             storage.DeleteObjectRequest(
                 repository_id=repository.id, oid=request.oid, reason=request.reason, removed_by=administrator.name
-            )
+            ),
         )
-        return pb.RemoveObjectResponse(object=tombstone)
+        return pb.RemoveObjectResponse(object=removed.object)
 
     @administrator_only
     async def RestoreObject(self, request: pb.RestoreObjectRequest, _administrator: User) -> pb.RestoreObjectResponse:
         """Delete the tombstone of an object."""
         repository = await self.find_repository(request.repository)
-        await self.storage.restore_object(storage.RestoreObjectRequest(repository_id=repository.id, oid=request.oid))
+        await self.storage.call(
+            self.storage.objects.RestoreObject,
+            storage.RestoreObjectRequest(repository_id=repository.id, oid=request.oid),
+        )
         return pb.RestoreObjectResponse()
 
     @administrator_only
@@ -52,12 +57,8 @@ class ObjectHandlers(Handlers):
         else:
             repositories = await self.database.run(list_repositories)
         ids = [repository.id for repository in repositories]
-
-        async def work(connection: AsyncConnection) -> dict[int, int]:
-            return await count_locks(connection, ids)
-
-        locks = await self.database.run(work)
-        usage = await self.storage.usage(ids)
+        locks = await self.database.run(partial(count_locks, repository_ids=ids))
+        usage = await self.storage.call(self.storage.objects.GetUsage, storage.GetUsageRequest(repository_ids=ids))
         return pb.ListUsageResponse(
             usage=(
                 pb.ListUsageResponse.Usage(repository=repository.name, usage=used, locks=locks.get(repository.id, 0))

@@ -1,16 +1,15 @@
 """AdminService: repositories."""
 
-from collections.abc import Sequence
+from functools import partial
 
-from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason
 from services.locks import models
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import FORCED_UNLOCK_NUMBERS, repository_message
-from services.locks.models import Repository, User
-from services.locks.removals.repositories import remove_repository
+from services.locks.models import User
+from services.locks.removals import remove_repository
 from services.locks.repositories import create_repository, list_repositories, update_repository
 from services.locks.validation import check_new_repository_name, check_repository_name
 
@@ -27,18 +26,17 @@ class RepositoryHandlers(Handlers):
         """Add a repository."""
         check_new_repository_name("name", request.name)
         forced_unlock = _forced_unlock(request.forced_unlock) or models.FORCED_BY_WRITERS
-
-        async def work(connection: AsyncConnection) -> Repository:
-            return await create_repository(connection, request.name, public=request.public, forced_unlock=forced_unlock)
-
-        return pb.CreateRepositoryResponse(repository=repository_message(await self.database.run(work)))
+        repository = await self.database.run(
+            partial(create_repository, name=request.name, public=request.public, forced_unlock=forced_unlock)
+        )
+        return pb.CreateRepositoryResponse(repository=repository_message(repository))
 
     @administrator_only
     async def ListRepositories(
         self, request: pb.ListRepositoriesRequest, _administrator: User
     ) -> pb.ListRepositoriesResponse:
         """Return all repositories, ordered by name."""
-        repositories: Sequence[Repository] = await self.database.run(list_repositories)
+        repositories = await self.database.run(list_repositories)
         return pb.ListRepositoriesResponse(repositories=map(repository_message, repositories))
 
     @administrator_only
@@ -47,12 +45,8 @@ class RepositoryHandlers(Handlers):
     ) -> pb.UpdateRepositoryResponse:
         """Change the fields of a repository that the request sets."""
         check_repository_name("name", request.name)
-        changes = _changes(request)
-
-        async def work(connection: AsyncConnection) -> Repository:
-            return await update_repository(connection, request.name, changes)
-
-        return pb.UpdateRepositoryResponse(repository=repository_message(await self.database.run(work)))
+        repository = await self.database.run(partial(update_repository, name=request.name, changes=_changes(request)))
+        return pb.UpdateRepositoryResponse(repository=repository_message(repository))
 
     @administrator_only
     async def DeleteRepository(

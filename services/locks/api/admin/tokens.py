@@ -8,8 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, NotFound, Reason
-from services.locks.access.tokens import new_secret, token_hash
-from services.locks.access.users import create_token, list_tokens, revoke_token
+from services.locks.access.tokens import create_token, list_tokens, new_secret, revoke_token, token_hash
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import token_message
 from services.locks.models import Token, User

@@ -1,15 +1,14 @@
 """AdminService: users."""
 
-from collections.abc import Sequence
+from functools import partial
 
-from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.locks.access.users import create_user, list_users
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import user_message
 from services.locks.models import User
-from services.locks.removals.users import remove_user
+from services.locks.removals import remove_user
 from services.locks.validation import check_name, check_new_name
 
 
@@ -20,26 +19,20 @@ class UserHandlers(Handlers):
     async def CreateUser(self, request: pb.CreateUserRequest, _administrator: User) -> pb.CreateUserResponse:
         """Add a user."""
         check_new_name("name", request.name)
-
-        async def work(connection: AsyncConnection) -> User:
-            return await create_user(connection, request.name, administrator=request.administrator)
-
-        return pb.CreateUserResponse(user=user_message(await self.database.run(work)))
+        user = await self.database.run(partial(create_user, name=request.name, administrator=request.administrator))
+        return pb.CreateUserResponse(user=user_message(user))
 
     @administrator_only
     async def ListUsers(self, request: pb.ListUsersRequest, _administrator: User) -> pb.ListUsersResponse:
         """Return all users, ordered by name."""
-        users: Sequence[User] = await self.database.run(list_users)
+        users = await self.database.run(list_users)
         return pb.ListUsersResponse(users=map(user_message, users))
 
     @administrator_only
     async def DeleteUser(self, request: pb.DeleteUserRequest, administrator: User) -> pb.DeleteUserResponse:
         """Remove a user with its tokens and grants."""
         check_name("name", request.name)
-
-        async def work(connection: AsyncConnection) -> User:
-            return await remove_user(
-                connection, request.name, release_locks=request.release_locks, administrator=administrator
-            )
-
-        return pb.DeleteUserResponse(user=user_message(await self.database.run(work)))
+        user = await self.database.run(
+            partial(remove_user, name=request.name, release_locks=request.release_locks, administrator=administrator)
+        )
+        return pb.DeleteUserResponse(user=user_message(user))

@@ -1,16 +1,21 @@
-"""The removal of a repository: first it becomes unreachable, then the storage service removes its objects.
+"""Removals of users, and of repositories; both change locks as well as access.
 
-A crash between the two steps leaves a record of the unfinished removal. The next start, or a repeated call, finishes
-it.
+A repository first becomes unreachable, and then the storage service removes its objects. A crash between the two steps
+leaves a record of the unfinished removal. The next start, or a repeated call, finishes it.
 """
 
+from functools import partial
+
+from sqlalchemy import delete, exists, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
+from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Aborted, FailedPrecondition, NotFound, Reason, ServiceError
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
-from services.locks.locking.history import release_locks
+from services.locks.access.users import find_user
+from services.locks.locking import history
 from services.locks.models import Lock, RemovedRepository, Repository, User
 from services.locks.repositories import (
     find_repository,
@@ -25,6 +30,30 @@ from services.locks.storage_client import StorageClient
 _log = get_logger(__name__)
 
 
+async def remove_user(connection: AsyncConnection, name: str, *, release_locks: bool, administrator: User) -> User:
+    """Remove a user with its tokens and grants, and return it as it was; its locks move to the history.
+
+    Raises `NotFound` (USER_NOT_FOUND) and `FailedPrecondition` (USER_HOLDS_LOCKS if `release_locks` is false;
+    LAST_ADMINISTRATOR). `administrator` is the user that makes the call.
+    """
+    # Lock the rows of all administrators first: of two that remove each other, the second waits and is refused.
+    administrators = (
+        await connection.scalars(
+            select(col(User.id)).where(col(User.administrator)).order_by(col(User.id)).with_for_update()
+        )
+    ).all()
+    user = await find_user(connection, name, hold=True)
+    if list(administrators) == [user.id]:
+        raise FailedPrecondition(Reason.LAST_ADMINISTRATOR, f"{name} is the last administrator")
+    which = col(Lock.owner_id) == user.id
+    if release_locks:
+        await history.release_locks(connection, which, released_by_id=administrator.id, released_by=administrator.name)
+    elif await connection.scalar(select(exists().where(which))):
+        raise FailedPrecondition(Reason.USER_HOLDS_LOCKS, f"{name} holds locks, and release_locks is not set")
+    await connection.execute(delete(User).where(col(User.id) == user.id))
+    return user
+
+
 async def remove_repository(
     database: Database, storage: StorageClient, name: str, *, force: bool, administrator: User
 ) -> Repository | RemovedRepository:
@@ -34,18 +63,14 @@ async def remove_repository(
     `force` is false), `Aborted` if the name has passed to another repository, and the errors of the storage service;
     the caller can repeat the call after the last two.
     """
-
-    async def find(connection: AsyncConnection) -> Repository:
-        return await find_repository(connection, name)
-
-    async def detach(connection: AsyncConnection) -> Repository:
-        return await _detach(connection, repository, force=force, administrator=administrator)
-
     try:
-        repository = await database.run(find)
-        if not force and (await storage.usage([repository.id])).repositories[0].object_count:
-            raise _not_empty(name, "objects")
-        removed = await database.run(detach)
+        repository = await database.run(partial(find_repository, name=name))
+        if not force:
+            request = pb.GetUsageRequest(repository_ids=[repository.id])
+            usage = await storage.call(storage.objects.GetUsage, request)
+            if usage.repositories[0].object_count:
+                raise _not_empty(name, "objects")
+        removed = await database.run(partial(_detach, checked=repository, force=force, administrator=administrator))
     except NotFound:
         return await _finish_removal_of(database, storage, name)
     await _forget(database, storage, removed.id)
@@ -58,7 +83,7 @@ async def _detach(connection: AsyncConnection, checked: Repository, *, force: bo
         raise Aborted(Reason.UNAVAILABLE, f"{checked.name} is another repository now; try again")
     if not force and await has_locks(connection, repository.id):
         raise _not_empty(repository.name, "locks")
-    await release_locks(
+    await history.release_locks(
         connection,
         col(Lock.repository_id) == repository.id,
         released_by_id=administrator.id,
@@ -87,12 +112,8 @@ async def finish_removals(database: Database, storage: StorageClient) -> None:
 
 
 async def _forget(database: Database, storage: StorageClient, repository_id: int) -> None:
-    await storage.delete_repository(repository_id)
-
-    async def work(connection: AsyncConnection) -> None:
-        await forget_removed(connection, repository_id)
-
-    await database.run(work)
+    await storage.call(storage.objects.DeleteRepository, pb.DeleteRepositoryRequest(repository_id=repository_id))
+    await database.run(partial(forget_removed, repository_id=repository_id))
 
 
 def _not_empty(name: str, what: str) -> FailedPrecondition:

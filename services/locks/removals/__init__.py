@@ -1,1 +1,0 @@
-"""Removals of users and repositories; both change locks as well as access."""
