@@ -10,7 +10,6 @@ from services.storage import validation
 from services.storage.backends.signing import SignedUrl
 from services.storage.index.objects import Record
 from services.storage.intent import Intent
-from services.storage.objects.locate import Part
 from services.storage.objects.stat import ObjectKey, ObjectStat, Status
 
 _MAX_REPOSITORIES = 1000
@@ -56,16 +55,6 @@ def read_bytes(request: pb.CountReadsRequest) -> dict[int, int]:
     return {
         validation.repository_id(id_): validation.not_negative("bytes", count) for id_, count in request.bytes.items()
     }
-
-
-def part_of(request: pb.LocateObjectRequest) -> Part:
-    """Return the part of an object that a caller will read. Raises as the functions of `validation` do."""
-    return Part(
-        validation.repository_id(request.repository_id),
-        validation.oid(request.oid),
-        validation.not_negative("offset", request.offset),
-        validation.not_negative("length", request.length) if request.HasField("length") else None,
-    )
 
 
 def object_message(record: Record) -> pb.Object:

@@ -20,7 +20,6 @@ from services.storage.api.messages import (
     intent_of,
     object_keys,
     object_message,
-    part_of,
     read_bytes,
     signed_message,
 )
@@ -29,10 +28,9 @@ from services.storage.direct.confirm import confirm_object
 from services.storage.direct.sign import sign_found, sign_objects
 from services.storage.intent import Intent
 from services.storage.objects.delete import delete_object, delete_repository, restore_object
-from services.storage.objects.listing import list_objects
 from services.storage.objects.locate import disks_of, locate_object, suffix_on_disk
 from services.storage.objects.read import open_object
-from services.storage.objects.stat import stat_objects
+from services.storage.objects.stat import list_objects, stat_objects
 from services.storage.objects.usage import usage_of
 from services.storage.objects.write import write_object
 from services.storage.objects.write_small import SmallObjectWriter
@@ -120,7 +118,13 @@ class StorageService(StorageServiceServicer):
 
     async def LocateObject(self, request: pb.LocateObjectRequest, _context: _Context) -> pb.LocateObjectResponse:
         """Return the paths of an object on the disks of stores."""
-        located = await locate_object(self._context, part_of(request))
+        located = await locate_object(
+            self._context,
+            validation.repository_id(request.repository_id),
+            validation.oid(request.oid),
+            offset=validation.not_negative("offset", request.offset),
+            length=validation.not_negative("length", request.length) if request.HasField("length") else None,
+        )
         return pb.LocateObjectResponse(size=located.size, paths=located.paths)
 
     async def WatchRemovals(self, request: pb.WatchRemovalsRequest, _context: _Context) -> pb.WatchRemovalsResponse:
@@ -159,9 +163,7 @@ class StorageService(StorageServiceServicer):
     ) -> pb.WriteWholeObjectResponse:
         """Receive an object in one message."""
         add_log_fields(objects=1, bytes_in=len(request.data))
-        with metrics.decided():
-            record = await self._whole_objects.write(header_of(request), bounded(request.data))
-        return pb.WriteWholeObjectResponse(object=object_message(record))
+        return await self._written(request)
 
     async def WriteWholeObjects(
         self, request: pb.WriteWholeObjectsRequest, _context: _Context
@@ -171,17 +173,19 @@ class StorageService(StorageServiceServicer):
         objects = await asyncio.gather(*map(self._written_or_not, request.objects))
         return pb.WriteWholeObjectsResponse(objects=objects)
 
+    async def _written(self, request: pb.WriteWholeObjectRequest) -> pb.WriteWholeObjectResponse:
+        with metrics.decided():
+            record = await self._whole_objects.write(header_of(request), bounded(request.data))
+        return pb.WriteWholeObjectResponse(object=object_message(record))
+
     async def _written_or_not(self, request: pb.WriteWholeObjectRequest) -> pb.WriteWholeObjectResponse:
         try:
-            with metrics.decided():
-                record = await self._whole_objects.write(header_of(request), bounded(request.data))
+            return await self._written(request)
         except ServiceError as error:
             refused = error
         except Exception:  # one object's failure must not fail the other objects
             _log.exception("object not written", oid=request.oid)
             refused = ServiceError(Reason.INTERNAL, "internal error")
-        else:
-            return pb.WriteWholeObjectResponse(object=object_message(record))
         _log.info("object not written", oid=request.oid, reason=refused.reason, message=refused.message)
         response = pb.WriteWholeObjectResponse()
         response.error.Pack(status_of(refused))

@@ -13,7 +13,6 @@ from services.storage.context import StorageContext
 from services.storage.index import store_table
 from services.storage.index.store_table import StoreHoldings, StoreListing
 from services.storage.replication import store_admin
-from services.storage.replication.holdings import holdings_of
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["StoreService"].full_name
 
@@ -73,7 +72,7 @@ class StoreService(StoreServiceServicer):
 
     async def _messages(self) -> list[pb.Store]:
         listed = await self._context.database.run(store_table.list_stores)
-        has = await holdings_of(self._context)
+        has = await store_admin.holdings_of(self._context)
         names = {one.record.id: one.record.name for one in listed}
         return [_message(one, has, names) for one in listed]
 

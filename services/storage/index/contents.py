@@ -54,6 +54,16 @@ _UPLOAD = (col(OngoingUpload.store_id), col(OngoingUpload.name), _writable_until
 _CONTENT = (col(Content.store_id), col(Content.name), col(Content.writable_until))
 
 
+HELD = exists().where(col(Object.oid) == col(Content.oid), col(Object.removed_at).is_(None))
+"""The condition that some repository holds the object of a row of `contents`."""
+
+_another = aliased(Content)
+ELSEWHERE = exists().where(
+    col(_another.oid) == col(Content.oid), col(_another.store_id) != col(Content.store_id), ~col(_another.is_doubted)
+)
+"""The condition that another store has an undamaged blob of the object of a row of `contents`."""
+
+
 class BlobLocation(NamedTuple):
     """A blob in one store."""
 
@@ -144,7 +154,8 @@ _COMMIT = text("""
 """)
 
 
-def _any_of(texts: Sequence[str]) -> object:
+def any_of(texts: Sequence[str]) -> object:
+    """Return the condition of a column to be one of these texts, as one parameter whatever their number."""
     return any_(cast(list(texts), ARRAY(String)))
 
 
@@ -191,15 +202,11 @@ async def mark_damaged(connection: AsyncConnection, found: Collection[BlobLocati
     A damaged blob is replaced from a store that has the object, or by a client: clients are asked for an object that no
     store has as if it were new. With `if_elsewhere`, a blob is marked only if another store has an undamaged one.
     """
-    another = aliased(Content)
-    elsewhere = exists().where(
-        col(another.oid) == col(Content.oid), col(another.store_id) != col(Content.store_id), ~col(another.is_doubted)
-    )
     statement = (
         update(Content)
-        .where(col(Content.oid) == _any_of([oid_of(placed.name) for placed in found]))
+        .where(col(Content.oid) == any_of([oid_of(placed.name) for placed in found]))
         .where(tuple_(col(Content.store_id), col(Content.name)).in_(found), ~col(Content.is_doubted))
-        .where(elsewhere if if_elsewhere else true())
+        .where(ELSEWHERE if if_elsewhere else true())
         .values(is_doubted=True)
     )
     return (await connection.execute(statement)).rowcount
@@ -207,8 +214,7 @@ async def mark_damaged(connection: AsyncConnection, found: Collection[BlobLocati
 
 async def release_unreferenced(connection: AsyncConnection, oids: Sequence[str]) -> None:
     """Discard the blobs of those of `oids` that no repository holds. The caller must have locked the oids."""
-    held = exists().where(col(Object.oid) == col(Content.oid), col(Object.removed_at).is_(None))
-    let_go = delete(Content).where(col(Content.oid) == _any_of(oids), ~held)
+    let_go = delete(Content).where(col(Content.oid) == any_of(oids), ~HELD)
     await _discard(connection, let_go.returning(*_CONTENT), in_seconds=0)
 
 
@@ -225,7 +231,7 @@ async def ongoing(connection: AsyncConnection, writer: int) -> list[str]:
 
 async def give_up(connection: AsyncConnection, names: Sequence[str]) -> int:
     """Abandon those of the uploads `names` that are still pending, and return their number."""
-    given_up = delete(OngoingUpload).where(col(OngoingUpload.name) == _any_of(names))
+    given_up = delete(OngoingUpload).where(col(OngoingUpload.name) == any_of(names))
     return await _discard(connection, given_up.returning(*_UPLOAD), in_seconds=0)
 
 
@@ -258,14 +264,14 @@ async def discarded(connection: AsyncConnection, names: Sequence[str]) -> None:
 
     A name to which a client may still upload stays, and is due again at the end of that time.
     """
-    named, until = col(Discard.name) == _any_of(names), col(Discard.writable_until)
+    named, until = col(Discard.name) == any_of(names), col(Discard.writable_until)
     await connection.execute(delete(Discard).where(named, or_(until.is_(None), until <= func.now())))
     await connection.execute(update(Discard).where(named).values(due_at=until))
 
 
 async def postpone(connection: AsyncConnection, names: Sequence[str], *, in_seconds: float) -> None:
     """Make names due again in `in_seconds`."""
-    await connection.execute(update(Discard).where(col(Discard.name) == _any_of(names)).values(due_at=_in(in_seconds)))
+    await connection.execute(update(Discard).where(col(Discard.name) == any_of(names)).values(due_at=_in(in_seconds)))
 
 
 async def seconds_until_due(connection: AsyncConnection) -> float | None:

@@ -1,11 +1,41 @@
 """Batched lookups in the index: concurrent lookups share one statement."""
 
 from collections.abc import Collection, Sequence
+from typing import NamedTuple
 
 from services.common.concurrency.batcher import Batcher
+from services.database.statement import Statement
 from services.database.transactions import Database
-from services.storage.index import objects
-from services.storage.index.objects import Located, LookupKey
+from services.storage.index.contents import BlobLocation
+
+# SQL as text on the hot path, because building a statement with SQLAlchemy costs more than executing it.
+_LOCATE = """
+    SELECT asked.number, objects.oid, objects.size, objects.removed_at IS NOT NULL, objects.removal_reason,
+        contents.store_id, contents.name, contents.is_doubted
+    FROM unnest($1::integer[], $2::bigint[], $3::text[]) AS asked (number, repository_id, oid)
+    JOIN storage.objects USING (repository_id, oid)
+    LEFT JOIN storage.contents USING (oid)
+"""
+
+
+class Located(NamedTuple):
+    """An object of a repository, held or removed, and the locations of its blobs.
+
+    A removed object still has locations while another repository holds it.
+    """
+
+    oid: str
+    size: int
+    is_removed: bool
+    removal_reason: str | None
+    locations: list[BlobLocation]
+    damaged: list[BlobLocation]
+    """The locations of blobs that were found damaged."""
+
+
+class _LookupKey(NamedTuple):
+    repository_id: int
+    oids: Sequence[str]
 
 
 class ObjectLookups:
@@ -20,11 +50,22 @@ class ObjectLookups:
 
         Raises `Unavailable`.
         """
-        return await self._batcher.submit(LookupKey(repository_id, list(oids)))
+        return await self._batcher.submit(_LookupKey(repository_id, list(oids)))
 
     async def close(self) -> None:
         """Cancel the lookups that are in flight or waiting."""
         await self._batcher.close()
 
-    async def _locate(self, group: Sequence[LookupKey]) -> list[list[Located]]:
-        return await objects.locate(self._database, group, patient=len(group) == 1)
+    async def _locate(self, group: Sequence[_LookupKey]) -> list[list[Located]]:
+        wanted = [(number, key.repository_id, oid) for number, key in enumerate(group) for oid in key.oids]
+        statement = Statement(_LOCATE, tuple(zip(*wanted, strict=True)) if wanted else ((), (), ()))
+        found: list[dict[str, Located]] = [{} for _ in group]
+        for number, oid, size, is_removed, reason, store_id, name, is_doubted in await self._database.fetch(
+            statement, patient=len(group) == 1
+        ):
+            located = found[number].get(oid)
+            if located is None:
+                located = found[number][oid] = Located(oid, size, is_removed, reason, [], [])
+            if name is not None:
+                (located.damaged if is_doubted else located.locations).append(BlobLocation(store_id, name))
+        return [list(each.values()) for each in found]

@@ -38,8 +38,13 @@ def _name(*, primary_key: bool) -> str:
     return column
 
 
-def _store_id() -> int:
-    column: int = Field(primary_key=True, sa_type=SmallInteger, sa_column_kwargs={"autoincrement": False})
+def _id(sa_type: type[BigInteger | SmallInteger]) -> int:
+    column: int = Field(primary_key=True, sa_type=sa_type, sa_column_kwargs={"autoincrement": False})
+    return column
+
+
+def _now() -> datetime.datetime:
+    column: datetime.datetime = Field(sa_type=DateTime(timezone=True), sa_column_kwargs={"server_default": func.now()})
     return column
 
 
@@ -57,10 +62,7 @@ class StoreRecord(StorageModel, table=True):
     name: str = Field(sa_column_kwargs={"unique": True})
     url: str | None = Field(default=None, sa_column_kwargs={"unique": True})
     is_primary: bool = False
-    created_at: datetime.datetime = Field(
-        sa_type=DateTime(timezone=True),
-        sa_column_kwargs={"server_default": func.now()},
-    )
+    created_at: datetime.datetime = _now()
 
 
 class CopyRecord(StorageModel, table=True):
@@ -72,10 +74,7 @@ class CopyRecord(StorageModel, table=True):
     from_id: int = Field(sa_type=SmallInteger, foreign_key="storage.stores.id")
     parallel: int
     bytes_per_second: int | None = Field(default=None, sa_type=BigInteger)
-    started_at: datetime.datetime = Field(
-        sa_type=DateTime(timezone=True),
-        sa_column_kwargs={"server_default": func.now()},
-    )
+    started_at: datetime.datetime = _now()
     problem: str = ""
 
 
@@ -90,17 +89,11 @@ class Object(StorageModel, table=True):
         Index("objects_held_oid", "oid", postgresql_where=text("removed_at IS NULL")),
     )
 
-    repository_id: int = Field(primary_key=True, sa_type=BigInteger, sa_column_kwargs={"autoincrement": False})
+    repository_id: int = _id(BigInteger)
     oid: str = _oid(primary_key=True)
     size: int = Field(sa_type=BigInteger)
-    created_at: datetime.datetime = Field(
-        sa_type=DateTime(timezone=True),
-        sa_column_kwargs={"server_default": func.now()},
-    )
-    removed_at: datetime.datetime | None = Field(
-        default=None,
-        sa_type=DateTime(timezone=True),
-    )
+    created_at: datetime.datetime = _now()
+    removed_at: datetime.datetime | None = Field(default=None, sa_type=DateTime(timezone=True))
     removal_reason: str | None = None
     removed_by: str | None = None
 
@@ -113,12 +106,9 @@ class Content(StorageModel, table=True):
 
     # The key begins with the oid because a batch looks in all stores at once.
     oid: str = _oid(primary_key=True)
-    store_id: int = _store_id()
+    store_id: int = _id(SmallInteger)
     name: str = _name(primary_key=False)
-    writable_until: datetime.datetime | None = Field(
-        default=None,
-        sa_type=DateTime(timezone=True),
-    )
+    writable_until: datetime.datetime | None = Field(default=None, sa_type=DateTime(timezone=True))
     """The time until which a client may put the same bytes there again with its signed URL; NULL if it cannot."""
     is_doubted: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
     """True if the blob was found damaged: it is replaced from another store or by a client."""
@@ -141,7 +131,7 @@ class OngoingUpload(StorageModel, table=True):
         Index("uploads_expires_at", "expires_at", postgresql_where=text("expires_at IS NOT NULL")),
     )
 
-    store_id: int = _store_id()
+    store_id: int = _id(SmallInteger)
     name: str = _name(primary_key=True)
     writer: int | None = Field(default=None, sa_type=BigInteger)
     repository_id: int | None = Field(default=None, sa_type=BigInteger)
@@ -169,13 +159,10 @@ class Discard(StorageModel, table=True):
 
     __tablename__ = "discards"
 
-    store_id: int = _store_id()
+    store_id: int = _id(SmallInteger)
     name: str = _name(primary_key=True)
     due_at: datetime.datetime = Field(sa_type=DateTime(timezone=True), index=True)
-    writable_until: datetime.datetime | None = Field(
-        default=None,
-        sa_type=DateTime(timezone=True),
-    )
+    writable_until: datetime.datetime | None = Field(default=None, sa_type=DateTime(timezone=True))
 
 
 class UnclaimedObject(StorageModel, table=True):
@@ -191,7 +178,7 @@ class DeletedRepository(StorageModel, table=True):
 
     __tablename__ = "deleted_repositories"
 
-    repository_id: int = Field(primary_key=True, sa_type=BigInteger, sa_column_kwargs={"autoincrement": False})
+    repository_id: int = _id(BigInteger)
 
 
 class Traffic(StorageModel, table=True):
@@ -199,7 +186,7 @@ class Traffic(StorageModel, table=True):
 
     __tablename__ = "traffic"
 
-    repository_id: int = Field(primary_key=True, sa_type=BigInteger, sa_column_kwargs={"autoincrement": False})
+    repository_id: int = _id(BigInteger)
     day: datetime.date = Field(primary_key=True)
     bytes_in: int = Field(sa_type=BigInteger)
     bytes_out: int = Field(sa_type=BigInteger)
@@ -214,6 +201,6 @@ class Announcement(StorageModel, table=True):
     __tablename__ = "announcements"
     __table_args__ = ({"prefixes": ["UNLOGGED"]},)
 
-    process: int = Field(primary_key=True, sa_type=BigInteger, sa_column_kwargs={"autoincrement": False})
+    process: int = _id(BigInteger)
     remaining_bytes: int = Field(sa_type=BigInteger)
     told_at: datetime.datetime = Field(sa_type=DateTime(timezone=True))

@@ -1,19 +1,17 @@
-"""SQL of objects. Each function runs in the transaction of its connection, except `locate`."""
+"""SQL of objects. Each function runs in the transaction of its connection."""
 
 import datetime
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import ARRAY, String, any_, cast, delete, exists, func, select, text, update
+from sqlalchemy import delete, exists, func, select, text, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.database.statement import Statement
-from services.database.transactions import Database
 from services.storage.index import advisory_locks
 from services.storage.index.advisory_locks import key
-from services.storage.index.contents import BlobLocation
+from services.storage.index.contents import any_of
 from services.storage.index.models import DeletedRepository, Object
 
 
@@ -28,28 +26,6 @@ class Record(NamedTuple):
     removed_by: str | None
 
 
-class Located(NamedTuple):
-    """An object of a repository, held or removed, and the locations of its blobs.
-
-    A removed object still has locations while another repository holds it.
-    """
-
-    oid: str
-    size: int
-    is_removed: bool
-    removal_reason: str | None
-    locations: list[BlobLocation]
-    damaged: list[BlobLocation]
-    """The locations of blobs that were found damaged."""
-
-
-class LookupKey(NamedTuple):
-    """Objects of a repository to look up."""
-
-    repository_id: int
-    oids: Sequence[str]
-
-
 class ObjectToAdd(NamedTuple):
     """An object that a repository is to hold."""
 
@@ -58,24 +34,10 @@ class ObjectToAdd(NamedTuple):
     size: int
 
 
-_RECORD = (
-    col(Object.oid),
-    col(Object.size),
-    col(Object.created_at),
-    col(Object.removed_at),
-    col(Object.removal_reason),
-    col(Object.removed_by),
-)
+_RECORD = [col(getattr(Object, name)) for name in Record._fields]
 _RECORD_SQL = ", ".join(f"objects.{name}" for name in Record._fields)
 
 # SQL as text on the hot path, because building a statement with SQLAlchemy costs more than executing it.
-_LOCATE = """
-    SELECT asked.number, objects.oid, objects.size, objects.removed_at IS NOT NULL, objects.removal_reason,
-        contents.store_id, contents.name, contents.is_doubted
-    FROM unnest($1::integer[], $2::bigint[], $3::text[]) AS asked (number, repository_id, oid)
-    JOIN storage.objects USING (repository_id, oid)
-    LEFT JOIN storage.contents USING (oid)
-"""
 _ADD = text(f"""
     INSERT INTO storage.objects (repository_id, oid, size)
     SELECT repository_id, oid, size
@@ -87,10 +49,6 @@ _ADD = text(f"""
     ON CONFLICT (repository_id, oid) DO UPDATE SET size = excluded.size WHERE objects.removed_at IS NULL
     RETURNING objects.repository_id, {_RECORD_SQL}
 """)  # noqa: S608 - our own names
-
-
-def _any_of(oids: Sequence[str]) -> object:
-    return any_(cast(list(oids), ARRAY(String)))
 
 
 async def lock(
@@ -133,25 +91,6 @@ async def find(connection: AsyncConnection, repository_id: int, oid: str) -> Rec
     """Return the record of an object, held or removed; None if there is none."""
     statement = select(*_RECORD).where(col(Object.repository_id) == repository_id, col(Object.oid) == oid)
     return _record((await connection.execute(statement)).one_or_none())
-
-
-async def locate(database: Database, asked: Sequence[LookupKey], *, patient: bool) -> list[list[Located]]:
-    """Return, for each of `asked`, the objects that exist, held or removed, with the locations of their blobs.
-
-    Runs in a separate transaction; see `Database.fetch`.
-    """
-    wanted = [(number, one.repository_id, oid) for number, one in enumerate(asked) for oid in one.oids]
-    values = zip(*wanted, strict=True) if wanted else ((), (), ())
-    found: list[dict[str, Located]] = [{} for _ in asked]
-    for number, oid, size, is_removed, reason, store_id, name, is_doubted in await database.fetch(
-        Statement(_LOCATE, tuple(values)), patient=patient
-    ):
-        located = found[number].get(oid)
-        if located is None:
-            located = found[number][oid] = Located(oid, size, is_removed, reason, [], [])
-        if name is not None:
-            (located.damaged if is_doubted else located.locations).append(BlobLocation(store_id, name))
-    return [list(each.values()) for each in found]
 
 
 async def is_held(connection: AsyncConnection, oid: str) -> bool:
@@ -223,7 +162,7 @@ async def forget(connection: AsyncConnection, repository_id: int, oids: Sequence
     """Delete the records of these objects in a repository, and return them."""
     statement = (
         delete(Object)
-        .where(col(Object.repository_id) == repository_id, col(Object.oid) == _any_of(oids))
+        .where(col(Object.repository_id) == repository_id, col(Object.oid) == any_of(oids))
         .returning(*_RECORD)
     )
     return [Record._make(row) for row in await connection.execute(statement)]

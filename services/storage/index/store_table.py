@@ -7,11 +7,11 @@ from typing import NamedTuple
 from sqlalchemy import CTE, BigInteger, SmallInteger, delete, exists, func, literal, select, union_all, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.orm import aliased
 from sqlmodel import col
 
 from services.storage.index import advisory_locks
 from services.storage.index.advisory_locks import key
+from services.storage.index.contents import ELSEWHERE, HELD
 from services.storage.index.models import Content, CopyRecord, Discard, Object, OngoingUpload, StoreRecord
 
 ANYWHERE = 0
@@ -169,12 +169,7 @@ async def has_uploads(connection: AsyncConnection, store_id: int) -> bool:
 
 async def has_alone(connection: AsyncConnection, store_id: int) -> bool:
     """Return whether a store has a blob of a held object of which no other store has an undamaged blob."""
-    another = aliased(Content)
-    elsewhere = exists().where(
-        col(another.oid) == col(Content.oid), col(another.store_id) != store_id, ~col(another.is_doubted)
-    )
-    held = exists().where(col(Object.oid) == col(Content.oid), col(Object.removed_at).is_(None))
-    alone = exists().where(col(Content.store_id) == store_id, ~elsewhere, held)
+    alone = exists().where(col(Content.store_id) == store_id, ~ELSEWHERE, HELD)
     return bool(await connection.scalar(select(alone)))
 
 
@@ -185,11 +180,7 @@ async def is_copied(connection: AsyncConnection, store_id: int) -> bool:
 
 async def release_store_rows(connection: AsyncConnection, store_id: int, *, limit: int) -> int:
     """Forget a store's blobs of up to `limit` objects that another store has; return their number."""
-    another = aliased(Content)
-    elsewhere = exists().where(
-        col(another.oid) == col(Content.oid), col(another.store_id) != store_id, ~col(another.is_doubted)
-    )
-    some = select(col(Content.oid)).where(col(Content.store_id) == store_id, elsewhere).limit(limit)
+    some = select(col(Content.oid)).where(col(Content.store_id) == store_id, ELSEWHERE).limit(limit)
     gone = delete(Content).where(col(Content.store_id) == store_id, col(Content.oid).in_(some.scalar_subquery()))
     return (await connection.execute(gone)).rowcount
 

@@ -1,8 +1,7 @@
 """Reports of damaged blobs."""
 
 from collections.abc import Collection
-
-from sqlalchemy.ext.asyncio import AsyncConnection
+from functools import partial
 
 from services.common.observability.logs import get_logger
 from services.storage.context import StorageContext
@@ -22,11 +21,7 @@ async def report_damage(
     """
     if not found:
         return
-
-    async def work(connection: AsyncConnection) -> int:
-        return await contents.mark_damaged(connection, found, if_elsewhere=if_elsewhere)
-
-    if count := await context.database.run(work):
+    if count := await context.database.run(partial(contents.mark_damaged, found=found, if_elsewhere=if_elsewhere)):
         OBJECTS_DOUBTED.inc(count)
         _log.error("bytes are missing or damaged in a store", found=[name for _, name in found])
         context.copy_wanted.set()

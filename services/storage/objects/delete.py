@@ -1,5 +1,7 @@
 """Removal of objects. The index discards the blobs of objects that no repository holds; the sweeper deletes them."""
 
+from functools import partial
+
 from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import NotFound, Reason
@@ -55,9 +57,6 @@ async def delete_repository(context: StorageContext, repository_id: int) -> int:
     """
     held = 0
 
-    async def close(connection: AsyncConnection) -> None:
-        await objects.close_repository(connection, repository_id)
-
     async def work(connection: AsyncConnection) -> list[Record]:
         oids = await objects.some_of(connection, repository_id, limit=_BATCH)
         await objects.lock(connection, oids)
@@ -65,7 +64,7 @@ async def delete_repository(context: StorageContext, repository_id: int) -> int:
         await contents.release_unreferenced(connection, oids)
         return forgotten
 
-    await context.database.run(close)
+    await context.database.run(partial(objects.close_repository, repository_id=repository_id))
     try:
         while forgotten := await context.database.run(work):
             held += sum(record.removed_at is None for record in forgotten)

@@ -10,15 +10,6 @@ from services.storage.index.contents import BlobLocation
 from services.storage.objects.read import held_object, range_length
 
 
-class Part(NamedTuple):
-    """A part of an object to be read: from `offset` on, at most `length` bytes, or all if `length` is None."""
-
-    repository_id: int
-    oid: str
-    offset: int
-    length: int | None
-
-
 class LocatedObject(NamedTuple):
     """An object's whole size, and its paths below the folders of stores, the primary's first; none if on no disk."""
 
@@ -37,17 +28,19 @@ def suffix_on_disk(disks: Sequence[int], location: Sequence[BlobLocation]) -> st
     return next((names[disk].partition(".")[2] for disk in disks if disk in names), "")
 
 
-async def locate_object(context: StorageContext, part: Part) -> LocatedObject:
-    """Return the paths of an object, and count the part as read if there are any.
+async def locate_object(
+    context: StorageContext, repository_id: int, oid: str, *, offset: int, length: int | None
+) -> LocatedObject:
+    """Return the paths of an object, and count the part from `offset` on as read if there are any.
 
-    Raises what LocateObject documents.
+    The part has at most `length` bytes, or all if that is None. Raises what LocateObject documents.
     """
-    await context.quota.check(part.repository_id)
-    held = await held_object(context, part.repository_id, part.oid)
-    count = range_length(held.size, part.offset, part.length)
+    await context.quota.check(repository_id)
+    held = await held_object(context, repository_id, oid)
+    count = range_length(held.size, offset, length)
     found = (store.backend.relative_path(name) for store, name in context.stores.of(held.locations))
     paths = [path for path in found if path is not None]
     if paths:
-        context.quota.count(part.repository_id, bytes_out=count)
+        context.quota.count(repository_id, bytes_out=count)
         add_log_fields(bytes_out=count)
     return LocatedObject(held.size, paths)

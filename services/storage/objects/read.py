@@ -13,7 +13,7 @@ from services.storage.capacity.quota import TrafficQuota
 from services.storage.context import StorageContext
 from services.storage.errors import object_not_found, object_removed
 from services.storage.index.contents import BlobLocation
-from services.storage.index.objects import Located
+from services.storage.index.lookups import Located
 from services.storage.metrics import OBJECTS_MISSING
 from services.storage.objects.damage import report_damage
 

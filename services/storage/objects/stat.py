@@ -1,12 +1,15 @@
-"""The status of objects in a repository."""
+"""The status of objects in a repository, and their list."""
 
 from collections.abc import Sequence
 from enum import Enum, auto
+from functools import partial
 from typing import NamedTuple
 
 from services.storage.context import StorageContext
+from services.storage.index import objects
 from services.storage.index.contents import BlobLocation
-from services.storage.index.objects import Located
+from services.storage.index.lookups import Located
+from services.storage.index.objects import Record
 from services.storage.intent import Intent
 
 
@@ -41,7 +44,8 @@ async def stat_objects(
     context: StorageContext, repository_id: int, keys: Sequence[ObjectKey], intent: Intent
 ) -> list[ObjectStat]:
     """Return one answer for each key, in order. Raises what BatchStatObjects documents."""
-    found = await _find(context, repository_id, {key.oid for key in keys})
+    located = await context.lookups.locate(repository_id, {key.oid for key in keys})
+    found = {one.oid: _answer(one) for one in located}
     answers = [found.get(key.oid, _MISSING) for key in keys]
     if intent is Intent.READ and any(answer.status is Status.PRESENT for answer in answers):
         await context.quota.check(repository_id)
@@ -57,10 +61,6 @@ def missing_bytes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> i
     return sum(sizes.values()) if sizes else None
 
 
-async def _find(context: StorageContext, repository_id: int, oids: set[str]) -> dict[str, ObjectStat]:
-    return {located.oid: _answer(located) for located in await context.lookups.locate(repository_id, oids)}
-
-
 def _answer(located: Located) -> ObjectStat:
     """Return the status according to the index alone: lost blobs are found by reads, and by `towpath check`."""
     if located.is_removed:
@@ -68,3 +68,14 @@ def _answer(located: Located) -> ObjectStat:
     if not located.locations:
         return ObjectStat(Status.MISSING)
     return ObjectStat(Status.PRESENT, located.size, "", located.locations)
+
+
+async def list_objects(
+    context: StorageContext, repository_id: int, *, cursor: str, limit: int
+) -> tuple[list[Record], str]:
+    """Return up to `limit` records by oid after the oid `cursor`, and the next cursor, empty on the last page."""
+    records = await context.database.run(
+        partial(objects.page, repository_id=repository_id, after=cursor, limit=limit + 1)
+    )
+    page = records[:limit]
+    return page, page[-1].oid if len(records) > limit else ""

@@ -7,9 +7,9 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 
 from sqlalchemy import func, select
-from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.concurrency.periodic import run_periodically
 from services.common.errors import ServiceError
@@ -94,7 +94,9 @@ class Copier:
         result = _Result(asyncio.get_running_loop().time() + _TURN_SECONDS)
         after = self._seen.pop(copy.store.id, "")
         while self._goes_on(copy, result):
-            page, last = await self._lacking(copy, after)
+            page, last = await self._context.database.run(
+                partial(store_table.lacking, store_id=copy.store.id, after=after, limit=_PAGE)
+            )
             if not last:
                 result.is_through = True
                 break
@@ -103,19 +105,10 @@ class Copier:
                 after = last
         if not result.is_through:
             self._seen[copy.store.id] = after
-        problem = result.problem
-        await self._context.database.run(
-            lambda connection: store_table.note_problem(connection, copy.store.id, problem)
-        )
-        if problem:
-            _log.warning("a store cannot be filled", store=copy.store.name, why=problem)
+        await self._context.database.run(partial(store_table.note_problem, to_id=copy.store.id, problem=result.problem))
+        if result.problem:
+            _log.warning("a store cannot be filled", store=copy.store.name, why=result.problem)
         return result
-
-    async def _lacking(self, copy: Copy, after: str) -> tuple[list[store_table.Held], str]:
-        async def work(connection: AsyncConnection) -> tuple[list[store_table.Held], str]:
-            return await store_table.lacking(connection, copy.store.id, after=after, limit=_PAGE)
-
-        return await self._context.database.run(work)
 
     def _goes_on(self, copy: Copy, result: "_Result") -> bool:
         """Return whether the store is still to be filled, on these terms and in this turn."""

@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -14,6 +14,7 @@ from services.storage.backends.opening import folder_of, open_backend
 from services.storage.context import StorageContext
 from services.storage.index import store_table
 from services.storage.index.models import StoreRecord
+from services.storage.index.store_table import ANYWHERE, StoreHoldings
 from services.storage.replication.copier import PARALLEL_DEFAULT
 
 _NAME = re.compile(r"[a-z0-9-]{1,64}")
@@ -22,6 +23,7 @@ _TRIAL_SECONDS = 20.0
 _LAST_UPLOADS_SECONDS = 10.0
 _RETRY_SECONDS = 0.5
 _WINDOW = 20_000
+_COUNTED_AT_ONCE = 100_000
 
 
 async def create_store(
@@ -95,6 +97,22 @@ async def _try_out(backend: Backend) -> None:
 
 def _unusable(why: str) -> FailedPrecondition:
     return FailedPrecondition(Reason.STORE_UNUSABLE, f"the store cannot be used: {why}")
+
+
+async def holdings_of(context: StorageContext) -> Mapping[int, StoreHoldings]:
+    """Return the holdings of each store, and under `ANYWHERE` those of at least one store; reads the whole index.
+
+    The holdings of a store are the held objects of which it has an undamaged blob.
+    """
+    total = {ANYWHERE: StoreHoldings()}
+    after = None
+    while after != "":
+        found, after = await context.database.run(
+            partial(store_table.holdings, after=after or "", limit=_COUNTED_AT_ONCE)
+        )
+        for store_id, holdings in found.items():
+            total[store_id] = total.get(store_id, StoreHoldings()) + holdings
+    return total
 
 
 async def start_copy(

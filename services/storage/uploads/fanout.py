@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from services.common.observability.logs import get_logger
 from services.storage.backends.base import Chunk, Upload
-from services.storage.index.contents import BlobLocation, UploadedBlob
+from services.storage.index.contents import UploadedBlob
 from services.storage.stores.registry import Store, StoreRegistry
 
 _LATE_CHUNKS = 4
@@ -24,11 +24,6 @@ class UploadTarget:
     store: Store
     name: str
     replaces: str | None
-
-    @property
-    def location(self) -> BlobLocation:
-        """The location of the blob once it is in place."""
-        return BlobLocation(self.store.id, self.name)
 
     def uploaded(self, oid: str) -> UploadedBlob:
         """Return the uploaded blob, which is to become the blob of the object `oid`."""

@@ -13,8 +13,7 @@ from services.storage.backends.base import BytesMissing
 from services.storage.backends.object_store.backend import ObjectStoreBackend
 from services.storage.backends.object_store.keys import key_of
 from services.storage.backends.object_store.opening import open_object_store
-from services.storage.backends.object_store.parts import MEBIBYTE, PART_BYTES
-from services.storage.backends.object_store.upload import PartedUpload
+from services.storage.backends.object_store.upload import MEBIBYTE, PART_BYTES, PartedUpload
 from services.storage.blob_names import new_name
 from tests.conftest import BackendFactory
 from tests.support.azurite import Azurite

@@ -14,7 +14,7 @@ from services.common.errors import Reason, ResourceExhausted, ServiceError, Unav
 from services.storage.backends.object_store import client_options, upload
 from services.storage.backends.object_store.backend import ObjectStoreBackend
 from services.storage.backends.object_store.keys import key_of
-from services.storage.backends.object_store.parts import MEBIBYTE, PART_BYTES
+from services.storage.backends.object_store.upload import MEBIBYTE, PART_BYTES
 from services.storage.blob_names import new_name
 from tests.support.seaweedfs import BUCKET, SeaweedFS, running_seaweedfs
 from tests.support.storage import chunks_of, oid_of

@@ -24,9 +24,24 @@ class StoreOptions(TypedDict):
     retry_config: "RetryConfig"
 
 
-def _retries() -> "RetryConfig":
+def upload_options(endpoint: str | None) -> StoreOptions:
+    """Return the options for requests that send bytes to the store: a request may take as long as a part may."""
+    return _options(endpoint, {"timeout": timedelta(seconds=PIECE_SECONDS)})
+
+
+def request_options(endpoint: str | None) -> StoreOptions:
+    """Return the options for all other requests: a response may take long, but must not be silent for long."""
+    return _options(endpoint, {"timeout": _DOWNLOAD, "read_timeout": timedelta(seconds=SILENCE_SECONDS)})
+
+
+def _options(endpoint: str | None, timeouts: "ClientConfig") -> StoreOptions:
+    client: ClientConfig = {
+        "allow_http": endpoint is not None and endpoint.startswith("http:"),
+        "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
+        **timeouts,
+    }
     # Time limits the retries, not their number. obstore retries after status 429 or 5xx, and after a broken connection.
-    return {
+    retries: RetryConfig = {
         "max_retries": 100,
         "retry_timeout": timedelta(seconds=RETRY_SECONDS),
         "backoff": {
@@ -35,28 +50,4 @@ def _retries() -> "RetryConfig":
             "base": 2,
         },
     }
-
-
-def upload_options(endpoint: str | None) -> StoreOptions:
-    """Return the options for requests that send bytes to the store: a request may take as long as a part may."""
-    client: ClientConfig = {
-        "allow_http": _is_http(endpoint),
-        "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
-        "timeout": timedelta(seconds=PIECE_SECONDS),
-    }
-    return {"client_options": client, "retry_config": _retries()}
-
-
-def request_options(endpoint: str | None) -> StoreOptions:
-    """Return the options for all other requests: a response may take long, but must not be silent for long."""
-    client: ClientConfig = {
-        "allow_http": _is_http(endpoint),
-        "connect_timeout": timedelta(seconds=CONNECT_SECONDS),
-        "read_timeout": timedelta(seconds=SILENCE_SECONDS),
-        "timeout": _DOWNLOAD,
-    }
-    return {"client_options": client, "retry_config": _retries()}
-
-
-def _is_http(endpoint: str | None) -> bool:
-    return endpoint is not None and endpoint.startswith("http:")
+    return {"client_options": client, "retry_config": retries}

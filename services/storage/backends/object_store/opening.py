@@ -1,15 +1,19 @@
 """Opening of the backend that the URL of an object store denotes."""
 
 import asyncio
+import ctypes
 from dataclasses import replace
 
 from services.storage.backends.object_store import azure, gcs, s3
-from services.storage.backends.object_store.allocator import give_back_freed_buffers
 from services.storage.backends.object_store.backend import ObjectStoreBackend
 from services.storage.backends.object_store.bucket import Bucket
 from services.storage.backends.object_store.location import AzureLocation, GcsLocation, Location, parse, parse_endpoint
 from services.storage.backends.object_store.signer import UrlSigner
 from services.storage.backends.signing import Signing
+
+# From <malloc.h>; a number of glibc's interface, which does not change.
+_M_MMAP_THRESHOLD = -3
+_THRESHOLD_BYTES = 128 * 1024
 
 
 async def open_object_store(url: str, public_endpoint: str | None = None) -> ObjectStoreBackend:
@@ -20,7 +24,7 @@ async def open_object_store(url: str, public_endpoint: str | None = None) -> Obj
     are found.
     """
     location = parse(url)
-    give_back_freed_buffers()
+    _give_back_freed_buffers()
     # In a thread because opening reads files, and may ask the host for its role.
     bucket = await asyncio.to_thread(_open, location)
     inside = outside = UrlSigner(bucket, location.prefix)
@@ -38,6 +42,18 @@ async def open_object_store(url: str, public_endpoint: str | None = None) -> Obj
         is_reachable=public_endpoint is not None or location.endpoint is None,
     )
     return ObjectStoreBackend(bucket, location.prefix, signing)
+
+
+def _give_back_freed_buffers() -> None:
+    """Make each buffer of a part or a chunk go back to the system when it is freed, in the whole process.
+
+    By default glibc also takes large buffers from the system one by one, but it counts a buffer as large only if it is
+    larger than any that was freed before. With parts of 5 MiB glibc soon retains all of them, and fills the gaps
+    between them. With another C library this function does nothing.
+    """
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        mallopt(_M_MMAP_THRESHOLD, _THRESHOLD_BYTES)
 
 
 def _open(location: Location) -> Bucket:

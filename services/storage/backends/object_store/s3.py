@@ -3,6 +3,8 @@
 boto3 alone finds the endpoint and the credentials, for both libraries, so that the two cannot differ.
 """
 
+import asyncio
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -14,17 +16,20 @@ from obstore.store import S3Store
 
 from services.storage.backends.object_store.bucket import Bucket, delete
 from services.storage.backends.object_store.client_options import StoreOptions, request_options, upload_options
-from services.storage.backends.object_store.deadlines import CONNECT_SECONDS, SILENCE_SECONDS
+from services.storage.backends.object_store.deadlines import ANSWER_SECONDS, CONNECT_SECONDS, SILENCE_SECONDS
+from services.storage.backends.object_store.errors import asked
 from services.storage.backends.object_store.location import S3Location
-from services.storage.backends.object_store.multipart import MultipartUploads
 from services.storage.backends.object_store.signed_puts import SignedPuts
 
-if TYPE_CHECKING:  # a type of obstore that does not exist at run time
+if TYPE_CHECKING:  # types that do not exist at run time
     from obstore.store import S3Credential
+    from types_boto3_s3 import S3Client
 
 _REGION = "us-east-1"
 # boto3 renews credentials long before they expire, but only when it is asked for them.
 _ASKED_AGAIN = timedelta(minutes=1)
+# S3 demands another look after an abort, because a part that is just arriving may survive the abort.
+_ROUNDS = 3
 
 
 def open_bucket(location: S3Location) -> Bucket:
@@ -59,11 +64,14 @@ def _open(location: S3Location) -> Bucket:
 
     provider = _Provider(found)
     requests = store(request_options(endpoint), provider)
-    multipart = MultipartUploads(client, location.bucket)
 
     async def discard(key: str) -> None:
         # In this order, because an upload that finishes between the two calls leaves an object, never the reverse.
-        await multipart.abort(key)
+        async with asked("abort uploads in parts", ANSWER_SECONDS):
+            for _ in range(_ROUNDS):
+                # In a thread, whose duration the client's own timeouts limit.
+                if not await asyncio.to_thread(_abort, client, location.bucket, key):
+                    break
         await delete(requests, key)
 
     def renewed_end() -> datetime | None:
@@ -78,6 +86,18 @@ def _open(location: S3Location) -> Bucket:
         credentials_end=lambda: provider.end,
         renewed_credentials_end=renewed_end,
     )
+
+
+def _abort(client: "S3Client", bucket: str, key: str) -> int:
+    """Abort all multipart uploads of exactly this key, and return their number."""
+    # Through boto3, because obstore can neither list nor abort them.
+    pages = client.get_paginator("list_multipart_uploads").paginate(Bucket=bucket, Prefix=key)
+    # The prefix also matches longer keys.
+    ids = [upload["UploadId"] for page in pages for upload in page.get("Uploads", []) if upload["Key"] == key]
+    for upload_id in ids:
+        with suppress(client.exceptions.NoSuchUpload):
+            client.abort_multipart_upload(Bucket=bucket, Key=key, UploadId=upload_id)
+    return len(ids)
 
 
 def _end_of(credentials: Credentials) -> datetime | None:

@@ -1,17 +1,24 @@
 """Uploads to an object store; see `services.storage.backends.base.Upload`."""
 
 import asyncio
-from typing import Protocol
+from typing import Protocol, Self
 
 import obstore
 from obstore.exceptions import BaseError
 from obstore.store import ObjectStore
 
+from services.common.errors import InvalidArgument, Reason
 from services.storage.backends.base import Chunk, Upload
-from services.storage.backends.object_store.body import Abandoned, Body
 from services.storage.backends.object_store.deadlines import ABORT_SECONDS, FINISH_SECONDS, PIECE_SECONDS
 from services.storage.backends.object_store.errors import asked
-from services.storage.backends.object_store.parts import PART_BYTES, part_bytes
+
+MEBIBYTE = 1024 * 1024
+
+PART_BYTES = 5 * MEBIBYTE
+"""The least that S3 accepts for a part that is not the last. An upload that fits in one part is put as a whole."""
+
+_MAX_PARTS = 10_000
+_MAX_BYTES = 5 * 1024**4
 
 # An upload has two parts in memory: one that is being sent, and one that is being filled.
 _MAX_CONCURRENT_PARTS = 1
@@ -22,6 +29,21 @@ class ObjectUpload(Upload, Protocol):
 
     async def close(self) -> None:
         """End the upload within a bounded time; abort it if it is unfinished."""
+
+
+def part_bytes(size: int) -> int:
+    """Return the size of each part but the last, a whole number of MiB, for an upload of `size` bytes.
+
+    Parts are as small as S3 allows because each upload has two of them in memory. Raises `InvalidArgument` for more
+    than 5 TiB, the limit for an object of S3.
+    """
+    if size > _MAX_BYTES:
+        raise InvalidArgument(
+            Reason.INVALID_FIELD,
+            f"size: expected at most {_MAX_BYTES}, which is all that S3 takes, got {size}",
+        )
+    least = -(-size // _MAX_PARTS)
+    return max(PART_BYTES, -(-least // MEBIBYTE) * MEBIBYTE)
 
 
 def new_upload(store: ObjectStore, key: str, size: int) -> ObjectUpload:
@@ -56,6 +78,47 @@ class WholeUpload:
         self._held.clear()
 
 
+class _Abandoned(Exception):
+    """The upload is abandoned."""
+
+
+class _Body:
+    """An async iterator of chunks, with a buffer of one chunk, between the writer and the library that sends them.
+
+    The library aborts the upload if the iterator raises.
+    """
+
+    def __init__(self) -> None:
+        self._chunks: asyncio.Queue[Chunk] = asyncio.Queue(maxsize=1)
+        self.abandoned = False
+
+    async def add(self, chunk: Chunk) -> None:
+        """Add a chunk as soon as the buffer is empty; an empty chunk marks the end."""
+        await self._chunks.put(chunk)
+
+    def unblock(self) -> None:
+        """Let a waiting `add` return, because nothing takes the chunks any more."""
+        while not self._chunks.empty():
+            self._chunks.get_nowait()
+
+    def abandon(self) -> None:
+        """Make the iterator raise `_Abandoned` in place of the buffered chunk."""
+        self.abandoned = True
+        self.unblock()
+        self._chunks.put_nowait(b"")
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> Chunk:
+        chunk = await self._chunks.get()
+        if self.abandoned:
+            raise _Abandoned
+        if not chunk:
+            raise StopAsyncIteration
+        return chunk
+
+
 class PartedUpload:
     """A multipart upload, whose parts are sent while bytes arrive."""
 
@@ -63,7 +126,7 @@ class PartedUpload:
         self._store = store
         self._key = key
         self._length = length
-        self._body = Body()
+        self._body = _Body()
         self._put = asyncio.create_task(self._send())
         self._put.add_done_callback(lambda _: self._body.unblock())
 
@@ -110,5 +173,5 @@ class PartedUpload:
                 )
             except (BaseError, FileNotFoundError):
                 if self._body.abandoned:
-                    raise Abandoned from None
+                    raise _Abandoned from None
                 raise

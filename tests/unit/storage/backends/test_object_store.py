@@ -12,8 +12,8 @@ from obstore.store import S3Store
 from services.common.errors import InvalidArgument
 from services.storage.backends.object_store.keys import key_of, name_of
 from services.storage.backends.object_store.location import AzureLocation, GcsLocation, S3Location, parse
-from services.storage.backends.object_store.parts import MEBIBYTE, PART_BYTES, part_bytes
 from services.storage.backends.object_store.s3 import open_bucket
+from services.storage.backends.object_store.upload import MEBIBYTE, PART_BYTES, part_bytes
 
 OID = "abcdef0123456789" * 4
 NAME = f"{OID}.{'0' * 16}"
