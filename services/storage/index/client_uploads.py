@@ -3,13 +3,14 @@
 import datetime
 from collections.abc import Sequence
 
-from sqlalchemy import ARRAY, BigInteger, String, cast, func, literal, select
+from sqlalchemy import ARRAY, BigInteger, String, cast, exists, func, literal, select
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.storage.index.contents import BlobLocation, hold_store, is_known
-from services.storage.index.models import OngoingUpload
+from services.storage.index import advisory_locks
+from services.storage.index.contents import BlobLocation
+from services.storage.index.models import OngoingUpload, StoreRecord
 
 # `.` and the character after it: all blob names of an oid sort between the two.
 _FIRST, _LAST = ".", "/"
@@ -22,8 +23,9 @@ async def begin(
 
     Return False, and record nothing, if the store was deleted.
     """
-    await hold_store(connection, store_id)
-    if not await is_known(connection, store_id):
+    # The store cannot be deleted before the transaction ends.
+    await advisory_locks.lock(connection, shared=[advisory_locks.store_key(store_id)])
+    if not await connection.scalar(select(exists().where(col(StoreRecord.id) == store_id))):
         return False
     expires_at = func.now() + datetime.timedelta(seconds=seconds)
     rows = select(

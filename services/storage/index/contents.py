@@ -34,8 +34,7 @@ from sqlmodel import col
 
 from services.database.statement import Statement
 from services.storage.blob_names import oid_of
-from services.storage.index import advisory_locks
-from services.storage.index.models import Content, Discard, Object, OngoingUpload, StoreRecord
+from services.storage.index.models import Content, Discard, Object, OngoingUpload
 
 FIRST_STORE_ID = 1
 """The id of the store of `TOWPATH_STORAGE_URL`."""
@@ -166,16 +165,6 @@ def _in(seconds: float) -> ColumnElement[datetime.datetime]:
 def begin_statement(new: Sequence[PendingBlob], *, writer: int) -> Statement:
     """Return the statement that records blob names as pending; each row is a `PendingResult`, in order."""
     return Statement(_BEGIN, (*zip(*new, strict=True), writer))
-
-
-async def hold_store(connection: AsyncConnection, store_id: int) -> None:
-    """Prevent the deletion of the store until the transaction ends."""
-    await advisory_locks.lock(connection, shared=[advisory_locks.store_key(store_id)])
-
-
-async def is_known(connection: AsyncConnection, store_id: int) -> bool:
-    """Return whether the store exists."""
-    return bool(await connection.scalar(select(exists().where(col(StoreRecord.id) == store_id))))
 
 
 async def commit(connection: AsyncConnection, arrived: Sequence[UploadedBlob]) -> list[str | None]:

@@ -26,9 +26,9 @@ class StorageModel(SQLModel):
     metadata: ClassVar[MetaData] = MetaData(schema=SCHEMA_NAME)
 
 
-def _oid(*, primary_key: bool) -> str:
+def _oid() -> str:
     # Collation "C" orders by bytes, whatever the database's collation: keyset pages by oid need only that.
-    column: str = Field(primary_key=primary_key, sa_type=String(64, collation="C"))
+    column: str = Field(primary_key=True, sa_type=String(64, collation="C"))
     return column
 
 
@@ -90,7 +90,7 @@ class Object(StorageModel, table=True):
     )
 
     repository_id: int = _id(BigInteger)
-    oid: str = _oid(primary_key=True)
+    oid: str = _oid()
     size: int = Field(sa_type=BigInteger)
     created_at: datetime.datetime = _now()
     removed_at: datetime.datetime | None = Field(default=None, sa_type=DateTime(timezone=True))
@@ -105,7 +105,7 @@ class Content(StorageModel, table=True):
     __table_args__ = (Index("contents_doubted", "store_id", "oid", postgresql_where=text("is_doubted")),)
 
     # The key begins with the oid because a batch looks in all stores at once.
-    oid: str = _oid(primary_key=True)
+    oid: str = _oid()
     store_id: int = _id(SmallInteger)
     name: str = _name(primary_key=False)
     writable_until: datetime.datetime | None = Field(default=None, sa_type=DateTime(timezone=True))
@@ -170,7 +170,7 @@ class UnclaimedObject(StorageModel, table=True):
 
     __tablename__ = "unclaimed_objects"
 
-    oid: str = _oid(primary_key=True)
+    oid: str = _oid()
 
 
 class DeletedRepository(StorageModel, table=True):

@@ -4,12 +4,12 @@ import errno
 import os
 import stat
 from collections.abc import AsyncIterator, Iterable, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager, closing, suppress
 from pathlib import Path
 
 from services.common.concurrency.uncancellable import run_in_thread
 from services.storage.backends.base import Chunk
-from services.storage.backends.disk.durable import DurableDirectories, sync_folder
+from services.storage.backends.disk.durable import DurableDirectories, sync_file, sync_folder
 from services.storage.backends.disk.errors import NO_ROOM, on_disk
 from services.storage.backends.disk.listing import contents_of, subfolders
 from services.storage.backends.disk.new_file import NewFile
@@ -77,10 +77,8 @@ class DiskBackend:
                     self._folders.make(path.parent)
                     file = NewFile(path, len(data))
                 made.append(path)
-                try:
+                with closing(file):
                     file.write(data)
-                finally:
-                    file.close()
         except BaseException:
             for path in made:
                 path.unlink(missing_ok=True)
@@ -91,12 +89,9 @@ class DiskBackend:
         path, incoming = path_of(self.root, name), incoming_path(self.root, name)
         self._folders.make(path.parent)
         incoming.unlink(missing_ok=True)
-        file = NewFile(incoming, len(data))
-        try:
+        with closing(NewFile(incoming, len(data))) as file:
             file.write(data)
             file.sync()
-        finally:
-            file.close()
         incoming.replace(path)
         self._folders.sync(path.parent)
 
@@ -106,11 +101,7 @@ class DiskBackend:
         for name in names:
             path = path_of(self.root, name)
             with suppress(FileNotFoundError):
-                descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-                try:
-                    os.fsync(descriptor)
-                finally:
-                    os.close(descriptor)
+                sync_file(path)
                 folders.add(path.parent)
         self._folders.sync(*folders)
 

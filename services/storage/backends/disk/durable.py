@@ -39,7 +39,12 @@ def sync_file_system(descriptor: int) -> None:
 
 def sync_folder(folder: Path) -> None:
     """Make the names in the folder durable."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    sync_file(folder, os.O_DIRECTORY)
+
+
+def sync_file(path: Path, flags: int = 0) -> None:
+    """Make the bytes of the file durable."""
+    descriptor = os.open(path, os.O_RDONLY | flags)
     try:
         os.fsync(descriptor)
     finally:

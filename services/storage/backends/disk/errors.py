@@ -1,8 +1,7 @@
 """Translation of disk errors into the errors of a backend."""
 
 import errno
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import ParamSpec, TypeVar
 
 from services.common.concurrency.uncancellable import run_in_thread
@@ -21,19 +20,6 @@ _OF_A_NAME = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirecto
 _log = get_logger(__name__)
 
 
-@contextmanager
-def _disk_errors() -> Iterator[None]:
-    try:
-        yield
-    except _OF_A_NAME:
-        raise
-    except OSError as error:
-        if error.errno in NO_ROOM:
-            raise storage_full() from error
-        _log.warning("the disk refuses", error=repr(error))
-        raise Unavailable(Reason.UNAVAILABLE, f"the disk cannot be used: {error.strerror or error}") from error
-
-
 async def on_disk(
     function: Callable[Parameters, Result], /, *args: Parameters.args, **kwargs: Parameters.kwargs
 ) -> Result:
@@ -42,5 +28,12 @@ async def on_disk(
     Raises `ResourceExhausted` (STORAGE_FULL) if no room is left, and `Unavailable` if the disk or the host fails the
     work: for example an I/O error, a read-only file system, or too many open files.
     """
-    with _disk_errors():
+    try:
         return await run_in_thread(function, *args, **kwargs)
+    except _OF_A_NAME:
+        raise
+    except OSError as error:
+        if error.errno in NO_ROOM:
+            raise storage_full() from error
+        _log.warning("the disk refuses", error=repr(error))
+        raise Unavailable(Reason.UNAVAILABLE, f"the disk cannot be used: {error.strerror or error}") from error
