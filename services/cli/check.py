@@ -7,8 +7,7 @@ import typer
 from services.cli.admin import access
 from services.cli.backup import commands
 from services.cli.connection import Target
-from services.cli.options import DEFAULT_DATA, Data, Json, Server
-from services.cli.rate import MEBIBYTE, rate_option
+from services.cli.options import MEBIBYTE, Data, Json, Server, rate_option
 
 # Slow enough not to disturb the clients of a running stack.
 _MEBIBYTES = 100
@@ -32,7 +31,7 @@ def check(
         bool, typer.Option("--heal", help="With --hash, have bytes brought again that another store has, or a client.")
     ] = False,
     rate: Annotated[int, rate_option(shown_default=str(_MEBIBYTES))] = _MEBIBYTES * MEBIBYTE,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:

@@ -35,41 +35,29 @@ _CALL_SECONDS = 120.0
 class Administration:
     """A client of AdminService with an administrator's token."""
 
-    def __init__(self, address: str, token: SecretStr, tls: Tls | None) -> None:
-        self.address = address
-        self._tls = tls
-        self._client = ServiceClient(address, deadline=_CALL_SECONDS, secret=token, tls=tls)
-        self.stub: AdminServiceAsyncStub = AdminServiceStub(self._client.channel)
-
-    async def connect(self) -> None:
-        """Wait until the service accepts the connection. Raises `CommandError` if it does not within 10 s."""
-        try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
-                await self._client.channel.channel_ready()
-        except TimeoutError:
-            asked = "does it accept our certificate" if self._tls else "does it want a certificate (TOWPATH_TLS_...)"
-            raise CommandError(
-                f"no answer from {self.address}: does the lock service run there, and {asked}?"
-            ) from None
+    def __init__(self, client: ServiceClient) -> None:
+        self.stub: AdminServiceAsyncStub = AdminServiceStub(client.channel)
+        self._client = client
 
     async def call(self, method: Callable[..., Awaitable[Response]], request: Message) -> Response:
         """Call a method of `stub`. Raises the `ServiceError` that the service returns."""
         return await self._client.call(method, request)
 
-    async def close(self) -> None:
-        """Close the connection."""
-        await self._client.close()
-
 
 @asynccontextmanager
 async def administration(address: str, token: SecretStr, tls: Tls | None = None) -> AsyncIterator[Administration]:
-    """Connect to AdminService at a gRPC address. Raises `CommandError` if it cannot be reached."""
-    connection = Administration(address, token, tls)
+    """Connect to AdminService at a gRPC address. Raises `CommandError` if it cannot be reached within 10 s."""
+    client = ServiceClient(address, deadline=_CALL_SECONDS, secret=token, tls=tls)
     try:
-        await connection.connect()
-        yield connection
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                await client.channel.channel_ready()
+        except TimeoutError:
+            asked = "does it accept our certificate" if tls else "does it want a certificate (TOWPATH_TLS_...)"
+            raise CommandError(f"no answer from {address}: does the lock service run there, and {asked}?") from None
+        yield Administration(client)
     finally:
-        await connection.close()
+        await client.close()
 
 
 @dataclass(frozen=True)

@@ -1,16 +1,22 @@
-"""Options that several commands share."""
+"""Options that several commands share, and the confirmation of a removal that one of them skips."""
 
+import re
+import sys
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+
+MEBIBYTE = 1024**2
+_UNITS = {"": MEBIBYTE, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1024, "MIB": MEBIBYTE, "GIB": 1024**3}
+_RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
+# No store is this fast: a number without a unit that is this large is meant as bytes.
+_MAX_MEBIBYTES = 1_000_000
 
 UP_DATA = Path("var")
 """The default data folder of `towpath up`."""
 
-# None, not `UP_DATA`: without --data, TOWPATH_SERVER may name another stack; see `connection.Target`.
-DEFAULT_DATA: Path | None = None
-
+# The default is None, not `UP_DATA`: without --data, TOWPATH_SERVER may name another stack; see `connection.Target`.
 Data = Annotated[
     Path | None,
     typer.Option(
@@ -29,8 +35,45 @@ Server = Annotated[
     ),
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
+Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask back, as a terminal otherwise does.")]
 
 User = Annotated[str, typer.Argument(metavar="USER", help="The user's name.", show_default=False)]
 Repository = Annotated[
     str, typer.Argument(metavar="REPO", help="The repository's name, such as studio/film.", show_default=False)
 ]
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask for confirmation at a terminal; a script is not asked. Raises `typer.Abort` unless the answer is yes."""
+    if yes or not (sys.stdin.isatty() and sys.stderr.isatty()):
+        return
+    # Not `typer.confirm`: it writes to the standard output as well.
+    typer.echo(f"{question} [y/N] ", nl=False, err=True)
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise typer.Abort
+
+
+def rate_option(*, shown_default: str) -> Any:  # noqa: ANN401 - as typer.Option itself
+    """Return the option of a command; its default is a number of bytes, shown in the help as `shown_default`."""
+    return typer.Option(
+        metavar="MIB",
+        parser=parse_rate,
+        show_default=shown_default,
+        help="The most MiB a second, or with a unit, such as 100MB; 0 for no limit.",
+    )
+
+
+def parse_rate(value: str | int) -> int:
+    """Return bytes per second, parsed from text; an integer (the option's default) is returned unchanged.
+
+    Raises typer's usage error.
+    """
+    if isinstance(value, int):
+        return value
+    found = _RATE.fullmatch(value.strip())
+    unit = _UNITS.get(found[2].upper()) if found else None
+    if found is None or unit is None:
+        raise typer.BadParameter("expected a number of MiB, or one with kB, MB, GB, KiB, MiB or GiB")
+    if not found[2] and float(found[1]) >= _MAX_MEBIBYTES:
+        raise typer.BadParameter(f"expected fewer than {_MAX_MEBIBYTES} MiB; for bytes, give a unit such as MB")
+    return int(float(found[1]) * unit)

@@ -3,7 +3,7 @@
 import json
 import shutil
 import sys
-from collections.abc import AsyncIterable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import zip_longest
 from typing import Any
 
@@ -35,14 +35,6 @@ def show_records(records: Iterable[Record], columns: Sequence[str], *, as_json: 
     """Print a list: a JSON array, or a table of the fields in `columns`."""
     listing = Listing(columns, as_json=as_json)
     listing.add(list(records))
-    listing.end()
-
-
-async def show_pages(pages: AsyncIterable[Sequence[Record]], columns: Sequence[str], *, as_json: bool) -> None:
-    """Print a list like `show_records`, each page as soon as it arrives."""
-    listing = Listing(columns, as_json=as_json)
-    async for page in pages:
-        listing.add(page)
     listing.end()
 
 

@@ -8,9 +8,8 @@ from towpath.access.v1 import access_service_pb2
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.records import ROLES, grant_record
-from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Target
-from services.cli.options import DEFAULT_DATA, Data, Json, Repository, Server, User
+from services.cli.options import Data, Json, Repository, Server, User, Yes, confirm
 from services.cli.output import cell, show_record, show_records
 
 _COLUMNS = ("user", "role", "ref_patterns", "created_at")
@@ -52,7 +51,7 @@ def grant(
             show_default=False,
         ),
     ] = None,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -77,7 +76,7 @@ def revoke(
     user: User,
     repository: Repository,
     yes: Yes = False,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -90,7 +89,7 @@ def revoke(
     show_records(map(grant_record, response.grants), _COLUMNS, as_json=as_json)
 
 
-def access(repository: Repository, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False) -> None:
+def access(repository: Repository, data: Data = None, server: Server = None, as_json: Json = False) -> None:
     """List the grants of a repository by user."""
     response = Target(data, server).ask(lambda admin: admin.ListGrants, pb.ListGrantsRequest(repository=repository))
     if response.repository.public and not as_json:

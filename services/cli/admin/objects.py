@@ -5,12 +5,11 @@ from typing import Annotated
 import typer
 from towpath.access.v1 import admin_service_pb2 as pb
 
-from services.cli.admin.pagination import PAGE, follow
+from services.cli.admin.pagination import show_pages
 from services.cli.admin.records import object_record
-from services.cli.confirmation import Yes, confirm
-from services.cli.connection import Administration, Target
-from services.cli.options import DEFAULT_DATA, Data, Json, Repository, Server
-from services.cli.output import show_pages, show_record, show_removal
+from services.cli.connection import Target
+from services.cli.options import Data, Json, Repository, Server, Yes, confirm
+from services.cli.output import show_record, show_removal
 
 app = typer.Typer(help="List, remove and restore objects.", no_args_is_help=True)
 
@@ -18,19 +17,16 @@ Oid = Annotated[str, typer.Argument(metavar="OID", help="The object's id: 64 hex
 
 
 @app.command("list")
-def list_objects(
-    repository: Repository, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False
-) -> None:
+def list_objects(repository: Repository, data: Data = None, server: Server = None, as_json: Json = False) -> None:
     """List the objects of a repository by id, removed ones included."""
-    request = pb.ListRepositoryObjectsRequest(repository=repository, limit=PAGE)
-
-    async def show(admin: Administration) -> None:
-        pages = follow(
-            admin, admin.stub.ListRepositoryObjects, request, lambda response: map(object_record, response.objects)
-        )
-        await show_pages(pages, ("oid", "size", "created_at", "removed_at", "removal_reason"), as_json=as_json)
-
-    Target(data, server).run(show)
+    show_pages(
+        Target(data, server),
+        lambda admin: admin.stub.ListRepositoryObjects,
+        pb.ListRepositoryObjectsRequest(repository=repository),
+        lambda page: map(object_record, page.objects),
+        ("oid", "size", "created_at", "removed_at", "removal_reason"),
+        as_json=as_json,
+    )
 
 
 @app.command("remove")
@@ -39,7 +35,7 @@ def remove_object(
     oid: Oid,
     reason: Annotated[str, typer.Option(metavar="TEXT", help="Why; shown to those who ask for the object.")],
     yes: Yes = False,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -52,7 +48,7 @@ def remove_object(
 
 @app.command("restore")
 def restore_object(
-    repository: Repository, oid: Oid, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False
+    repository: Repository, oid: Oid, data: Data = None, server: Server = None, as_json: Json = False
 ) -> None:
     """Let a removed object be uploaded again; this does not bring its bytes back."""
     request = pb.RestoreObjectRequest(repository=repository, oid=oid)

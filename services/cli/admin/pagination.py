@@ -1,39 +1,43 @@
-"""Pagination of AdminService's lists by cursor."""
+"""Output of AdminService's lists that come in pages."""
 
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
-from google.protobuf.message import Message
+from services.cli.connection import Administration, Target
+from services.cli.output import Listing, Record
 
-from services.cli.connection import Administration
-from services.cli.output import Record
-
-PAGE = 1000
+_PAGE = 1000
 """The number of entries to request per page; the service may return fewer."""
 
 
 class Page(Protocol):
-    """A response that is one page of a list."""
+    """A response that is one page of a list; the last page has no `next_cursor`."""
 
-    @property
-    def next_cursor(self) -> str:
-        """The cursor of the next page; empty on the last page."""
+    next_cursor: str
 
 
 PageT = TypeVar("PageT", bound=Page)
 
 
-async def follow(
-    admin: Administration,
-    method: Callable[..., Awaitable[PageT]],
-    request: Message,
+def show_pages(
+    target: Target,
+    method: Callable[[Administration], Callable[..., Awaitable[PageT]]],
+    request: Any,  # noqa: ANN401 - the requests have no common type with `limit` and `cursor`
     records: Callable[[PageT], Iterable[Record]],
-) -> AsyncIterator[Sequence[Record]]:
-    """Yield the records of every page, from the first to the last; sets the field `cursor` of `request`."""
-    paged: Any = request
-    while True:
-        page = await admin.call(method, paged)
-        yield list(records(page))
-        if not page.next_cursor:
-            return
-        paged.cursor = page.next_cursor
+    columns: Sequence[str],
+    *,
+    as_json: bool,
+) -> None:
+    """Print the records of every page as soon as it arrives; sets the fields `limit` and `cursor` of `request`."""
+    listing = Listing(columns, as_json=as_json)
+
+    async def show(admin: Administration) -> None:
+        request.limit = _PAGE
+        while True:
+            page = await admin.call(method(admin), request)
+            listing.add(list(records(page)))
+            if not page.next_cursor:
+                return listing.end()
+            request.cursor = page.next_cursor
+
+    target.run(show)

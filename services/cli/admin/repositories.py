@@ -7,9 +7,8 @@ import typer
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.records import FORCED_UNLOCK, repository_record
-from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Target
-from services.cli.options import DEFAULT_DATA, Data, Json, Repository, Server
+from services.cli.options import Data, Json, Repository, Server, Yes, confirm
 from services.cli.output import show_record, show_records, show_removal
 
 app = typer.Typer(help="Add, list, change and remove repositories.", no_args_is_help=True)
@@ -33,7 +32,7 @@ def add_repository(
     repository: Repository,
     public: Annotated[bool, typer.Option("--public", help="Anybody may read it, without credentials.")] = False,
     forced_unlock: Forced = None,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -46,7 +45,7 @@ def add_repository(
 
 
 @app.command("list")
-def list_repositories(data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False) -> None:
+def list_repositories(data: Data = None, server: Server = None, as_json: Json = False) -> None:
     """List all repositories by name."""
     response = Target(data, server).ask(lambda admin: admin.ListRepositories, pb.ListRepositoriesRequest())
     columns = ("name", "public", "forced_unlock", "created_at")
@@ -57,7 +56,7 @@ def list_repositories(data: Data = DEFAULT_DATA, server: Server = None, as_json:
 def rename_repository(
     repository: Repository,
     new_name: Annotated[str, typer.Argument(metavar="NEW", help="The new name.", show_default=False)],
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -75,7 +74,7 @@ def update_repository(
         typer.Option("--public/--private", help="Whether anybody may read it without credentials.", show_default=False),
     ] = None,
     forced_unlock: Forced = None,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -96,7 +95,7 @@ def remove_repository(
         bool, typer.Option("--force", help="Remove its objects and locks too, without which a full one stays.")
     ] = False,
     yes: Yes = False,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:

@@ -8,12 +8,9 @@ from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.storage.v1.store_service_pb2 import Copy, Store
 
 from services.cli.admin.records import store_record
-from services.cli.admin.watch_copy import watch
-from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Administration, Target
-from services.cli.options import DEFAULT_DATA, Data, Json, Server
+from services.cli.options import Data, Json, Server, Yes, confirm, rate_option
 from services.cli.output import show_record, show_records, show_removal
-from services.cli.rate import rate_option
 
 app = typer.Typer(help="Add and remove stores, and move all objects from one to another.", no_args_is_help=True)
 
@@ -29,7 +26,7 @@ def add_store(
     url: Annotated[
         str, typer.Argument(metavar="URL", help="Where it is, as in TOWPATH_STORAGE_URL.", show_default=False)
     ],
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -39,7 +36,7 @@ def add_store(
 
 
 @app.command("list")
-def list_stores(data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False) -> None:
+def list_stores(data: Data = None, server: Server = None, as_json: Json = False) -> None:
     """List all stores by name, what they have, and what they lack that another has."""
     response = Target(data, server).ask(lambda admin: admin.ListStores, pb.ListStoresRequest())
     show_records(map(store_record if as_json else _shown, response.stores), _COLUMNS, as_json=as_json)
@@ -61,7 +58,7 @@ def copy_store(
     ] = None,
     rate: Annotated[int, rate_option(shown_default="0")] = 0,
     no_wait: Annotated[bool, typer.Option("--no-wait", help="Start the copy, and do not wait for its end.")] = False,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -99,23 +96,21 @@ def copy_store(
 
 
 @app.command("stop-copy")
-def stop_copy(name: Name, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False) -> None:
+def stop_copy(name: Name, data: Data = None, server: Server = None, as_json: Json = False) -> None:
     """Let a store be no copy any more; it keeps what it has, and a later `copy` goes on from there."""
     response = Target(data, server).ask(lambda admin: admin.StopCopy, pb.StopCopyRequest(name=name))
     _show(response.store, as_json=as_json)
 
 
 @app.command("set-primary")
-def set_primary(name: Name, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False) -> None:
+def set_primary(name: Name, data: Data = None, server: Server = None, as_json: Json = False) -> None:
     """Let what is written from now on go to this store, which must lack nothing. The other keeps what it has."""
     response = Target(data, server).ask(lambda admin: admin.SetPrimaryStore, pb.SetPrimaryStoreRequest(name=name))
     _show(response.store, as_json=as_json)
 
 
 @app.command("remove")
-def remove_store(
-    name: Name, yes: Yes = False, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False
-) -> None:
+def remove_store(name: Name, yes: Yes = False, data: Data = None, server: Server = None, as_json: Json = False) -> None:
     """Forget a store that nothing needs any more. Its bytes stay where they are, and are yours to delete."""
     confirm(f"Forget the store {name}?", yes=yes)
     Target(data, server).ask(lambda admin: admin.DeleteStore, pb.DeleteStoreRequest(name=name))
@@ -126,7 +121,7 @@ def remove_store(
 
 async def _follow(admin: Administration, name: str, *, hidden: bool) -> Store:
     # Import it here: no other command needs it, and its import is slow.
-    from services.cli.admin.copy_progress import copy_bar
+    from services.cli.admin.watch_copy import copy_bar, watch
 
     async def ask() -> list[Store]:
         return list((await admin.call(admin.stub.ListStores, pb.ListStoresRequest())).stores)

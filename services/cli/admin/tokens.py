@@ -1,22 +1,23 @@
 """The commands `towpath token`: the credentials of users."""
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, date, datetime, timedelta
 from typing import Annotated
 
 import typer
 from google.protobuf.timestamp_pb2 import Timestamp
 from towpath.access.v1 import admin_service_pb2 as pb
 
-from services.cli.admin.durations import parse_expiry
 from services.cli.admin.records import token_record
-from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Target
-from services.cli.options import DEFAULT_DATA, Data, Json, Server, User
+from services.cli.options import Data, Json, Server, User, Yes, confirm
 from services.cli.output import show_record, show_records, show_removal
 
 app = typer.Typer(help="Add, list and revoke tokens, which are what users log in with.", no_args_is_help=True)
 
 _DEFAULT_NAME = "default"
+_SPAN = re.compile(r"([1-9][0-9]{0,4})([hdw])", re.ASCII)
+_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The token's name.", show_default=False)]
 
@@ -44,7 +45,7 @@ def add_token(
             show_default=False,
         ),
     ] = None,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -67,7 +68,7 @@ def add_token(
 
 
 @app.command("list")
-def list_tokens(user: User, data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False) -> None:
+def list_tokens(user: User, data: Data = None, server: Server = None, as_json: Json = False) -> None:
     """List a user's tokens by name, with their last use to within ten minutes, without their secrets."""
     response = Target(data, server).ask(lambda admin: admin.ListTokens, pb.ListTokensRequest(user_name=user))
     columns = ("name", "created_at", "expires_at", "last_used_at")
@@ -76,15 +77,28 @@ def list_tokens(user: User, data: Data = DEFAULT_DATA, server: Server = None, as
 
 @app.command("revoke")
 def revoke_token(
-    user: User,
-    name: Name,
-    yes: Yes = False,
-    data: Data = DEFAULT_DATA,
-    server: Server = None,
-    as_json: Json = False,
+    user: User, name: Name, yes: Yes = False, data: Data = None, server: Server = None, as_json: Json = False
 ) -> None:
     """End a token, everywhere within a second."""
     confirm(f"Revoke the token {name} of {user}?", yes=yes)
     request = pb.RevokeTokenRequest(user_name=user, name=name)
     response = Target(data, server).ask(lambda admin: admin.RevokeToken, request)
     show_removal(f"the token {name} of {user}", token_record(response.token), as_json=as_json)
+
+
+def parse_expiry(text: str, now: datetime) -> datetime:
+    """Return the moment of an expiry: a span after `now`, or the start of a day (UTC).
+
+    A span is such as `12h`, `90d` or `4w`, a day such as `2026-12-31`. Raises ValueError if the text is neither, or if
+    the moment is not in the future.
+    """
+    if match := _SPAN.fullmatch(text):
+        return now + int(match[1]) * _UNITS[match[2]]
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        raise ValueError(f"expected such as 12h, 90d, 4w or 2026-12-31, got {text!r}") from None
+    end = datetime(day.year, day.month, day.day, tzinfo=UTC)
+    if end <= now:
+        raise ValueError(f"expected a day to come, got {text}")
+    return end

@@ -8,7 +8,7 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.records import usage_record
 from services.cli.connection import Target
-from services.cli.options import DEFAULT_DATA, Data, Json, Server
+from services.cli.options import Data, Json, Server
 from services.cli.output import show_record, show_records
 
 
@@ -16,7 +16,7 @@ def usage(
     repository: Annotated[
         str, typer.Argument(metavar="REPO", help="The repository's name; all where it is not given.")
     ] = "",
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:

@@ -6,9 +6,8 @@ import typer
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.records import user_record
-from services.cli.confirmation import Yes, confirm
 from services.cli.connection import Target
-from services.cli.options import DEFAULT_DATA, Data, Json, Server, User
+from services.cli.options import Data, Json, Server, User, Yes, confirm
 from services.cli.output import show_record, show_records, show_removal
 
 app = typer.Typer(help="Add, list and remove users.", no_args_is_help=True)
@@ -20,7 +19,7 @@ def add_user(
     administrator: Annotated[
         bool, typer.Option("--administrator", help="May use the administration commands.")
     ] = False,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
@@ -31,7 +30,7 @@ def add_user(
 
 
 @app.command("list")
-def list_users(data: Data = DEFAULT_DATA, server: Server = None, as_json: Json = False) -> None:
+def list_users(data: Data = None, server: Server = None, as_json: Json = False) -> None:
     """List all users by name."""
     response = Target(data, server).ask(lambda admin: admin.ListUsers, pb.ListUsersRequest())
     show_records(map(user_record, response.users), ("name", "administrator", "created_at"), as_json=as_json)
@@ -44,7 +43,7 @@ def remove_user(
         bool, typer.Option("--release-locks", help="Release the user's locks, without which a holder is not removed.")
     ] = False,
     yes: Yes = False,
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:

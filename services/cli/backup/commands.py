@@ -15,7 +15,7 @@ import typer
 
 from services.cli.backup.installation import enter_account, run_as_account, run_on_data, run_on_environment
 from services.cli.backup.program import Outcome, ProgramFailed
-from services.cli.options import DEFAULT_DATA, Data, Json
+from services.cli.options import Data, Json
 from services.cli.output import cell, show_record
 from services.cli.settings import CommandSettings
 from services.cli.unprivileged.entry import Inherited
@@ -25,7 +25,7 @@ def backup(
     target: Annotated[
         Path, typer.Argument(metavar="FOLDER", help="Where the backup goes; one that is there is brought up to date.")
     ],
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     no_objects: Annotated[
         bool, typer.Option("--no-objects", help="Leave out the bytes, where they are saved by other means.")
     ] = False,
@@ -46,7 +46,7 @@ def backup(
 
 def restore(
     source: Annotated[Path, typer.Argument(metavar="FOLDER", help="The backup.")],
-    data: Data = DEFAULT_DATA,
+    data: Data = None,
     digest: Annotated[
         str | None, typer.Option(metavar="HEX", help="What the backup's digest must be, as `backup` printed it.")
     ] = None,

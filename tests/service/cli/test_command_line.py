@@ -13,7 +13,7 @@ from typer.testing import CliRunner
 
 from services.cli.embedded_postgres import PostgresError, programs
 from services.cli.main import app
-from services.cli.rate import parse_rate
+from services.cli.options import parse_rate
 from tests.support.stack import TOWPATH
 from tests.support.waiting import STEP_SECONDS
 

@@ -21,9 +21,9 @@ from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.storage.v1.store_service_pb2 import Copy, Store
 from typer.testing import CliRunner
 
-from services.cli.admin import stores, watch_copy
-from services.cli.admin.copy_progress import CopyBar
+from services.cli.admin import watch_copy
 from services.cli.admin.records import store_record
+from services.cli.admin.watch_copy import CopyBar
 from services.cli.main import app
 from services.common.errors import FailedPrecondition, Reason, ServiceError, Unavailable, trailing_metadata
 from tests.support.stack import TOWPATH
@@ -117,7 +117,7 @@ def service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Service
     server.start()
     monkeypatch.setenv("TOWPATH_SERVER", address)
     monkeypatch.setenv("TOWPATH_TOKEN", "of-an-administrator")
-    monkeypatch.setattr(stores, "watch", partial(watch_copy.watch, every=0.0))
+    monkeypatch.setattr(watch_copy, "watch", partial(watch_copy.watch, every=0.0))
     yield service
     server.stop(None).wait(STEP_SECONDS)
 

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Iterable
 import pytest
 from towpath.storage.v1.store_service_pb2 import Copy, Store
 
-from services.cli.admin.watch_copy import watch
+from services.cli.admin.watch_copy import CopyBar, watch
 from services.cli.errors import CommandError
 from services.common.errors import DeadlineExceeded, Reason, ServiceError, Unavailable
 
@@ -16,7 +16,7 @@ AWAY = Unavailable(Reason.UNAVAILABLE, "an inner service does not answer")
 Answer = Store | ServiceError
 
 
-class Shown:
+class Shown(CopyBar):
     """Keeps what was shown."""
 
     def __init__(self) -> None:

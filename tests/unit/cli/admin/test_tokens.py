@@ -4,7 +4,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from services.cli.admin.durations import parse_expiry
+from services.cli.admin.tokens import parse_expiry
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 
