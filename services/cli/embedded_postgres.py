@@ -16,7 +16,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from services.cli.errors import CommandError
-from services.cli.unprivileged.run_as import OURSELVES, RunAs
+from services.cli.processes import run_to_end
+from services.cli.unprivileged.account import OURSELVES, RunAs
 from services.common.observability.logs import get_logger
 
 SUPERUSER = "towpath"
@@ -69,28 +70,17 @@ def programs(packages: Path | None = None) -> Path:
 
 
 async def _run(run_as: RunAs, *arguments: str | Path, seconds: float) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *run_as.command([str(argument) for argument in arguments]),
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        env=ENVIRONMENT,
-        start_new_session=True,
-        pass_fds=run_as.inherited,
-    )
+    name = Path(arguments[0]).name
+    command = run_as.command([str(argument) for argument in arguments])
     try:
-        # Not `wait_for`: it loses a cancellation that arrives as the process ends (CPython 3.11).
-        async with asyncio.timeout(seconds):
-            output, _ = await process.communicate()
-    except TimeoutError:
-        raise PostgresError(f"{Path(arguments[0]).name}: no end after {seconds:.0f} s") from None
-    finally:
-        if process.returncode is None:
-            process.kill()
-            await process.wait()
+        status, output = await run_to_end(
+            name, command, ENVIRONMENT, run_as.inherited, errors=subprocess.STDOUT, seconds=seconds, stop_seconds=0
+        )
+    except CommandError as error:
+        raise PostgresError(str(error)) from None
     text = output.decode(errors="replace").strip()
-    if process.returncode != 0:
-        raise PostgresError(f"{Path(arguments[0]).name}: {_complaint(text)}")
+    if status != 0:
+        raise PostgresError(f"{name}: {_complaint(text)}")
     return text
 
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 
 from services.cli.embedded_postgres import EmbeddedPostgres
-from services.cli.up.pending_migrations import tables_are_newest
+from services.cli.up.programs import tables_are_newest
 from tests.support.http import Client, content, oid_of
 from tests.support.postgres import TestPostgres
 from tests.support.stack import PATIENT, TOWPATH, Stack, processes_of, running_stack

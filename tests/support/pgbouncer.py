@@ -12,8 +12,8 @@ from pydantic import SecretStr
 from sqlalchemy.engine import make_url
 
 from services.cli.embedded_postgres import SUPERUSER, EmbeddedPostgres
+from services.cli.unprivileged.account import RunAs
 from services.cli.unprivileged.ownership import give
-from services.cli.unprivileged.run_as import RunAs
 from tests.support.folders import temporary_folder
 from tests.support.ports import free_ports
 from tests.support.programs import needed

@@ -11,10 +11,9 @@ from pydantic import SecretStr
 from sqlalchemy.engine import make_url
 
 from services.cli.embedded_postgres import STOP_SIGNAL, SUPERUSER, EmbeddedPostgres, programs
-from services.cli.unprivileged.account import account_for
+from services.cli.unprivileged.account import RunAs, account_for
 from services.cli.unprivileged.installation import installation_for
 from services.cli.unprivileged.ownership import give
-from services.cli.unprivileged.run_as import RunAs
 from tests.support.folders import temporary_folder
 from tests.support.waiting import STEP_SECONDS
 

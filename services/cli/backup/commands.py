@@ -13,8 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
-from services.cli.backup.installation import enter_account, run_as_account, run_on_data, run_on_environment
-from services.cli.backup.program import Outcome, ProgramFailed
+from services.cli.backup.installation import enter_account, run_as_account, run_on_data
+from services.cli.backup.program import Outcome, ProgramFailed, run_program
 from services.cli.options import Data, Json
 from services.cli.output import cell, show_record
 from services.cli.settings import CommandSettings
@@ -93,7 +93,7 @@ def _run(data: Path | None, arguments: list[str], *, new: bool = False, storage:
         if data is None and "data" not in settings.model_fields_set and os.environ.get("TOWPATH_STORAGE_DATABASE_URL"):
             if storage is not None:
                 raise typer.BadParameter("TOWPATH_STORAGE_URL says where the bytes go", param_hint="--storage")
-            return asyncio.run(run_on_environment(arguments))
+            return asyncio.run(run_program(arguments, os.environ))
         if (inherited := Inherited.take()) is not None:
             return asyncio.run(run_as_account(inherited, arguments))
         folder = (data or settings.data).resolve()

@@ -22,11 +22,6 @@ from services.common.lifecycle import stop_event
 _POSTGRES_STOP_SECONDS = 20.0
 
 
-async def run_on_environment(arguments: list[str]) -> Outcome:
-    """Run the program on the database and the store that the environment's settings name."""
-    return await run_program(arguments, os.environ)
-
-
 async def run_on_data(
     data: Path, arguments: list[str], *, new: bool = False, storage: str | None = None, user: str | None = None
 ) -> Outcome:

@@ -1,4 +1,4 @@
-"""The unprivileged account of a command that is started as root."""
+"""The unprivileged account of a command that is started as root, and programs that run as it."""
 
 import os
 import pwd
@@ -66,6 +66,21 @@ class Account:
             check=False,
         )
         return asked.returncode == 0
+
+
+@dataclass(frozen=True)
+class RunAs:
+    """An account (None for this process's own), and the descriptors to inherit beside the standard streams."""
+
+    account: Account | None = None
+    inherited: tuple[int, ...] = ()
+
+    def command(self, command: Sequence[str]) -> list[str]:
+        """Return the command line that runs a command, given by its absolute path, as the account."""
+        return list(command) if self.account is None else self.account.command(*command)
+
+
+OURSELVES = RunAs()
 
 
 def account_for(data: Path, given: str | None) -> Account | None:

@@ -1,20 +1,21 @@
-"""Child process of `towpath up`. It is started again whenever it ends, until it dies too often."""
+"""Child process of `towpath up`. It is started again whenever it ends or hangs, until it dies too often."""
 
 import asyncio
+import math
 import os
 import signal
 import subprocess
 import sys
 import time
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 from services.cli.errors import CommandError
-from services.cli.unprivileged.run_as import OURSELVES, RunAs
-from services.cli.up.watch import PROBE_SECONDS, Question, heartbeats, until_it_hangs
+from services.cli.processes import describe, end, open_pipe, read_reason
+from services.cli.unprivileged.account import OURSELVES, RunAs
 from services.common.failure import REASON_VARIABLE
 from services.common.lifecycle import HEARTBEAT_SECONDS
 from services.common.observability.logs import get_logger
@@ -23,11 +24,13 @@ _DEATHS = 5
 _DEATHS_SECONDS = 60.0
 _FIRST_PAUSE_SECONDS = 0.1
 _MAX_PAUSE_SECONDS = 2.0
-_KILLED_SECONDS = 60.0
-_REASON_BYTES = 4096
+_PROBE_SECONDS = 2.0
+"""The seconds between two probes of a process that sends no heartbeats, and the most that a probe may take."""
+_MAX_BEATS = 65_536
 _HEARTBEAT_VARIABLE = "TOWPATH_HEARTBEAT_FD"
 
 Work = Callable[[], Coroutine[Any, Any, None]]
+Question = Callable[[], Awaitable[bool]]
 
 _log = get_logger(__name__)
 
@@ -104,12 +107,10 @@ class Child:
         program = self._program
         if not program.tells_why:
             return await self._run_with(program.environment, (), program.answers), ""
-        with (
-            reason_pipe(program.environment) as (environment, inherited, reason),
-            _heartbeat_pipe(environment) as (environment, beating, has_beaten),
-        ):
-            status = await self._run_with(environment, (*inherited, beating), program.answers or has_beaten)
-            return status, reason()
+        with open_pipe() as (reason, telling), open_pipe() as (beats, beating):
+            environment = {**program.environment, REASON_VARIABLE: str(telling), _HEARTBEAT_VARIABLE: str(beating)}
+            status = await self._run_with(environment, (telling, beating), program.answers or _heartbeats(beats))
+            return status, read_reason(reason)
 
     async def _run_with(
         self, environment: Mapping[str, str], inherited: Sequence[int], answers_now: Question | None
@@ -144,128 +145,38 @@ class Child:
         seconds = self._program.hang_seconds
         if answers is None or not seconds:
             return
-        interval = PROBE_SECONDS if self._program.answers else HEARTBEAT_SECONDS
-        await until_it_hangs(answers, interval=interval, seconds=seconds)
+        interval = _PROBE_SECONDS if self._program.answers else HEARTBEAT_SECONDS
+        await _until_it_hangs(answers, interval=interval, seconds=seconds)
         _log.error(f"{self.name} hangs and is killed", pid=process.pid, silent_seconds=seconds)
         # SIGKILL: a process that hangs does not react to another signal.
         with suppress(ProcessLookupError):
             process.kill()
 
 
-async def end(process: asyncio.subprocess.Process, stop_signal: signal.Signals, deadline: float) -> None:
-    """End a process by the signal, or by SIGKILL if it still runs at `deadline` (of `time.monotonic`).
+async def _until_it_hangs(answers: Question, *, interval: float, seconds: float) -> None:
+    """Return once `answers`, called every `interval` seconds, has returned False for `seconds`.
 
-    Raises TimeoutError if the process survives SIGKILL for 60 s.
+    Before the first True, the process is starting and may be silent for long. The limit counts consecutive probes, not
+    time: if this process itself could not probe, such as on a machine that slept or is overloaded, the other process
+    had no chance to answer either.
     """
-    if process.returncode is not None:
-        return
-    with suppress(ProcessLookupError):
-        process.send_signal(stop_signal)
-    if await _ends_within(process, max(0.0, deadline - time.monotonic())):
-        return
-    with suppress(ProcessLookupError):
-        process.kill()
-    if not await _ends_within(process, _KILLED_SECONDS):
-        raise TimeoutError(f"the process {process.pid} does not end, though it was killed")
+    limit = max(2, math.ceil(seconds / interval))
+    has_answered, silent = False, 0
+    while silent < limit:
+        _, is_alive = await asyncio.gather(asyncio.sleep(interval), answers())
+        if is_alive:
+            has_answered, silent = True, 0
+        elif has_answered:
+            silent += 1
 
 
-async def _ends_within(process: asyncio.subprocess.Process, seconds: float) -> bool:
-    """Return whether a process ends within `seconds`; this works in a task that is being cancelled, too.
+def _heartbeats(descriptor: int) -> Question:
+    """Return a question about the reading end of a heartbeat pipe: whether heartbeats arrived since the last call."""
+    os.set_blocking(descriptor, False)
 
-    In such a task, `asyncio.timeout` of Python 3.11.2 raises the cancellation instead of `TimeoutError`.
-    """
-    waiting = asyncio.create_task(process.wait())
-    try:
-        await asyncio.wait((waiting,), timeout=seconds)
-    finally:
-        waiting.cancel()
-    return process.returncode is not None
+    async def has_beaten() -> bool:
+        with suppress(BlockingIOError):
+            return bool(os.read(descriptor, _MAX_BEATS))
+        return False
 
-
-class Outcome(NamedTuple):
-    """The standard output of a command, and the line that it sent through the reason pipe ("" for none)."""
-
-    output: str
-    told: str
-
-
-async def run_once(
-    name: str, command: Sequence[str], environment: Mapping[str, str], *, inherited: Sequence[int] = (), seconds: float
-) -> Outcome:
-    """Run a command to its end and return its outcome; its errors go to this process's standard error.
-
-    Raises `CommandError` if the command's exit status is not 0 or it runs longer than `seconds`.
-    """
-    with reason_pipe(environment) as (environment, pipe, reason):
-        process = await asyncio.create_subprocess_exec(
-            *command,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=sys.stderr,
-            env=environment,
-            pass_fds=[*inherited, *pipe],
-            start_new_session=True,
-        )
-        try:
-            async with asyncio.timeout(seconds):
-                output, _ = await process.communicate()
-        except TimeoutError:
-            raise CommandError(f"{name}: no end after {seconds:.0f} s") from None
-        finally:
-            await end(process, signal.SIGTERM, time.monotonic() + 1)
-        text = output.decode(errors="replace")
-        told = reason()
-        if process.returncode != 0:
-            sys.stderr.write(text)
-            why = told or "why is told above"
-            raise CommandError(f"{name} failed with {describe(process.returncode or 0)}: {why}")
-        return Outcome(text, told)
-
-
-@contextmanager
-def _heartbeat_pipe(environment: Mapping[str, str]) -> Iterator[tuple[Mapping[str, str], int, Question]]:
-    """Open a pipe for heartbeats.
-
-    Yields the environment and the descriptor that the process needs, and the question whether it has sent any.
-    """
-    reading, writing = os.pipe()
-    try:
-        yield {**environment, _HEARTBEAT_VARIABLE: str(writing)}, writing, heartbeats(reading)
-    finally:
-        os.close(reading)
-        os.close(writing)
-
-
-@contextmanager
-def reason_pipe(
-    environment: Mapping[str, str],
-) -> Iterator[tuple[Mapping[str, str], Sequence[int], Callable[[], str]]]:
-    """Open a pipe for the reason that a process of Towpath reports at its end.
-
-    Yields the environment and the descriptors that the process needs, and a function that returns the reason once the
-    process has ended.
-    """
-    reading, writing = os.pipe()
-    try:
-        os.set_blocking(reading, False)
-
-        def reason() -> str:
-            try:
-                return os.read(reading, _REASON_BYTES).decode(errors="replace")
-            except BlockingIOError:
-                return ""
-
-        yield {**environment, REASON_VARIABLE: str(writing)}, (writing,), reason
-    finally:
-        os.close(reading)
-        os.close(writing)
-
-
-def describe(status: int) -> str:
-    """Return a description of a process's end, from asyncio's `returncode`."""
-    if status >= 0:
-        return f"exit status {status}"
-    try:
-        return signal.Signals(-status).name
-    except ValueError:
-        return f"signal {-status}"
+    return has_beaten

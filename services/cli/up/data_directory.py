@@ -19,14 +19,14 @@ import fcntl
 import os
 import secrets
 import stat
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Self
 
 from services.cli.errors import CommandError
-from services.cli.unprivileged.account import Account
+from services.cli.unprivileged.account import Account, RunAs
 from services.cli.unprivileged.entry import Inherited, reached_by
 from services.cli.unprivileged.ownership import give
-from services.cli.unprivileged.run_as import RunAs
 from services.cli.up.runtime_directory import make_memory_directory, make_runtime_directory, remove_memory_directory
 
 _LOCK = "lock"
@@ -83,27 +83,23 @@ class DataDirectory:
         """
         path = path.resolve()
         try:
-            path.mkdir(mode=0o700, parents=True, exist_ok=True)
-            lock = _take(path)
+            with ExitStack() as undo:
+                path.mkdir(mode=0o700, parents=True, exist_ok=True)
+                lock = _take(path)
+                undo.callback(os.close, lock)
+                _close_to_others(path)
+                folder = None
+                if account is not None:
+                    _give(path, account)
+                    folder = reach(path, account)
+                directory = cls(path, lock, folder, account)
+                directory.storage.mkdir(mode=0o700, exist_ok=True)
+                if account is not None:
+                    give(directory.storage, account)
+                undo.pop_all()
+                return directory
         except OSError as error:
             raise CommandError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-        try:
-            _close_to_others(path)
-            folder = None
-            if account is not None:
-                _give(path, account)
-                folder = reach(path, account)
-            directory = cls(path, lock, folder, account)
-            directory.storage.mkdir(mode=0o700, exist_ok=True)
-            if account is not None:
-                give(directory.storage, account)
-        except OSError as error:
-            os.close(lock)
-            raise CommandError(f"{path}: {(error.strerror or str(error)).lower()}") from error
-        except CommandError:
-            os.close(lock)
-            raise
-        return directory
 
     @classmethod
     def inherited(cls, inherited: Inherited) -> Self:

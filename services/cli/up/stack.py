@@ -14,6 +14,7 @@ from pydantic import SecretStr
 
 from services.cli.embedded_postgres import EmbeddedPostgres
 from services.cli.errors import CommandError
+from services.cli.processes import open_pipe
 from services.cli.unprivileged.account import Account
 from services.cli.unprivileged.entry import Inherited, enter
 from services.cli.unprivileged.ownership import provide_folder
@@ -22,7 +23,6 @@ from services.cli.up.data_directory import DataDirectory, write_secret
 from services.cli.up.environment import Environments
 from services.cli.up.listener import inherit, listen
 from services.cli.up.orphans import lock_out_orphans
-from services.cli.up.pending_migrations import tables_are_newest
 from services.cli.up.supervisor import Supervisor
 from services.common.addresses import Address
 from services.common.lifecycle import stop_event
@@ -81,9 +81,7 @@ async def up(options: UpOptions, inherited: Inherited | None) -> None:
         else:
             listener, address = inherit(inherited.listener, options.listen)
         owned.enter_context(listener)
-        lifeline, held = os.pipe()
-        owned.callback(os.close, held)
-        owned.callback(os.close, lifeline)
+        lifeline, _ = owned.enter_context(open_pipe())
         supervisor = Supervisor()
         try:
             stack = _Stack(options, directory, listener, address, lifeline, supervisor, owned)
@@ -94,73 +92,64 @@ async def up(options: UpOptions, inherited: Inherited | None) -> None:
             await supervisor.stop()
 
 
+@dataclass
 class _Stack:
     """One run of `towpath up`."""
 
-    def __init__(
-        self,
-        options: UpOptions,
-        directory: DataDirectory,
-        listener: socket.socket,
-        address: Address,
-        lifeline: int,
-        supervisor: Supervisor,
-        owned: ExitStack,
-    ) -> None:
-        self._options = options
-        self._directory = directory
-        self._listener = listener
-        self._address = address
-        self._lifeline = lifeline
-        self._supervisor = supervisor
-        self._owned = owned
-        self._cluster: EmbeddedPostgres | None = None
+    options: UpOptions
+    directory: DataDirectory
+    listener: socket.socket
+    address: Address
+    lifeline: int
+    supervisor: Supervisor
+    owned: ExitStack
+    cluster: EmbeddedPostgres | None = None
 
     async def start(self) -> None:
         """Start everything in order, and print the ready line once the facade answers."""
-        directory = self._directory
-        storage_url = directory.storage_url(self._options.storage_url)
+        directory = self.directory
+        storage_url = directory.storage_url(self.options.storage_url)
         run = directory.make_run()
         orphans = await lock_out_orphans(run)
-        self._owned.callback(os.close, orphans)
+        self.owned.callback(os.close, orphans)
         environments = await self._database(run)
-        inherited = (*directory.run_as.inherited, self._lifeline, orphans)
+        inherited = (*directory.run_as.inherited, self.lifeline, orphans)
         storage = environments.storage(storage_url, drain_seconds=_SERVICE_DRAIN_SECONDS)
         locks = environments.locks(drain_seconds=_SERVICE_DRAIN_SECONDS)
         signing_key = directory.ensure_signing_key()
         facades = [
             environments.facade(
-                self._listener.fileno(),
+                self.listener.fileno(),
                 storage_url=storage_url,
                 signing_key=signing_key,
-                public_url=self._options.public_url,
+                public_url=self.options.public_url,
                 drain_seconds=_FACADE_DRAIN_SECONDS,
                 number=number,
             )
-            for number in range(self._options.facades)
+            for number in range(self.options.facades)
         ]
         first = not directory.admin_token.exists()
-        if first or self._cluster is None or not await tables_are_newest(self._cluster):
+        if first or self.cluster is None or not await programs.tables_are_newest(self.cluster):
             await _migrate(storage, locks, inherited)
         if first:
             write_secret(directory.admin_token, await programs.bootstrap(locks, inherited) + "\n")
-        self._supervisor.start(
-            programs.service("storage", storage, inherited, hang_seconds=self._options.hang_seconds),
-            programs.service("locks", locks, inherited, hang_seconds=self._options.hang_seconds),
+        self.supervisor.start(
+            programs.service("storage", storage, inherited, hang_seconds=self.options.hang_seconds),
+            programs.service("locks", locks, inherited, hang_seconds=self.options.hang_seconds),
             stop_seconds=_SERVICE_STOP_SECONDS,
         )
         # The facades have the same environment, and choose the scheme by the same variable.
-        scheme = "https" if self._options.environment.get("TOWPATH_HTTPS_CERTIFICATE") else "http"
-        origin = f"{scheme}://{self._address.reachable}"
+        scheme = "https" if self.options.environment.get("TOWPATH_HTTPS_CERTIFICATE") else "http"
+        origin = f"{scheme}://{self.address.reachable}"
         # The facades accept from one queue, so that a facade's death loses no connection that waits there. All facades
         # have the same probe, because they share the port.
-        first_facade, *_ = self._supervisor.start(
+        first_facade, *_ = self.supervisor.start(
             *(
                 programs.service(
                     "facade",
                     facade,
-                    (*inherited, self._listener.fileno()),
-                    hang_seconds=self._options.hang_seconds,
+                    (*inherited, self.listener.fileno()),
+                    hang_seconds=self.options.hang_seconds,
                     ready=lambda: programs.wait_until_ready(origin),
                 )
                 for facade in facades
@@ -172,30 +161,30 @@ class _Stack:
                 await first_facade.ready.wait()
         except TimeoutError:
             raise CommandError(f"the facade does not answer after {_READY_SECONDS:.0f} s") from None
-        if self._options.demo:
-            base = self._options.public_url or origin
+        if self.options.demo:
+            base = self.options.public_url or origin
             # Import it here: only the demo needs httpx, whose import is slow.
             from services.cli.up.demo import provide_demo
 
             await provide_demo(directory, environments.locks_address, origin=origin, shown_origin=base)
-        sys.stdout.write(READY_LINE.format(origin=f"{scheme}://{self._address}"))
+        sys.stdout.write(READY_LINE.format(origin=f"{scheme}://{self.address}"))
         sys.stdout.flush()
 
     async def _database(self, run: Path) -> Environments:
         """Return the environments of the services; start the embedded Postgres first if no database URL is given."""
-        url = self._options.database_url
-        inherited = self._options.environment
+        url = self.options.database_url
+        inherited = self.options.environment
         if url is None:
-            self._cluster = cluster = EmbeddedPostgres(self._directory.postgres, run, run_as=self._directory.run_as)
-            [child] = self._supervisor.start(
-                programs.postgres(cluster, hang_seconds=self._options.hang_seconds), stop_seconds=_POSTGRES_STOP_SECONDS
+            self.cluster = cluster = EmbeddedPostgres(self.directory.postgres, run, run_as=self.directory.run_as)
+            [child] = self.supervisor.start(
+                programs.postgres(cluster, hang_seconds=self.options.hang_seconds), stop_seconds=_POSTGRES_STOP_SECONDS
             )
             await child.ready.wait()
             url = SecretStr(cluster.url)
             # The operator's libpq variables are meant for other databases.
             inherited = {name: value for name, value in inherited.items() if not name.startswith("PG")}
         return Environments(
-            inherited, run, url, self._lifeline, self._options.log_format, memory=self._directory.make_memory()
+            inherited, run, url, self.lifeline, self.options.log_format, memory=self.directory.make_memory()
         )
 
 

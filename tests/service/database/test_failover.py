@@ -9,7 +9,7 @@ from pathlib import Path
 from pydantic import SecretStr
 
 from services.cli.embedded_postgres import DATABASE, STOP_SIGNAL, SUPERUSER, EmbeddedPostgres, programs
-from services.cli.unprivileged.run_as import OURSELVES, RunAs
+from services.cli.unprivileged.account import OURSELVES, RunAs
 from tests.support.folders import temporary_folder
 from tests.support.ports import free_ports
 from tests.support.postgres import new_cluster
