@@ -1,7 +1,7 @@
 """The making of a backup: its locks, the order of its writes, and the step from which on it counts."""
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import partial
@@ -9,17 +9,16 @@ from importlib.metadata import version
 from pathlib import Path
 
 from services.backup.backup_locks import Hold, hold
-from services.backup.copy_objects import copy_out
+from services.backup.copy_objects import DamagedBytes, copy_out
 from services.backup.errors import BackupError
 from services.backup.folder import BackupFolder
 from services.backup.inventory import places_of
 from services.backup.manifest import LostObject, Manifest, ObjectList
 from services.backup.object_list import Entry, read_list
 from services.backup.parallel import map_concurrently
-from services.backup.progress import Bytes, progress
-from services.backup.snapshot import Snapshot, take_snapshot
+from services.backup.progress import progress
+from services.backup.snapshot import take_snapshot
 from services.backup.stores import Source
-from services.backup.verify_bytes import DamagedBytes
 from services.common.concurrency.uncancellable import run_in_thread
 
 MAX_LOST = 1000
@@ -56,7 +55,13 @@ async def back_up(source: Source, target: Path, *, copy_objects: bool, prune: bo
         text, digest = manifest.render()
         await run_in_thread(folder.commit, text, name)
         pruned = await run_in_thread(_prune, folder, name) if prune else None
-    return _report(manifest, copied, digest, pruned)
+    return {
+        **manifest.summary(digest),
+        "copied_objects": copied.new_count,
+        "copied_bytes": copied.new_bytes,
+        "lost": [lost.model_dump() for lost in manifest.objects.lost],
+        **({} if pruned is None else {"pruned_objects": pruned}),
+    }
 
 
 async def _write(
@@ -73,46 +78,7 @@ async def _write(
                 read_list(index / "objects"), partial(_copy, source, folder, copied=copied, shown=shown)
             )
         await run_in_thread(folder.sync_objects)
-    return _manifest(created_at, name, snapshot, copied, copy_objects=copy_objects), copied
-
-
-def _count(objects: Path) -> _Copied:
-    copied = _Copied()
-    for entry in read_list(objects):
-        copied.count += 1
-        copied.bytes += entry.size
-    return copied
-
-
-async def _copy(source: Source, folder: BackupFolder, entry: Entry, *, copied: _Copied, shown: Bytes) -> None:
-    oid, size = entry.oid, entry.size
-    there = await run_in_thread(folder.size_of, entry.name)
-    if there != size and not await run_in_thread(folder.take_over, entry.name, size):
-        try:
-            await _copy_from_any(source, folder, entry)
-            copied.new_count += 1
-            copied.new_bytes += size
-        except DamagedBytes as error:
-            copied.problems.append(LostObject(oid=oid, problem=str(error)))
-            if len(copied.problems) > MAX_LOST:
-                told = [f"{lost.oid}: {lost.problem}" for lost in copied.problems]
-                raise BackupError(f"more than {MAX_LOST} objects are lost; run `towpath check`:", told) from None
-    shown.done(size)
-
-
-async def _copy_from_any(source: Source, folder: BackupFolder, entry: Entry) -> None:
-    """Copy an object from the first store whose blob is intact. Raises `DamagedBytes` if no store has one."""
-    problems = []
-    for store, name in await places_of(source, entry):
-        try:
-            return await copy_out(store.backend, folder, entry, stored_as=name)
-        except DamagedBytes as error:
-            problems.append(f"{store.name}: {error}" if len(source.stores) > 1 else str(error))
-    raise DamagedBytes("; ".join(problems))
-
-
-def _manifest(created_at: datetime, name: str, snapshot: Snapshot, copied: _Copied, *, copy_objects: bool) -> Manifest:
-    return Manifest(
+    manifest = Manifest(
         format=1,
         created_at=created_at,
         towpath=version("towpath"),
@@ -128,6 +94,44 @@ def _manifest(created_at: datetime, name: str, snapshot: Snapshot, copied: _Copi
             lost=tuple(sorted(copied.problems, key=lambda lost: lost.oid)),
         ),
     )
+    return manifest, copied
+
+
+def _count(objects: Path) -> _Copied:
+    copied = _Copied()
+    for entry in read_list(objects):
+        copied.count += 1
+        copied.bytes += entry.size
+    return copied
+
+
+async def _copy(
+    source: Source, folder: BackupFolder, entry: Entry, *, copied: _Copied, shown: Callable[[int], None]
+) -> None:
+    oid, size = entry.oid, entry.size
+    there = await run_in_thread(folder.size_of, entry.name)
+    if there != size and not await run_in_thread(folder.take_over, entry.name, size):
+        try:
+            await _copy_from_any(source, folder, entry)
+            copied.new_count += 1
+            copied.new_bytes += size
+        except DamagedBytes as error:
+            copied.problems.append(LostObject(oid=oid, problem=str(error)))
+            if len(copied.problems) > MAX_LOST:
+                told = [f"{lost.oid}: {lost.problem}" for lost in copied.problems]
+                raise BackupError(f"more than {MAX_LOST} objects are lost; run `towpath check`:", told) from None
+    shown(size)
+
+
+async def _copy_from_any(source: Source, folder: BackupFolder, entry: Entry) -> None:
+    """Copy an object from the first store whose blob is intact. Raises `DamagedBytes` if no store has one."""
+    problems = []
+    for store, name in await places_of(source, entry):
+        try:
+            return await copy_out(store.backend, folder, entry, stored_as=name)
+        except DamagedBytes as error:
+            problems.append(f"{store.name}: {error}" if len(source.stores) > 1 else str(error))
+    raise DamagedBytes("; ".join(problems))
 
 
 def _prune(folder: BackupFolder, name: str) -> int:
@@ -142,19 +146,3 @@ def _prune(folder: BackupFolder, name: str) -> int:
             folder.remove(name)
             pruned += 1
     return pruned
-
-
-def _report(manifest: Manifest, copied: _Copied, digest: str, pruned: int | None) -> Mapping[str, object]:
-    report: dict[str, object] = {
-        "created_at": f"{manifest.created_at:%Y-%m-%dT%H:%M:%SZ}",
-        "digest": digest,
-        "rows": sum(table.rows for table in manifest.tables),
-        "objects": copied.count,
-        "bytes": copied.bytes,
-        "copied_objects": copied.new_count,
-        "copied_bytes": copied.new_bytes,
-        "lost": [lost.model_dump() for lost in manifest.objects.lost],
-    }
-    if pruned is not None:
-        report["pruned_objects"] = pruned
-    return report

@@ -9,14 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from services.backup import database
 from services.backup.database import COPY_SECONDS, SCHEMAS, Relation, acting_for, driver_of
 from services.backup.errors import BackupError
-from services.backup.files import open_file
+from services.backup.files import pieces_of
 from services.backup.manifest import Manifest
-from services.backup.merge_stores import merge_stores
-from services.common.concurrency.uncancellable import run_in_thread
+from services.backup.object_list import read_list
+from services.backup.parallel import batches
 from services.database.migrations import MIGRATION_KEY, mark_restoring, upgrade
 from services.database.versions import RESTORING, version_of
-
-_PIECE = 1024 * 1024
+from services.storage.index.models import SCHEMA_NAME as STORAGE
 
 ID_GAP = 1_000_000
 """The number of ids that a restore skips, because ids assigned after the backup must not be assigned again."""
@@ -29,6 +28,25 @@ _SET_SEQUENCE = text(
 )
 _FILLED = {Relation("storage", "stores"): "WHERE id <> 1"}
 """The condition for the rows of a table that no migration inserts; in other tables, that is every row."""
+
+_LISTED = 'CREATE TABLE storage.listed (oid varchar(64) COLLATE "C" PRIMARY KEY, name varchar(81) COLLATE "C" NOT NULL)'
+# The one store is that of the settings, with the row that the migration inserts into the table of stores.
+_MERGE = (
+    # Pending blobs, and blobs to be deleted, are in the former stores. The rows of the primary stay, because the one
+    # store may be the same place and have these blobs.
+    "DELETE FROM storage.uploads WHERE store_id NOT IN (SELECT id FROM storage.stores WHERE is_primary)",
+    "UPDATE storage.uploads SET store_id = 1 WHERE store_id <> 1",
+    "DELETE FROM storage.discards WHERE store_id NOT IN (SELECT id FROM storage.stores WHERE is_primary)",
+    "UPDATE storage.discards SET store_id = 1 WHERE store_id <> 1",
+    # The backup has the bytes under the listed names, and it verified the bytes when it copied them.
+    "DELETE FROM storage.contents c"
+    " WHERE NOT EXISTS (SELECT FROM storage.listed l WHERE l.oid = c.oid AND l.name = c.name)",
+    "UPDATE storage.contents SET store_id = 1, is_doubted = false WHERE store_id <> 1 OR is_doubted",
+    "DELETE FROM storage.copies",
+    "DELETE FROM storage.stores",
+    "INSERT INTO storage.stores (id, name, is_primary) VALUES (1, 'first', true)",
+    "DROP TABLE storage.listed",
+)
 
 
 async def goes_on(engine: AsyncEngine) -> bool:
@@ -88,7 +106,7 @@ async def load(engine: AsyncEngine, manifest: Manifest, index: Path) -> None:
                 await connection.execute(_SET_SEQUENCE, parameters)
         for schema in SCHEMAS.values():
             await upgrade(connection, schema)
-        await merge_stores(connection, index / "objects")
+        await _merge_stores(connection, index / "objects")
 
 
 async def _fill(connection: AsyncConnection, manifest: Manifest, index: Path) -> None:
@@ -110,17 +128,29 @@ async def _fill(connection: AsyncConnection, manifest: Manifest, index: Path) ->
                 table.name,
                 schema_name=table.schema,
                 columns=file.columns,
-                source=_pieces(index / file.name),
+                source=pieces_of(index / file.name),
                 timeout=COPY_SECONDS,
             )
         if status != f"COPY {file.rows}":
             raise BackupError(f"{file.name}: Postgres took {status}, expected {file.rows} rows")
 
 
-async def _pieces(path: Path) -> AsyncIterator[bytes]:
-    file = await run_in_thread(open_file, path)
-    try:
-        while piece := await run_in_thread(file.read, _PIECE):
-            yield piece
-    finally:
-        await run_in_thread(file.close)
+async def _merge_stores(connection: AsyncConnection, object_list: Path) -> None:
+    """Merge the rows of all stores into one, because a restore writes all bytes to one store.
+
+    That store has each object under its name in the list of the backup.
+    """
+    async with acting_for(connection, STORAGE):
+        await connection.execute(text(_LISTED))
+        driver = await driver_of(connection)
+        await driver.copy_records_to_table(
+            "listed", schema_name=STORAGE, columns=("oid", "name"), records=_names(object_list), timeout=COPY_SECONDS
+        )
+        for step in _MERGE:
+            await connection.execute(text(step))
+
+
+async def _names(object_list: Path) -> AsyncIterator[tuple[str, str]]:
+    async for batch in batches(read_list(object_list)):
+        for entry in batch:
+            yield entry.oid, entry.name

@@ -76,6 +76,16 @@ class Manifest(_Part):
         digest = _digest(content)
         return json.dumps({**content, "digest": digest}, indent=1) + "\n", digest
 
+    def summary(self, digest: str) -> dict[str, object]:
+        """Return the first fields of the report of a command on the backup with this digest."""
+        return {
+            "created_at": f"{self.created_at:%Y-%m-%dT%H:%M:%SZ}",
+            "digest": digest,
+            "rows": sum(table.rows for table in self.tables),
+            "objects": self.objects.count,
+            "bytes": self.objects.bytes,
+        }
+
     @classmethod
     def parse(cls, text: str) -> tuple[Self, str]:
         """Return the manifest and its digest. Raises `BackupError` if the text is not as `render` made it."""

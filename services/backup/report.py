@@ -1,7 +1,7 @@
 """The findings of a check."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 _TOLD = 1000
 _KINDS = ("missing", "corrupt", "healable", "orphaned")
@@ -11,30 +11,20 @@ _KINDS = ("missing", "corrupt", "healable", "orphaned")
 class Finding:
     """An object that is not as it should be.
 
-    `name` is its blob name, `repositories` are the names of the repositories that hold it, and `store` is the name of
-    the checked store if there are several.
+    `name` is its blob name, `store` is the name of the checked store if there are several, and `repositories` are the
+    names of the repositories that hold it.
     """
 
     oid: str
     size: int
     problem: str
     name: str
+    store: str | None
     repositories: tuple[str, ...] = ()
-    store: str | None = None
 
     def record(self) -> Mapping[str, object]:
         """Return the finding in its JSON form."""
-        record: dict[str, object] = {
-            "oid": self.oid,
-            "size": self.size,
-            "problem": self.problem,
-            "name": self.name,
-        }
-        if self.store is not None:
-            record["store"] = self.store
-        if self.repositories:
-            record["repositories"] = list(self.repositories)
-        return record
+        return {name: value for name, value in asdict(self).items() if value not in (None, ())}
 
 
 @dataclass

@@ -1,20 +1,19 @@
 """The restore of a backup into an empty stack: verification first, bytes before rows, and a check at the end."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
 from services.backup.check import check
-from services.backup.copy_objects import copy_in
+from services.backup.copy_objects import DamagedBytes, copy_in
 from services.backup.errors import BackupError
 from services.backup.load_tables import begin_restore, goes_on, load
 from services.backup.object_list import Entry, read_list
 from services.backup.parallel import batches, map_concurrently
-from services.backup.progress import Bytes, progress
+from services.backup.progress import progress
 from services.backup.report import Findings
 from services.backup.stores import Source
 from services.backup.verification import Verified, verify
-from services.backup.verify_bytes import DamagedBytes
 from services.common.concurrency.uncancellable import run_in_thread
 from services.storage.backends.base import Backend
 
@@ -45,7 +44,8 @@ async def restore(
         await begin_restore(target.engine)
     await load(target.engine, backup.manifest, backup.index)
     findings = await check(target, hashed=False, rate=None)
-    return _report(backup), findings
+    skipped = [{"oid": oid, "problem": problem} for oid, problem in sorted(backup.damaged.items())]
+    return {**backup.manifest.summary(backup.digest), "skipped": skipped}, findings
 
 
 def refuse(damaged: Mapping[str, str], *, skip_damaged: bool) -> None:
@@ -89,7 +89,7 @@ async def _copy_objects(backend: Backend, backup: Verified) -> None:
         await map_concurrently(read_list(backup.object_list), partial(_copy, backend, backup, shown))
 
 
-async def _copy(backend: Backend, backup: Verified, shown: Bytes, entry: Entry) -> None:
+async def _copy(backend: Backend, backup: Verified, shown: Callable[[int], None], entry: Entry) -> None:
     oid, size = entry.oid, entry.size
     known = oid in backup.damaged or oid in backup.absent
     if not known and (await backend.stat([entry.name])).get(entry.name) != size:
@@ -97,16 +97,4 @@ async def _copy(backend: Backend, backup: Verified, shown: Bytes, entry: Entry) 
             await copy_in(backup.folder, backend, entry)
         except DamagedBytes as error:
             backup.damaged[oid] = str(error)
-    shown.done(size)
-
-
-def _report(backup: Verified) -> Mapping[str, object]:
-    manifest = backup.manifest
-    return {
-        "created_at": f"{manifest.created_at:%Y-%m-%dT%H:%M:%SZ}",
-        "digest": backup.digest,
-        "rows": sum(table.rows for table in manifest.tables),
-        "objects": manifest.objects.count,
-        "bytes": manifest.objects.bytes,
-        "skipped": [{"oid": oid, "problem": problem} for oid, problem in sorted(backup.damaged.items())],
-    }
+    shown(size)

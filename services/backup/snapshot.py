@@ -1,12 +1,8 @@
 """The database part of a backup: all tables and the list of objects, as they are at one moment."""
 
 import hashlib
-import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import BinaryIO
 
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
@@ -14,6 +10,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 from services.backup import database
 from services.backup.database import COPY_SECONDS, SCHEMAS, Relation, acting_for, driver_of
 from services.backup.errors import BackupError
+from services.backup.files import new_file
 from services.backup.manifest import Sequence, TableFile
 from services.backup.object_list import QUERY
 from services.common.concurrency.uncancellable import run_in_thread
@@ -29,39 +26,6 @@ class Snapshot:
     tables: tuple[TableFile, ...]
     sequences: tuple[Sequence, ...]
     objects_sha256: str
-
-
-class _Rows:
-    """A file that COPY writes, with its digest and its number of rows."""
-
-    def __init__(self, file: BinaryIO) -> None:
-        self._file = file
-        self._hash = hashlib.sha256()
-        self.rows = 0
-
-    async def write(self, data: bytes) -> None:
-        await run_in_thread(self._write, data)
-
-    def _write(self, data: bytes) -> None:
-        self._file.write(data)
-        self._hash.update(data)
-        # COPY escapes a line break within a value as `\n`, so that a row is one line.
-        self.rows += data.count(b"\n")
-
-    @property
-    def sha256(self) -> str:
-        return self._hash.hexdigest()
-
-
-@asynccontextmanager
-async def _rows(path: Path) -> AsyncIterator[_Rows]:
-    file = await run_in_thread(path.open, "xb")
-    try:
-        yield _Rows(file)
-        await run_in_thread(file.flush)
-        await run_in_thread(os.fsync, file.fileno())
-    finally:
-        await run_in_thread(file.close)
 
 
 async def take_snapshot(engine: AsyncEngine, folder: Path) -> Snapshot:
@@ -83,18 +47,32 @@ async def take_snapshot(engine: AsyncEngine, folder: Path) -> Snapshot:
         ]
         # Sequences are not transactional: a sequence that is read after the rows is never behind them.
         sequences = [await _sequence(connection, sequence) for sequence in await database.sequences(connection)]
-        async with acting_for(connection, STORAGE), _rows(folder / "objects") as rows:
-            await (await driver_of(connection)).copy_from_query(QUERY, output=rows.write, timeout=COPY_SECONDS)
-        return Snapshot(revisions, tuple(written), tuple(sequences), rows.sha256)
+        _, objects_sha256 = await _copy_rows(connection, STORAGE, QUERY, folder / "objects")
+        return Snapshot(revisions, tuple(written), tuple(sequences), objects_sha256)
 
 
 async def _copy_out(connection: AsyncConnection, table: Relation, columns: tuple[str, ...], folder: Path) -> TableFile:
     selected = ", ".join(f'"{column}"' for column in columns)
-    name = f"{table.schema}.{table.name}"
-    async with acting_for(connection, table.schema), _rows(folder / name) as rows:
-        query = f"SELECT {selected} FROM {table.quoted}"  # noqa: S608 - names that Postgres gave, quoted
-        await (await driver_of(connection)).copy_from_query(query, output=rows.write, timeout=COPY_SECONDS)
-    return TableFile(schema_name=table.schema, table=table.name, columns=columns, rows=rows.rows, sha256=rows.sha256)
+    query = f"SELECT {selected} FROM {table.quoted}"  # noqa: S608 - names that Postgres gave, quoted
+    rows, sha256 = await _copy_rows(connection, table.schema, query, folder / f"{table.schema}.{table.name}")
+    return TableFile(schema_name=table.schema, table=table.name, columns=columns, rows=rows, sha256=sha256)
+
+
+async def _copy_rows(connection: AsyncConnection, schema: str, query: str, path: Path) -> tuple[int, str]:
+    """Write the rows of a query to a new file, as the owner of a schema; return their number and their SHA-256."""
+    digest, rows = hashlib.sha256(), 0
+
+    def write(data: bytes) -> None:
+        nonlocal rows
+        file.write(data)
+        digest.update(data)
+        # COPY escapes a line break within a value as `\n`, so that a row is one line.
+        rows += data.count(b"\n")
+
+    async with acting_for(connection, schema), new_file(path) as file:
+        driver = await driver_of(connection)
+        await driver.copy_from_query(query, output=lambda data: run_in_thread(write, data), timeout=COPY_SECONDS)
+    return rows, digest.hexdigest()
 
 
 async def _sequence(connection: AsyncConnection, sequence: Relation) -> Sequence:

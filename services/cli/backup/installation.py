@@ -141,8 +141,4 @@ async def _with_postgres(directory: DataDirectory, storage_url: str, arguments: 
 def _environment(cluster: EmbeddedPostgres, storage_url: str) -> Mapping[str, str]:
     # The operator's libpq variables are meant for other databases.
     kept = {name: value for name, value in os.environ.items() if not name.startswith("PG")}
-    return {
-        **kept,
-        "TOWPATH_STORAGE_DATABASE_URL": cluster.url,
-        "TOWPATH_STORAGE_URL": storage_url,
-    }
+    return {**kept, "TOWPATH_STORAGE_DATABASE_URL": cluster.url, "TOWPATH_STORAGE_URL": storage_url}

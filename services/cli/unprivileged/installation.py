@@ -11,6 +11,7 @@ import sys
 import sysconfig
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from services.cli.errors import CommandError
@@ -63,7 +64,8 @@ def installation_for(account: Account) -> Installation:
     closed = not account.can(*_tests_of_python())
     if closed or not account.can(f"-x {sys.executable}", *_tests_of_packages(folders)):
         content = digest(sys.version, *_listing(folders), str(closed))
-        copy, held = copied(account, "python", _place(), content, _PythonCopy(folders, with_python=closed))
+        make = partial(_copy_python, folders=folders, with_python=closed)
+        copy, held = copied(account, "python", _place(), content, make)
         in_use.append(held)
         python, packages = str(copy / "bin" / "python"), copy / _PACKAGES
         if closed and _shared_library() is not None:
@@ -149,33 +151,25 @@ def _stamps(source: Path) -> Iterator[str]:
         yield f"{path} {found.st_size} {found.st_mtime_ns}"
 
 
-@dataclass(frozen=True)
-class _PythonCopy:
-    """The maker of a virtual environment with copies of all packages and, if `with_python`, of Python itself."""
-
-    folders: list[Path]
-    with_python: bool
-
-    def __call__(self, to: Path, final: Path) -> None:
-        program = _python()
-        if self.with_python:
-            self._copy_python(to / "base")
-            program = final / "base" / "bin" / _VERSION
-        for folder in self.folders:
-            copy_tree(folder, to / _PACKAGES)
-        (to / "bin").mkdir()
-        (to / "bin" / "python").symlink_to(program)
-        settings = to / "pyvenv.cfg"
-        settings.write_text(f"home = {program.parent}\ninclude-system-site-packages = false\n")
-        settings.chmod(0o644)
-
-    def _copy_python(self, base: Path) -> None:
+def _copy_python(to: Path, final: Path, folders: Iterable[Path], *, with_python: bool) -> None:
+    """Make a virtual environment with copies of all packages and, if `with_python`, of Python itself."""
+    program = _python()
+    if with_python:
+        base = to / "base"
         (base / "bin").mkdir(parents=True)
-        link_or_copy(str(_python().resolve()), str(base / "bin" / _VERSION))
+        link_or_copy(str(program.resolve()), str(base / "bin" / _VERSION))
         for library in _libraries():
             copy_tree(library, base / library.relative_to(sys.base_prefix), leave_out=_LEFT_OUT)
         if (shared := _shared_library()) is not None:
             link_or_copy(str(shared), str(base / "lib" / shared.name))
+        program = final / "base" / "bin" / _VERSION
+    for folder in folders:
+        copy_tree(folder, to / _PACKAGES)
+    (to / "bin").mkdir()
+    (to / "bin" / "python").symlink_to(program)
+    settings = to / "pyvenv.cfg"
+    settings.write_text(f"home = {program.parent}\ninclude-system-site-packages = false\n")
+    settings.chmod(0o644)
 
 
 def _copy_sources(to: Path, sources: Iterable[Path]) -> None:
