@@ -118,8 +118,8 @@ async def _copy(
         except DamagedBytes as error:
             copied.problems.append(LostObject(oid=oid, problem=str(error)))
             if len(copied.problems) > MAX_LOST:
-                told = [f"{lost.oid}: {lost.problem}" for lost in copied.problems]
-                raise BackupError(f"more than {MAX_LOST} objects are lost; run `towpath check`:", told) from None
+                listed = [f"{lost.oid}: {lost.problem}" for lost in copied.problems]
+                raise BackupError(f"more than {MAX_LOST} objects are lost; run `towpath check`:", listed) from None
     shown(size)
 
 

@@ -48,7 +48,7 @@ async def check(source: Source, *, hashed: bool, rate: int | None, heal: bool = 
     with progress("Checking objects", await held_bytes(source)) as shown:
         for store in source.stores:
             await _Check(source, store, findings, RateLimiter(rate), shown).run()
-    findings.left_over = await abandoned_uploads(source)
+    findings.abandoned = await abandoned_uploads(source)
     return findings
 
 

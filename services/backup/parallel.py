@@ -23,7 +23,7 @@ async def map_concurrently(items: Iterator[Item], work: Callable[[Item], Awaitab
     """Run the work on every item of a blocking iterator; the first error cancels the rest and is raised."""
     free = asyncio.Semaphore(_MAX_CONCURRENCY)
 
-    async def one(item: Item) -> None:
+    async def process_item(item: Item) -> None:
         try:
             await work(item)
         finally:
@@ -34,6 +34,6 @@ async def map_concurrently(items: Iterator[Item], work: Callable[[Item], Awaitab
             async for batch in batches(items):
                 for item in batch:
                     await free.acquire()
-                    group.create_task(one(item))
+                    group.create_task(process_item(item))
     except ExceptionGroup as failures:
         raise failures.exceptions[0] from failures

@@ -41,9 +41,9 @@ class Findings:
     objects: int = 0
     bytes: int = 0
     counts: dict[str, int] = field(default_factory=lambda: dict.fromkeys(_KINDS, 0))
-    told: dict[str, list[Finding]] = field(default_factory=dict)
+    reported: dict[str, list[Finding]] = field(default_factory=dict)
     unclaimed: int = 0
-    left_over: int = 0
+    abandoned: int = 0
 
     def add(self, kind: str, finding: Finding) -> None:
         """Add a finding.
@@ -52,9 +52,9 @@ class Findings:
         store, and intact in another store) or `orphaned` (held by no repository).
         """
         self.counts[kind] += 1
-        told = self.told.setdefault(kind, [])
-        if len(told) < _TOLD:
-            told.append(finding)
+        reported = self.reported.setdefault(kind, [])
+        if len(reported) < _TOLD:
+            reported.append(finding)
 
     @property
     def damaged(self) -> int:
@@ -71,8 +71,8 @@ class Findings:
             **({} if self.healing is None else {"healing": self.healing}),
             **({} if self.wanted is None else {"wanted": self.wanted}),
             "unclaimed": self.unclaimed,
-            "left_over": self.left_over,
+            "left_over": self.abandoned,
             "findings": [
-                {"kind": kind, **finding.record()} for kind in self.counts for finding in self.told.get(kind, [])
+                {"kind": kind, **finding.record()} for kind in self.counts for finding in self.reported.get(kind, [])
             ],
         }

@@ -13,7 +13,7 @@ from services.backup.parallel import batches, map_concurrently
 from services.backup.progress import progress
 from services.backup.report import Findings
 from services.backup.stores import Source
-from services.backup.verification import Verified, verify
+from services.backup.verification import VerifiedBackup, verify
 from services.common.concurrency.uncancellable import run_in_thread
 from services.storage.backends.base import Backend
 
@@ -51,8 +51,8 @@ async def restore(
 def refuse(damaged: Mapping[str, str], *, skip_damaged: bool) -> None:
     """Raise `BackupError` with the damaged objects, unless there are none or they may be skipped."""
     if damaged and not skip_damaged:
-        told = [f"{oid}: {problem}" for oid, problem in sorted(damaged.items())]
-        raise BackupError(f"the backup is damaged: {len(damaged)} objects are not what was written:", told)
+        listed = [f"{oid}: {problem}" for oid, problem in sorted(damaged.items())]
+        raise BackupError(f"the backup is damaged: {len(damaged)} objects are not what was written:", listed)
 
 
 async def _require_no_objects(backend: Backend) -> None:
@@ -60,7 +60,7 @@ async def _require_no_objects(backend: Backend) -> None:
         raise BackupError(f"expected a storage without objects, found {name}")
 
 
-async def _require_no_others(backend: Backend, backup: Verified) -> None:
+async def _require_no_others(backend: Backend, backup: VerifiedBackup) -> None:
     """Raise `BackupError` for a blob that an earlier restore of this backup cannot have written."""
     listed = read_list(backup.object_list)
     entry = await run_in_thread(next, listed, None)
@@ -72,7 +72,7 @@ async def _require_no_others(backend: Backend, backup: Verified) -> None:
             raise BackupError(f"expected a storage without objects other than the backup's, found {name}")
 
 
-async def _require_objects(backend: Backend, backup: Verified) -> None:
+async def _require_objects(backend: Backend, backup: VerifiedBackup) -> None:
     lost = {lost.oid for lost in backup.manifest.objects.lost}
     wrong = []
     async for batch in batches(read_list(backup.object_list)):
@@ -84,12 +84,12 @@ async def _require_objects(backend: Backend, backup: Verified) -> None:
         raise BackupError(f"the backup has no bytes of objects, and {len(wrong)} are not in the storage either:", wrong)
 
 
-async def _copy_objects(backend: Backend, backup: Verified) -> None:
+async def _copy_objects(backend: Backend, backup: VerifiedBackup) -> None:
     with progress("Restoring objects", backup.manifest.objects.bytes) as shown:
         await map_concurrently(read_list(backup.object_list), partial(_copy, backend, backup, shown))
 
 
-async def _copy(backend: Backend, backup: Verified, shown: Callable[[int], None], entry: Entry) -> None:
+async def _copy(backend: Backend, backup: VerifiedBackup, shown: Callable[[int], None], entry: Entry) -> None:
     oid, size = entry.oid, entry.size
     known = oid in backup.damaged or oid in backup.absent
     if not known and (await backend.stat([entry.name])).get(entry.name) != size:

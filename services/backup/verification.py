@@ -14,7 +14,7 @@ from services.database.migrations import knows
 
 
 @dataclass(frozen=True)
-class Verified:
+class VerifiedBackup:
     """A backup whose manifest, tables and list are whole.
 
     `damaged` has the oids of objects whose bytes are not what was written, with the problem of each; `absent` has the
@@ -38,7 +38,7 @@ class Verified:
         return self.index / "objects"
 
 
-def verify(path: Path, *, digest: str | None) -> Verified:
+def verify(path: Path, *, digest: str | None) -> VerifiedBackup:
     """Verify a backup, but of objects only the sizes. The function blocks, and therefore belongs in a thread.
 
     `digest` is the expected digest of the manifest, as the operator recorded it. Raises `BackupError` with every part
@@ -58,7 +58,7 @@ def verify(path: Path, *, digest: str | None) -> Verified:
     if digest is not None and digest != found:
         raise BackupError(f"manifest.json: its digest is {found}, expected {digest}")
     _require_known(manifest)
-    verified = Verified(folder, manifest, found)
+    verified = VerifiedBackup(folder, manifest, found)
     problems = [problem for table in manifest.tables if (problem := _table_problem(verified.index, table))]
     problems += _list_problems(verified)
     if problems:
@@ -101,7 +101,7 @@ def _table_problem(index: Path, table: TableFile) -> str | None:
     return None if rows == table.rows else f"{table.name}: {rows} rows, expected {table.rows}"
 
 
-def _list_problems(verified: Verified) -> list[str]:
+def _list_problems(verified: VerifiedBackup) -> list[str]:
     expected = verified.manifest.objects
     try:
         with open_file(verified.object_list) as file:

@@ -103,15 +103,15 @@ def _is_postgres(pid: int) -> bool:
     return Path(os.fsdecode(program)).name == "postgres"
 
 
-async def _wait_for_parts(told: Sequence[str]) -> None:
-    """Wait until the processes of a killed server have ended; `told` is its postmaster.pid after the first line.
+async def _wait_for_parts(lines: Sequence[str]) -> None:
+    """Wait until the processes of a killed server have ended; `lines` is its postmaster.pid after the first line.
 
     A process that waits for a slow disk outlives even SIGKILL by seconds, and no server starts before it has ended.
     After `_PARTS_SECONDS` the wait ends, and the next server reports the problem itself.
     """
-    if len(told) <= _SHARED_MEMORY_LINE:
+    if len(lines) <= _SHARED_MEMORY_LINE:
         return
-    memory = told[_SHARED_MEMORY_LINE].split()
+    memory = lines[_SHARED_MEMORY_LINE].split()
     if not _is_attached(memory):
         return
     _log.warning("parts of the earlier postgres still run; waiting for their end", seconds=_PARTS_SECONDS)
@@ -128,7 +128,7 @@ def _is_attached(memory: Sequence[str]) -> bool:
     except (OSError, ValueError):
         return False
     found = (dict(zip(heads, row, strict=False)) for row in rows)
-    return any([one["key"], one["shmid"]] == memory and one["nattch"] != "0" for one in found)
+    return any([segment["key"], segment["shmid"]] == memory and segment["nattch"] != "0" for segment in found)
 
 
 class EmbeddedPostgres:

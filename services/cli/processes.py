@@ -34,12 +34,12 @@ async def run_once(
             seconds=seconds,
             stop_seconds=1,
         )
-        told = read_reason(reason)
+        message = read_reason(reason)
     text = output.decode(errors="replace")
     if status != 0:
         sys.stderr.write(text)
-        raise CommandError(f"{name} failed with {describe(status)}: {told or 'why is told above'}")
-    return text, told
+        raise CommandError(f"{name} failed with {describe(status)}: {message or 'why is told above'}")
+    return text, message
 
 
 async def run_to_end(

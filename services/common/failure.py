@@ -15,10 +15,10 @@ def fail(name: str, error: Exception) -> NoReturn:
     """End the process of this name with status 1; the reason goes to `towpath up`, or else to the standard error."""
     reason = reason_of(error)
     # `towpath up` prints the reason itself.
-    sys.exit(1 if tell(reason) else f"{name}: {reason}")
+    sys.exit(1 if report(reason) else f"{name}: {reason}")
 
 
-def tell(text: str) -> bool:
+def report(text: str) -> bool:
     """Send one line to `towpath up`; return False if it is gone, or did not start this process."""
     with suppress(OSError, ValueError, KeyError):
         os.write(int(os.environ[REASON_VARIABLE]), text.encode(errors="replace"))

@@ -69,19 +69,19 @@ class Notifications:
 
         Raises `SharedSessionsError` if a pooler shares sessions among clients.
         """
-        told = False
+        is_logged = False
         while True:
             try:
                 async with driver_connection(self._database_url, schema=self._source.schema) as connection:
                     listening = await Listening.begin(connection, self._source)
-                    told = False
+                    is_logged = False
                     await self._answer_by(listening)
             except SharedSessionsError:
                 raise
             except Exception as error:  # after any error, `listening` raises until it works again
-                if not told:
+                if not is_logged:
                     _log.warning(f"{self._source.subject} are not heard", error=repr(error))
-                told = True
+                is_logged = True
             await asyncio.sleep(_RETRY_SECONDS)
 
     async def _answer_by(self, listening: "Listening") -> None:

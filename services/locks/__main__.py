@@ -7,7 +7,7 @@ from contextlib import redirect_stdout
 import uvloop
 
 from services.common.errors import ServiceError
-from services.common.failure import fail, tell
+from services.common.failure import fail, report
 from services.common.lifecycle import stop_event
 from services.common.observability import logs
 from services.common.observability.tracing import traced
@@ -33,7 +33,7 @@ async def _migrate(arguments: argparse.Namespace) -> None:
     settings = LocksDatabaseSettings()
     _log_as(settings)
     if note := await migrate(settings.database, SCHEMA, wait_seconds=arguments.wait):
-        tell(note)
+        report(note)
 
 
 async def _bootstrap(_arguments: argparse.Namespace) -> None:

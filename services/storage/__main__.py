@@ -8,7 +8,7 @@ import uvloop
 
 from services.common import allocator, lifecycle
 from services.common.errors import ServiceError
-from services.common.failure import fail, tell
+from services.common.failure import fail, report
 from services.common.observability import logs
 from services.common.observability.tracing import traced
 from services.storage.application import serve
@@ -24,7 +24,7 @@ async def _migrate(settings: MigrationSettings, *, wait_seconds: float) -> None:
     from services.database.migrations import migrate
 
     if note := await migrate(settings.database, SCHEMA, wait_seconds=wait_seconds):
-        tell(note)
+        report(note)
 
 
 async def _serve(settings: StorageSettings) -> None:

@@ -79,12 +79,12 @@ class StorageSettings(MigrationSettings):
     @property
     def folders(self) -> Sequence[Path]:
         """The folders of `storage_folders`."""
-        return [Path(each) for each in self.storage_folders.split(":") if each]
+        return [Path(folder) for folder in self.storage_folders.split(":") if folder]
 
     @field_validator("storage_folders")
     @classmethod
     def _check_folders(cls, value: str) -> str:
-        if not all(Path(each).is_absolute() for each in value.split(":") if each):
+        if not all(Path(folder).is_absolute() for folder in value.split(":") if folder):
             raise ValueError("expected absolute paths, with : between them")
         return value
 

@@ -70,7 +70,7 @@ class Sweeper:
 
     async def _give_up_of(self, connection: AsyncConnection, suspects: set[int]) -> int:
         gone = suspects & await self._gone(connection)
-        return sum([await contents.give_up(connection, await contents.ongoing(connection, one)) for one in gone])
+        return sum([await contents.give_up(connection, await contents.ongoing(connection, writer)) for writer in gone])
 
     async def _discard(self) -> float:
         """Delete due blobs, but none while a backup runs; return the number of seconds until the next look."""
@@ -115,7 +115,7 @@ class Sweeper:
         location = [
             (store, name) for store_id, name in due if (store := self._context.stores.get(store_id)) is not None
         ]
-        outcomes = await asyncio.gather(*(discard(*each) for each in location), return_exceptions=True)
+        outcomes = await asyncio.gather(*(discard(*arguments) for arguments in location), return_exceptions=True)
         await self._context.database.run(lambda connection: contents.discarded(connection, gone))
         if odd:
             await self._context.database.run(

@@ -46,7 +46,7 @@ class Inherited:
     @property
     def descriptors(self) -> tuple[int, ...]:
         """All inherited descriptors."""
-        return tuple(one for one in (self.lock, self.folder, self.listener) if one is not None)
+        return tuple(descriptor for descriptor in (self.lock, self.folder, self.listener) if descriptor is not None)
 
 
 def reached_by(path: Path, folder: int | None) -> Path:

@@ -70,7 +70,7 @@ def installation_for(account: Account) -> Installation:
         python, packages = str(copy / "bin" / "python"), copy / _PACKAGES
         if closed and _shared_library() is not None:
             environment["LD_LIBRARY_PATH"] = str(copy / "base" / "lib")
-    sources = [source for source in map(_source, _OURS) if not any(source.is_relative_to(one) for one in folders)]
+    sources = [source for source in map(_source, _OURS) if not any(source.is_relative_to(folder) for folder in folders)]
     if sources and not account.can(*(f"-r {file}" for source in sources for file in _files(source))):
         content = digest(*(line for source in sources for line in _stamps(source)))
         copy, held = copied(account, "source", _place(), content, lambda to, _: _copy_sources(to, sources))

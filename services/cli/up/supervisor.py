@@ -57,6 +57,6 @@ class Supervisor:
         if not self._given_up.cancel():
             # Retrieve the error, because asyncio logs an unretrieved one: `run` may have raised another error.
             self._given_up.exception()
-        begun = time.monotonic()
+        started = time.monotonic()
         for seconds, tier in reversed(self._tiers):
-            await asyncio.gather(*(child.stop(begun + seconds) for child in tier))
+            await asyncio.gather(*(child.stop(started + seconds) for child in tier))

@@ -201,10 +201,10 @@ class _Call:
         seconds = round(time.monotonic() - started, 6)
         metrics.requests_of(self._counted_as, status).inc()
         # An abandoned stream is closed in another context, without the request id of the call.
-        told = {"request_id": self._request_id, **self._fields, **fields}
-        self._span.finish(self._counted_as, {"status": status, **told}, failed=status in _FAILURES)
+        fields_logged = {"request_id": self._request_id, **self._fields, **fields}
+        self._span.finish(self._counted_as, {"status": status, **fields_logged}, failed=status in _FAILURES)
         level = logging.DEBUG if self._waits else logging.INFO
-        _log.log(level, "call", method=self._method, status=status, seconds=seconds, **told)
+        _log.log(level, "call", method=self._method, status=status, seconds=seconds, **fields_logged)
         if not self._waits:
             metrics.request_seconds_of(self._counted_as).observe(seconds)
             metrics.IN_FLIGHT.dec()

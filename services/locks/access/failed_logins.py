@@ -25,7 +25,9 @@ async def add_failures(connection: AsyncConnection, debts: Mapping[str, timedelt
     Also delete rows whose debts have been paid off.
     """
     # Sorted: processes that lock rows in the same order cannot deadlock.
-    rows = [{"address": each, "debt_until": func.now() + min(debts[each], _MAX_DEBT)} for each in sorted(debts)]
+    rows = [
+        {"address": address, "debt_until": func.now() + min(debts[address], _MAX_DEBT)} for address in sorted(debts)
+    ]
     new = insert(FailedLogin).values(rows)
     sum_ = func.greatest(col(FailedLogin.debt_until), func.now()) + (new.excluded.debt_until - func.now())
     statement = new.on_conflict_do_update(

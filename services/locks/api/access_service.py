@@ -80,7 +80,7 @@ class AccessServicer(AccessServiceServicer):
     ) -> pb.CountFailedLoginsResponse:
         """Add up bad credentials by address."""
         debts = await self._database.run(partial(add_failures, debts=failed_logins_of(request)))
-        return pb.CountFailedLoginsResponse(debt_seconds=[debts[each.address] for each in request.failed])
+        return pb.CountFailedLoginsResponse(debt_seconds=[debts[login.address] for login in request.failed])
 
 
 def _refusal(decision: Decision) -> ServiceError:

@@ -111,7 +111,7 @@ def permission_of(number: int) -> Permission:
     """Return the permission that a request asks for. Raises `InvalidArgument`."""
     permission = _PERMISSIONS.get(access.Permission.ValueType(number))
     if permission is None:
-        names = [access.Permission.Name(each) for each in _PERMISSIONS]
+        names = [access.Permission.Name(permission) for permission in _PERMISSIONS]
         raise InvalidArgument(Reason.INVALID_FIELD, f"permission: expected one of {', '.join(names)}")
     return permission
 

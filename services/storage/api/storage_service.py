@@ -169,7 +169,7 @@ class StorageService(StorageServiceServicer):
         self, request: pb.WriteWholeObjectsRequest, _context: _Context
     ) -> pb.WriteWholeObjectsResponse:
         """Receive several objects in one message."""
-        add_log_fields(objects=len(request.objects), bytes_in=sum(len(each.data) for each in request.objects))
+        add_log_fields(objects=len(request.objects), bytes_in=sum(len(write.data) for write in request.objects))
         objects = await asyncio.gather(*map(self._written_or_not, request.objects))
         return pb.WriteWholeObjectsResponse(objects=objects)
 

@@ -73,8 +73,8 @@ class StoreService(StoreServiceServicer):
     async def _messages(self) -> list[pb.Store]:
         listed = await self._context.database.run(store_table.list_stores)
         has = await store_admin.holdings_of(self._context)
-        names = {one.record.id: one.record.name for one in listed}
-        return [_message(one, has, names) for one in listed]
+        names = {store.record.id: store.record.name for store in listed}
+        return [_message(store, has, names) for store in listed]
 
 
 def _message(listed: StoreListing, holdings: Mapping[int, StoreHoldings], names: Mapping[int, str]) -> pb.Store:

@@ -70,7 +70,9 @@ class TrafficQuota:
             return []
         await self.flush()
         moved = await self.transferred_today(repository_ids)
-        return [id_ for id_, each in moved.items() if each.bytes_in + each.bytes_out >= self._limit]
+        return [
+            id_ for id_, transferred in moved.items() if transferred.bytes_in + transferred.bytes_out >= self._limit
+        ]
 
     async def check(self, repository_id: int) -> None:
         """Raise `ResourceExhausted` (BANDWIDTH_EXCEEDED) if the repository has used up today's bandwidth."""

@@ -131,13 +131,13 @@ class SpaceManager:
 
     async def run(self) -> None:
         """Publish the reservations of this process about every second while there are any, forever."""
-        told = False
+        is_published = False
 
         async def publish() -> None:
-            nonlocal told
-            if (self._uploads or told) and await self._backend().available_bytes() is not None:
+            nonlocal is_published
+            if (self._uploads or is_published) and await self._backend().available_bytes() is not None:
                 await self._peers.publish(self._kept)
-                told = bool(self._uploads)
+                is_published = bool(self._uploads)
 
         await run_periodically(publish, PUBLISH_SECONDS, trouble="the uploads that go on are not told to others")
 

@@ -54,8 +54,8 @@ class PeerReservations:
         return int(await connection.scalar(others) or 0)
 
     async def _tell(self, connection: AsyncConnection, own: int) -> None:
-        told = {"remaining_bytes": own, "told_at": func.clock_timestamp()}
-        new = insert(Announcement).values(process=self._process, **told)
-        await connection.execute(new.on_conflict_do_update(index_elements=["process"], set_=told))
+        values = {"remaining_bytes": own, "told_at": func.clock_timestamp()}
+        new = insert(Announcement).values(process=self._process, **values)
+        await connection.execute(new.on_conflict_do_update(index_elements=["process"], set_=values))
         gone = col(Announcement.told_at) < func.clock_timestamp() - 4 * _GONE_AFTER
         await connection.execute(delete(Announcement).where(gone))

@@ -33,7 +33,7 @@ async def sign_objects(
     held: dict[ObjectKey, Sequence[BlobLocation]] = {}
     if intent is Intent.READ:
         found = await context.lookups.locate(repository_id, {key.oid for key in keys})
-        held = {ObjectKey(one.oid, one.size): one.locations for one in found if not one.is_removed}
+        held = {ObjectKey(stored.oid, stored.size): stored.locations for stored in found if not stored.is_removed}
     signed = await _sign(context, repository_id, set(keys), held, intent, seconds)
     return [signed.get(key) for key in keys]
 
@@ -53,10 +53,10 @@ async def sign_found(
     """
     if not context.stores.primary.direct.includes(intent):
         return [None] * len(keys)
-    told = list(zip(keys, stats, strict=True))
+    answered = list(zip(keys, stats, strict=True))
     moved = Status.PRESENT if intent is Intent.READ else Status.MISSING
-    wanted = {key for key, stat in told if stat.status is moved}
-    held = {ObjectKey(key.oid, stat.size): stat.locations for key, stat in told}
+    wanted = {key for key, stat in answered if stat.status is moved}
+    held = {ObjectKey(key.oid, stat.size): stat.locations for key, stat in answered}
     try:
         signed = await _sign(context, repository_id, wanted, held, intent, seconds)
     except Unavailable as error:
@@ -112,7 +112,7 @@ async def _uploads(
     found = await context.lookups.locate(repository_id, [key.oid for key in names])
     # No URL for objects that are removed or have a blob, even a damaged one. An object that has a record in the index
     # but no blob may be written again.
-    known = {one.oid for one in found if one.is_removed or one.locations or one.damaged}
+    known = {stored.oid for stored in found if stored.is_removed or stored.locations or stored.damaged}
     missing = {key: name for key, name in names.items() if key.oid not in known}
 
     async def work(connection: AsyncConnection) -> None:

@@ -193,7 +193,7 @@ async def mark_damaged(connection: AsyncConnection, found: Collection[BlobLocati
     """
     statement = (
         update(Content)
-        .where(col(Content.oid) == any_of([oid_of(placed.name) for placed in found]))
+        .where(col(Content.oid) == any_of([oid_of(location.name) for location in found]))
         .where(tuple_(col(Content.store_id), col(Content.name)).in_(found), ~col(Content.is_doubted))
         .where(ELSEWHERE if if_elsewhere else true())
         .values(is_doubted=True)
@@ -203,8 +203,8 @@ async def mark_damaged(connection: AsyncConnection, found: Collection[BlobLocati
 
 async def release_unreferenced(connection: AsyncConnection, oids: Sequence[str]) -> None:
     """Discard the blobs of those of `oids` that no repository holds. The caller must have locked the oids."""
-    let_go = delete(Content).where(col(Content.oid) == any_of(oids), ~HELD)
-    await _discard(connection, let_go.returning(*_CONTENT), in_seconds=0)
+    released = delete(Content).where(col(Content.oid) == any_of(oids), ~HELD)
+    await _discard(connection, released.returning(*_CONTENT), in_seconds=0)
 
 
 async def writers(connection: AsyncConnection) -> list[int]:

@@ -57,8 +57,8 @@ class ObjectLookups:
         await self._batcher.close()
 
     async def _locate(self, group: Sequence[_LookupKey]) -> list[list[Located]]:
-        wanted = [(number, key.repository_id, oid) for number, key in enumerate(group) for oid in key.oids]
-        statement = Statement(_LOCATE, tuple(zip(*wanted, strict=True)) if wanted else ((), (), ()))
+        rows = [(number, key.repository_id, oid) for number, key in enumerate(group) for oid in key.oids]
+        statement = Statement(_LOCATE, tuple(zip(*rows, strict=True)) if rows else ((), (), ()))
         found: list[dict[str, Located]] = [{} for _ in group]
         for number, oid, size, is_removed, reason, store_id, name, is_doubted in await self._database.fetch(
             statement, patient=len(group) == 1
@@ -68,4 +68,4 @@ class ObjectLookups:
                 located = found[number][oid] = Located(oid, size, is_removed, reason, [], [])
             if name is not None:
                 (located.damaged if is_doubted else located.locations).append(BlobLocation(store_id, name))
-        return [list(each.values()) for each in found]
+        return [list(row.values()) for row in found]

@@ -72,10 +72,10 @@ class UploadRegistrar:
         await self._ending.close()
 
     async def _begin(self, group: Sequence[Sequence[PendingBlob]]) -> list[list[PendingResult]]:
-        new = [each for one in group for each in one]
+        new = [blob for blobs in group for blob in blobs]
         statement = contents.begin_statement(new, writer=self._writer)
         results = map(PendingResult._make, await self._database.fetch(statement, patient=len(group) == 1))
-        return [list(islice(results, len(one))) for one in group]
+        return [list(islice(results, len(blobs))) for blobs in group]
 
     async def _register(self, group: Sequence[VerifiedUpload]) -> Sequence[CommittedUpload | ServiceError | None]:
         try:
@@ -91,9 +91,9 @@ async def _register(
 ) -> list[CommittedUpload | ServiceError]:
     await objects.lock(
         connection,
-        [each.oid for each in group],
-        into=[each.repository_id for each in group],
-        stores=[one.store_id for each in group for one in each.blobs],
+        [upload.oid for upload in group],
+        into=[upload.repository_id for upload in group],
+        stores=[blob.store_id for upload in group for blob in upload.blobs],
     )
     answers: dict[int, CommittedUpload | ServiceError] = {}
     for turn in _turns(group):

@@ -76,8 +76,8 @@ async def stop_copy(connection: AsyncConnection, to_id: int) -> None:
 
 async def note_problem(connection: AsyncConnection, to_id: int, problem: str) -> None:
     """Record the problem of a copy; an empty text clears it."""
-    noted = update(CopyRecord).where(col(CopyRecord.to_id) == to_id, col(CopyRecord.problem) != problem)
-    await connection.execute(noted.values(problem=problem))
+    statement = update(CopyRecord).where(col(CopyRecord.to_id) == to_id, col(CopyRecord.problem) != problem)
+    await connection.execute(statement.values(problem=problem))
 
 
 async def set_primary(connection: AsyncConnection, store_id: int) -> None:
@@ -135,7 +135,7 @@ async def holdings(connection: AsyncConnection, *, after: str, limit: int) -> tu
     """
     held = _held(after, limit)
     good = ~col(Content.is_doubted)
-    each = (
+    of_each_store = (
         select(col(Content.store_id), func.count(), func.sum(held.c.size), literal(""))
         .join(held, held.c.oid == col(Content.oid))
         .where(good)
@@ -147,7 +147,7 @@ async def holdings(connection: AsyncConnection, *, after: str, limit: int) -> tu
     last = func.coalesce(func.max(held.c.oid), "")
     anywhere = select(literal(ANYWHERE, SmallInteger), counted, summed, last).select_from(held)
     found, end = {}, ""
-    for store_id, count, size, last_oid in await connection.execute(union_all(each, anywhere)):
+    for store_id, count, size, last_oid in await connection.execute(union_all(of_each_store, anywhere)):
         found[store_id] = StoreHoldings(count, int(size))
         end = end or last_oid
     return found, end

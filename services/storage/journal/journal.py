@@ -164,7 +164,7 @@ class Journal:
 
     async def _settle(self) -> None:
         """Sync the files of full segments that are no longer in use, and remove these segments."""
-        for segment in [each for each in self._full if not each.users]:
+        for segment in [full for full in self._full if not full.users]:
             await self._make_durable(segment)
             await self._database.run(partial(table.close_segment, name=segment.file.name))
             await self._recovery.discard_uncommitted(segment.uncommitted)

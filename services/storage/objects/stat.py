@@ -45,7 +45,7 @@ async def stat_objects(
 ) -> list[ObjectStat]:
     """Return one answer for each key, in order. Raises what BatchStatObjects documents."""
     located = await context.lookups.locate(repository_id, {key.oid for key in keys})
-    found = {one.oid: _answer(one) for one in located}
+    found = {entry.oid: _answer(entry) for entry in located}
     answers = [found.get(key.oid, _MISSING) for key in keys]
     if intent is Intent.READ and any(answer.status is Status.PRESENT for answer in answers):
         await context.quota.check(repository_id)

@@ -70,7 +70,7 @@ class SmallObjectWriter:
         primary = self._context.stores.primary
         journal = self._context.journals.of(primary)
         if journal is None or self._context.stores.replicas():
-            return await self._write_noted(group)
+            return await self._write_to_stores(group)
         return await self._write_journaled(group, primary, journal)
 
     async def _write_journaled(
@@ -79,7 +79,7 @@ class SmallObjectWriter:
         """Write to a disk without copies: blob names in its journal need not be recorded as pending."""
         data = {whole.header.oid: whole.data for whole in group}
         names = {oid: new_name(oid) for oid in data}
-        asked = [
+        uploads = [
             Journaled(whole.header.repository_id, whole.header.oid, whole.header.size, names[whole.header.oid])
             for whole in group
         ]
@@ -87,22 +87,22 @@ class SmallObjectWriter:
         size = 2 * sum(map(len, data.values()))
         async with self._context.space.reserve(size) as reservation:
             await reservation.expect(size)
-            async with journal.written({names[oid]: each for oid, each in data.items()}) as segment:
+            async with journal.written({names[oid]: content for oid, content in data.items()}) as segment:
                 reservation.written(size)
                 committed = await table.commit(
-                    self._context.database, segment.name, store.id, set(asked), patient=len(group) == 1
+                    self._context.database, segment.name, store.id, set(uploads), patient=len(group) == 1
                 )
                 if committed is None:
                     segment.is_broken = True
                     raise upload_given_up()
-        if any(each.is_replacing for each in committed.values()):
+        if any(outcome.is_replacing for outcome in committed.values()):
             self._context.sweep_wanted.set()
-        kept = {one.name for one, each in committed.items() if each.created_at is not None}
+        kept = {upload.name for upload, outcome in committed.items() if outcome.created_at is not None}
         for name in set(names.values()) - kept:
             await store.backend.delete(name)
-        return [_outcome(one, committed[one]) for one in asked]
+        return [_outcome(upload, committed[upload]) for upload in uploads]
 
-    async def _write_noted(self, group: Sequence[_Whole]) -> Sequence[Record | ServiceError]:
+    async def _write_to_stores(self, group: Sequence[_Whole]) -> Sequence[Record | ServiceError]:
         """Write to the primary and to the copies that keep up, under blob names recorded as pending beforehand."""
         size = sum(whole.header.size for whole in group)
         async with (
@@ -113,8 +113,8 @@ class SmallObjectWriter:
             bytes_of: dict[Store, dict[str, Chunk]] = {}
             for whole, targets in zip(group, pending, strict=True):
                 if not isinstance(targets, ServiceError):
-                    for one in targets:
-                        bytes_of.setdefault(one.store, {})[one.name] = whole.data
+                    for target in targets:
+                        bytes_of.setdefault(target.store, {})[target.name] = whole.data
             kept_up = await put_blobs(bytes_of, self._context.stores) if bytes_of else set()
             reservation.written(size)
             if len(kept_up) < len(bytes_of):
@@ -130,7 +130,9 @@ class SmallObjectWriter:
         if isinstance(pending, ServiceError):
             return pending
         try:
-            return await commit_own(self._context, whole.header, [one for one in pending if one.store in kept_up])
+            return await commit_own(
+                self._context, whole.header, [target for target in pending if target.store in kept_up]
+            )
         except ServiceError as error:
             self._context.sweep_wanted.set()
             return error

@@ -38,11 +38,11 @@ async def create_store(
 
     async def known(connection: AsyncConnection) -> bool:
         stores = [listed.record for listed in await store_table.list_stores(connection)]
-        if any(one.name == name and one.url == url for one in stores):
+        if any(store.name == name and store.url == url for store in stores):
             return True
-        if any(one.name == name for one in stores):
+        if any(store.name == name for store in stores):
             raise AlreadyExists(Reason.STORE_EXISTS, f"a store {name} exists already")
-        if any((one.url or first_url) == url for one in stores):
+        if any((store.url or first_url) == url for store in stores):
             raise AlreadyExists(Reason.STORE_EXISTS, "a store with this URL exists already")
         return False
 
@@ -65,7 +65,7 @@ def _check_folder(url: str, folders: Sequence[Path]) -> None:
         wanted = folder_of(url).resolve()
     except ValueError as error:
         raise _invalid(error) from error
-    if not any(wanted.is_relative_to(each.resolve()) for each in folders):
+    if not any(wanted.is_relative_to(folder.resolve()) for folder in folders):
         allowed = " or ".join(map(str, folders)) or "one of TOWPATH_STORAGE_FOLDERS, which names none"
         raise InvalidArgument(Reason.INVALID_FIELD, f"url: expected a folder below {allowed}")
 

@@ -122,7 +122,7 @@ async def open_fanout(targets: Sequence[UploadTarget], size: int, stores: StoreR
     """Begin an upload of `size` bytes to the stores; the first is the primary."""
     first, *others = targets
     async with first.store.backend.create(first.name, size) as upload:
-        replicas = [_ReplicaUpload(one, size, stores) for one in others]
+        replicas = [_ReplicaUpload(store, size, stores) for store in others]
         try:
             yield FanoutUpload(first, upload, replicas)
         finally:

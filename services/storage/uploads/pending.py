@@ -29,12 +29,14 @@ async def pending_uploads(
     """
     stores = (context.stores.primary, *context.stores.replicas())
     names = [{store: new_name(header.oid) for store in stores} for header in headers]
-    all_names = {name for each in names for name in each.values()}
+    all_names = {name for by_store in names for name in by_store.values()}
     context.writer_lease.names.update(all_names)
     try:
         # To completion, because the sweep after this context would miss a name that is recorded later.
         yield await run_to_completion(
-            asyncio.gather(*(_begin(context, *each) for each in zip(headers, names, strict=True)))
+            asyncio.gather(
+                *(_begin(context, header, by_store) for header, by_store in zip(headers, names, strict=True))
+            )
         )
     except BaseException:
         context.sweep_wanted.set()

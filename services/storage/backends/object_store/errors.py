@@ -50,7 +50,7 @@ def cause_of(error: BaseException) -> Cause:
         status = error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", "")
         return Cause(name, str(status), error.response.get("Error", {}).get("Code", ""))
     text = str(error)
-    status, code, kind = (match[1] if (match := each.search(text)) else "" for each in (_STATUS, _CODE, _KIND))
+    status, code, kind = (match[1] if (match := pattern.search(text)) else "" for pattern in (_STATUS, _CODE, _KIND))
     return Cause(name, status, code or kind)
 
 
