@@ -11,9 +11,9 @@ from towpath.storage.v1 import storage_service_pb2 as storage_pb
 from towpath.storage.v1 import storage_service_pb2_grpc as storage_grpc
 
 from services.common.rpc.client import ServiceClient
+from services.common.rpc.interceptors import Context
 from services.common.rpc.server import Server
 from services.common.rpc.tls import Tls
-from services.common.rpc.types import Context
 from tests.support.waiting import STEP_SECONDS
 
 SERVICE = pb.DESCRIPTOR.services_by_name["LockService"].full_name

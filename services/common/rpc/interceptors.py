@@ -4,7 +4,7 @@ import hmac
 import logging
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
-from typing import Any
+from typing import Any, TypeAlias
 
 import grpc
 from pydantic import SecretStr
@@ -14,9 +14,11 @@ from services.common.observability import request_id, tracing
 from services.common.observability.logs import get_logger
 from services.common.rpc import log_fields, metrics
 from services.common.rpc.options import ADMIN_METADATA_KEY
-from services.common.rpc.types import Context, Handler
 
-_Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[Handler | None]]
+Context = grpc.aio.ServicerContext[Any, Any]
+# gRPC's own type knows only blocking handlers.
+_Handler: TypeAlias = Any
+_Continuation = Callable[[grpc.HandlerCallDetails], Awaitable[_Handler]]
 
 # Statuses that are no fault of the caller.
 _FAILURES = ("UNKNOWN", "INTERNAL", "UNAVAILABLE", "DEADLINE_EXCEEDED", "DATA_LOSS", "UNIMPLEMENTED")
@@ -57,7 +59,7 @@ class SecretInterceptor(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> Handler | None:
+    ) -> _Handler:
         """Pass the call on, or answer UNAUTHENTICATED."""
         problem = self._problem(handler_call_details.method, handler_call_details.invocation_metadata)
         if not problem:
@@ -103,38 +105,23 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
-    ) -> Handler | None:
+    ) -> _Handler:
         """Wrap the handler of the call."""
         handler = await continuation(handler_call_details)
-        if handler is None or handler_call_details.method.startswith("/grpc."):
-            return handler
         method = handler_call_details.method
+        if handler is None or method.startswith("/grpc."):
+            return handler
         counted_as = method if method in self._methods else "other"
         call = _Call(handler_call_details, counted_as=counted_as, waits=method in self._waiting)
+        codecs = handler.request_deserializer, handler.response_serializer
         if handler.unary_unary is not None:
-            return grpc.unary_unary_rpc_method_handler(
-                call.answered_once(handler.unary_unary),
-                handler.request_deserializer,
-                handler.response_serializer,
-            )
+            return grpc.unary_unary_rpc_method_handler(call.answered_once(handler.unary_unary), *codecs)
         if handler.stream_unary is not None:
-            return grpc.stream_unary_rpc_method_handler(
-                call.answered_once(handler.stream_unary),
-                handler.request_deserializer,
-                handler.response_serializer,
-            )
+            return grpc.stream_unary_rpc_method_handler(call.answered_once(handler.stream_unary), *codecs)
         if handler.unary_stream is not None:
-            return grpc.unary_stream_rpc_method_handler(
-                call.answered_by_stream(handler.unary_stream),  # type: ignore[arg-type] # stubs know only the blocking kind
-                handler.request_deserializer,
-                handler.response_serializer,
-            )
+            return grpc.unary_stream_rpc_method_handler(call.answered_by_stream(handler.unary_stream), *codecs)
         # Answered once, because a handler of this kind writes its responses itself.
-        return grpc.stream_stream_rpc_method_handler(
-            call.answered_once(handler.stream_stream),  # type: ignore[arg-type] # stubs know only the blocking kind
-            handler.request_deserializer,
-            handler.response_serializer,
-        )
+        return grpc.stream_stream_rpc_method_handler(call.answered_once(handler.stream_stream), *codecs)
 
 
 class _Call:

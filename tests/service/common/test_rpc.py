@@ -29,8 +29,8 @@ from services.common.errors import (
 )
 from services.common.observability import request_id
 from services.common.rpc.client import Health, ServiceClient
+from services.common.rpc.interceptors import Context
 from services.common.rpc.server import Server
-from services.common.rpc.types import Context
 
 SERVICE = pb.DESCRIPTOR.services_by_name["LockService"].full_name
 SECRET = SecretStr("between-services")
