@@ -3,7 +3,8 @@
 import asyncio
 import os
 import signal
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 HEARTBEAT_SECONDS = 0.5
@@ -52,6 +53,16 @@ async def run_after(event: asyncio.Event, work: Callable[[], Awaitable[None]]) -
     """Run `work` as soon as `event` is set."""
     await event.wait()
     await work()
+
+
+@asynccontextmanager
+async def running(work: Coroutine[Any, Any, Any]) -> AsyncIterator[asyncio.Task[Any]]:
+    """Run `work` as a task inside the context; then cancel the task, wait for its end, and raise its error if any."""
+    task = asyncio.create_task(work)
+    try:
+        yield task
+    finally:
+        await cancel_and_wait(task)
 
 
 async def cancel_and_wait(*tasks: asyncio.Task[Any]) -> None:

@@ -13,8 +13,7 @@ from services.common.observability import logs
 from services.common.observability.metrics import served_metrics
 from services.common.observability.tracing import traced
 from services.facade.app import create_app
-from services.facade.auth.login_throttle import LoginRateLimiter
-from services.facade.auth.login_throttle_sync import synchronised
+from services.facade.auth.login_throttle import LoginRateLimiter, synchronised
 from services.facade.auth.revocation_watch import watch_revocations
 from services.facade.clients.services import ServiceClients
 from services.facade.objects.removal_feed import watch_removals

@@ -7,8 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from services.facade.app import create_app
-from services.facade.auth.login_throttle import LoginRateLimiter
-from services.facade.auth.login_throttle_sync import synchronised
+from services.facade.auth.login_throttle import LoginRateLimiter, synchronised
 from services.facade.auth.revocation_watch import watch_revocations
 from services.facade.clients.services import ServiceClients
 from services.facade.objects.removal_feed import watch_removals

@@ -14,7 +14,7 @@ from prometheus_client.core import GaugeMetricFamily
 from prometheus_client.registry import Collector
 from pydantic import SecretStr
 
-from services.common.lifecycle import cancel_and_wait
+from services.common.lifecycle import running
 from services.common.observability.metrics_server import serve_metrics
 
 SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300)
@@ -64,11 +64,10 @@ async def served_metrics(
         return
     _BUILD.labels(version("towpath")).set(1)
     stop_serving = serve_metrics(listen, token, is_serving and partial(_ask, asyncio.get_running_loop(), is_serving))
-    lag = asyncio.create_task(_watch_lag())
     try:
-        yield
+        async with running(_watch_lag()):
+            yield
     finally:
-        await cancel_and_wait(lag)
         await asyncio.to_thread(stop_serving)
 
 

@@ -3,25 +3,16 @@
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from prometheus_client import Counter
+
+from services.facade.clients.watch import Changes
 
 Question = TypeVar("Question")
 Answer = TypeVar("Answer")
 
 _MAX_ANSWERS = 10_000
-
-
-class Revocations(Protocol):
-    """Changes that may make cached answers wrong."""
-
-    generation: int
-    """A number that differs after each change; an answer requested before the change may be wrong."""
-
-    @property
-    def is_current(self) -> bool:
-        """True while all changes are known, except those of the last moments."""
 
 
 class AccessCache(Generic[Question, Answer]):
@@ -31,7 +22,7 @@ class AccessCache(Generic[Question, Answer]):
     `asked`.
     """
 
-    def __init__(self, changes: Revocations, *, recalled: Counter, asked: Counter) -> None:
+    def __init__(self, changes: Changes, *, recalled: Counter, asked: Counter) -> None:
         self._changes = changes
         self._generation = changes.generation
         self._answers: OrderedDict[Question, tuple[Answer, float]] = OrderedDict()

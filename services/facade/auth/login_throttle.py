@@ -3,15 +3,24 @@
 import asyncio
 import math
 import time
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from functools import partial
 from itertools import islice
 
 from limits import parse
+from towpath.access.v1 import access_service_pb2
 
+from services.common.concurrency.periodic import run_periodically
+from services.common.lifecycle import running
+from services.facade.clients.services import ServiceClients
 from services.facade.web.addresses import OVERFLOW_KEY, limit_key
+from services.facade.web.error_reasons import invalid_reply
 
 _MAX_ADDRESSES = 10_000
 _MAX_SHARED = 1_000
+# Bounds how often counts are written, however many clients guess.
+_INTERVAL_SECONDS = 1.0
 # The tolerance for sums of seconds, because floating-point sums are not exact.
 _ROUNDING_SECONDS = 1e-6
 
@@ -77,3 +86,33 @@ class LoginRateLimiter:
         self._pending = {
             debtor: count for debtor, count in self._pending.items() if debtor in self._theoretical_arrival
         }
+
+
+@asynccontextmanager
+async def synchronised(login_limiter: LoginRateLimiter, clients: ServiceClients) -> AsyncIterator[LoginRateLimiter]:
+    """Share the counts with the other facades within seconds, and take over theirs, until the block ends."""
+    sync = partial(_sync, login_limiter, clients)
+    async with running(run_periodically(sync, _INTERVAL_SECONDS, trouble="failed logins not told to other facades")):
+        yield login_limiter
+
+
+async def _sync(login_limiter: LoginRateLimiter, clients: ServiceClients) -> None:
+    told = await login_limiter.pending()
+    debts: Mapping[str, float] = {}
+    try:
+        if told:
+            debts = await _owed(clients, told, login_limiter.seconds_each)
+    finally:
+        # Counts that could not be shared stay pending; meanwhile this facade limits by its own counts.
+        login_limiter.merge(told, debts)
+
+
+async def _owed(clients: ServiceClients, told: Mapping[str, int], seconds_each: float) -> Mapping[str, float]:
+    """Report counts to the lock service; return the resulting debts of their addresses, in seconds."""
+    request = access_service_pb2.CountFailedLoginsRequest(seconds_each=seconds_each)
+    for address, count in told.items():
+        request.failed.add(address=address, count=count)
+    reply = await clients.locks.call(clients.access_stub.CountFailedLogins, request)
+    if len(reply.debt_seconds) != len(told):
+        raise invalid_reply("CountFailedLogins", "the reply lacks addresses")
+    return dict(zip(told, reply.debt_seconds, strict=True))

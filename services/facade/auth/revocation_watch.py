@@ -1,7 +1,5 @@
 """Watch for revocations, because a revocation invalidates cached answers about access (docs/decisions/0018)."""
 
-import asyncio
-import math
 import time
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Mapping
@@ -10,27 +8,19 @@ from functools import partial
 
 from towpath.access.v1 import access_service_pb2
 
-from services.common.lifecycle import cancel_and_wait
 from services.facade.clients.services import ServiceClients
-from services.facade.clients.watch import HOLD_SECONDS, WAIT_SECONDS, watch_forever
+from services.facade.clients.watch import HOLD_SECONDS, WAIT_SECONDS, Changes, watching
 from services.facade.web.error_reasons import invalid_reply
 
 _MAX_SOURCES = 16
 
 
-class RevocationState:
+class RevocationState(Changes):
     """The revocations that lock services have reported to this facade."""
 
     def __init__(self) -> None:
-        self.generation = 0
-        """A number that differs after each revocation; an answer requested before the revocation may be wrong."""
+        super().__init__()
         self._known: OrderedDict[str, int] = OrderedDict()
-        self._held_until = -math.inf
-
-    @property
-    def is_current(self) -> bool:
-        """True while all revocations are known, except those of the last 0.9 seconds."""
-        return time.monotonic() < self._held_until
 
     @property
     def known(self) -> Mapping[str, int]:
@@ -45,18 +35,15 @@ class RevocationState:
         self._known.move_to_end(source)
         if len(self._known) > _MAX_SOURCES:
             self._known.popitem(last=False)
-        self._held_until = asked_at + HOLD_SECONDS
+        self.hold(asked_at)
 
 
 @asynccontextmanager
 async def watch_revocations(clients: ServiceClients) -> AsyncIterator[RevocationState]:
     """Watch for revocations until the block ends."""
     changes = RevocationState()
-    watching = asyncio.create_task(watch_forever(partial(_ask, changes, clients), "changes of access are not known"))
-    try:
+    async with watching(partial(_ask, changes, clients), "changes of access are not known"):
         yield changes
-    finally:
-        await cancel_and_wait(watching)
 
 
 async def _ask(changes: RevocationState, clients: ServiceClients) -> None:

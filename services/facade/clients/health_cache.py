@@ -2,7 +2,8 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Any
 
 from services.common.lifecycle import cancel_and_wait
 from services.common.rpc.client import Health
@@ -14,7 +15,7 @@ MAX_AGE_SECONDS = 1.0
 class HealthCache:
     """Asks at most once in `MAX_AGE_SECONDS`, and never while a request is in flight. Its owner closes it."""
 
-    def __init__(self, ask: Callable[[], Awaitable[Mapping[str, Health]]]) -> None:
+    def __init__(self, ask: Callable[[], Coroutine[Any, Any, Mapping[str, Health]]]) -> None:
         self._ask = ask
         self._asked: asyncio.Task[Mapping[str, Health]] | None = None
         self._asked_at = 0.0
@@ -25,13 +26,10 @@ class HealthCache:
         asked = self._asked
         if asked is None or (asked.done() and now - self._asked_at >= MAX_AGE_SECONDS):
             self._asked_at = now
-            asked = self._asked = asyncio.create_task(self._find())
+            asked = self._asked = asyncio.create_task(self._ask())
         return await asyncio.shield(asked)
 
     async def close(self) -> None:
         """Cancel the request in flight."""
         if self._asked is not None and not self._asked.done():
             await cancel_and_wait(self._asked)
-
-    async def _find(self) -> Mapping[str, Health]:
-        return await self._ask()

@@ -1,9 +1,12 @@
 """Long polling of an inner service for changes."""
 
+import math
+import time
 from collections.abc import Awaitable, Callable
-from typing import Never
+from contextlib import AbstractAsyncContextManager
 
 from services.common.concurrency.periodic import run_periodically
+from services.common.lifecycle import running
 
 HOLD_SECONDS = 0.9
 """The time for which an answer is valid, counted from its request. The rest of a second is for the request itself."""
@@ -13,9 +16,31 @@ WAIT_SECONDS = 0.2
 _RETRY_SECONDS = 0.5
 
 
-async def watch_forever(ask: Callable[[], Awaitable[None]], trouble: str, *, every_seconds: float = 0.0) -> Never:
-    """Repeat `ask` forever, `every_seconds` after each answer; log `trouble` once while `ask` fails.
+class Changes:
+    """Changes that may make cached answers wrong, as far as inner services have reported them to this facade."""
+
+    def __init__(self) -> None:
+        self.generation = 0
+        """A number that differs after each change; an answer requested before the change may be wrong."""
+        self._held_until = -math.inf
+
+    @property
+    def is_current(self) -> bool:
+        """True while all changes are known, except those of the last 0.9 seconds."""
+        return time.monotonic() < self._held_until
+
+    def hold(self, asked_at: float) -> None:
+        """Record that a request made at `asked_at` (`time.monotonic`) has told all changes before it."""
+        self._held_until = asked_at + HOLD_SECONDS
+
+
+def watching(
+    ask: Callable[[], Awaitable[None]], trouble: str, *, every_seconds: float = 0.0
+) -> AbstractAsyncContextManager[object]:
+    """Repeat `ask` inside the context, `every_seconds` after each answer; log `trouble` once while `ask` fails.
 
     One failure is tolerated, because a service that has just started may not know the answer yet.
     """
-    await run_periodically(ask, every_seconds, trouble=trouble, retry_seconds=_RETRY_SECONDS, tolerated_failures=1)
+    return running(
+        run_periodically(ask, every_seconds, trouble=trouble, retry_seconds=_RETRY_SECONDS, tolerated_failures=1)
+    )

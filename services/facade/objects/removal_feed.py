@@ -1,47 +1,34 @@
 """Removal feed: a removal ends the use of locations from earlier batches without asking (docs/decisions/0030)."""
 
-import asyncio
-import math
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from towpath.storage.v1 import storage_service_pb2 as pb
 
-from services.common.lifecycle import cancel_and_wait
 from services.facade.auth.action_tokens import ObjectLocation
 from services.facade.clients.services import ServiceClients
-from services.facade.clients.watch import HOLD_SECONDS, WAIT_SECONDS, watch_forever
+from services.facade.clients.watch import HOLD_SECONDS, WAIT_SECONDS, Changes, watching
 
 
 @asynccontextmanager
 async def watch_removals(clients: ServiceClients) -> "AsyncIterator[RemovalFeed]":
     """Follow the removal feed until the block ends."""
     removals = RemovalFeed(clients)
-    watching = asyncio.create_task(watch_forever(removals.ask, "removals of objects are not known"))
-    try:
+    async with watching(removals.ask, "removals of objects are not known"):
         yield removals
-    finally:
-        await cancel_and_wait(watching)
 
 
-class RemovalFeed:
+class RemovalFeed(Changes):
     """The removals of objects that storage has reported to this facade."""
 
     def __init__(self, clients: ServiceClients) -> None:
-        self.generation = 0
-        """A number that differs after each removal; an answer requested before the removal may be wrong."""
+        super().__init__()
         self._clients = clients
         self._server_started = 0
         self._known_since = 0
-        self._held_until = -math.inf
         self.is_bandwidth_limited = True
         """True unless storage has reported that the daily bytes of repositories are not limited."""
-
-    @property
-    def is_current(self) -> bool:
-        """True while all removals are known, except those of the last 0.9 seconds."""
-        return time.monotonic() < self._held_until
 
     def allow(self, place: ObjectLocation) -> bool:
         """Return whether an object was neither removed nor reported damaged since its location was read.
@@ -72,4 +59,4 @@ class RemovalFeed:
             self.generation += 1
             self._server_started, self._known_since = reply.server_started, reply.known_since
         self.is_bandwidth_limited = reply.is_bandwidth_limited
-        self._held_until = asked_at + HOLD_SECONDS
+        self.hold(asked_at)

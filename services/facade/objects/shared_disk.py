@@ -1,6 +1,5 @@
 """Shared disk: direct reads of objects from the disk on which storage stores them."""
 
-import asyncio
 import math
 import os
 import re
@@ -16,11 +15,10 @@ from services.common.concurrency.circuit_breaker import CircuitBreaker
 from services.common.concurrency.uncancellable import run_in_thread
 from services.common.errors import Reason, ServiceError
 from services.common.files import OwnedDescriptor
-from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
 from services.facade.auth.action_tokens import ActionGrant
 from services.facade.clients.services import ServiceClients
-from services.facade.clients.watch import watch_forever
+from services.facade.clients.watch import watching
 from services.facade.objects.cached_file import read_cached
 from services.facade.objects.read_counts import REPORT_SECONDS, ReadCounts
 from services.facade.objects.removal_feed import RemovalFeed
@@ -133,12 +131,11 @@ async def shared_disk(
         yield None
         return
     reads = ReadCounts(clients)
-    reporting = asyncio.create_task(watch_forever(reads.report, "reads are not counted", every_seconds=REPORT_SECONDS))
     disk = SharedDisk(folder, clients, removal_feed, reads)
     try:
-        yield disk
+        async with watching(reads.report, "reads are not counted", every_seconds=REPORT_SECONDS):
+            yield disk
     finally:
-        await cancel_and_wait(reporting)
         await reads.report_last()
         disk.close()
 

@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 
 from services.common.concurrency.periodic import run_periodically
-from services.common.lifecycle import cancel_and_wait
+from services.common.lifecycle import running
 from services.common.observability.logs import get_logger
 from services.facade.web.forwarded_headers import Network
 
@@ -56,10 +56,6 @@ class TrustedProxies:
                 )
             self._resolved[name] = found
 
-    async def keep_resolved(self) -> None:
-        """Resolve all names every two seconds, until cancelled."""
-        await run_periodically(self.resolve, _INTERVAL_SECONDS, trouble="the names of proxies are not resolved")
-
 
 @asynccontextmanager
 async def resolved_proxies(text: str | None) -> AsyncIterator[TrustedProxies]:
@@ -68,14 +64,12 @@ async def resolved_proxies(text: str | None) -> AsyncIterator[TrustedProxies]:
     if not proxies.names:
         yield proxies
         return
-    # Resolve the names before the first request, but let a slow name server delay the start for 3 s at most.
-    first = asyncio.create_task(proxies.resolve())
-    await asyncio.wait({first}, timeout=_FIRST_SECONDS)
-    following = asyncio.create_task(proxies.keep_resolved())
-    try:
-        yield proxies
-    finally:
-        await cancel_and_wait(first, following)
+    async with running(proxies.resolve()) as first:
+        # Resolve the names before the first request, but let a slow name server delay the start for 3 s at most.
+        await asyncio.wait({first}, timeout=_FIRST_SECONDS)
+        trouble = "the names of proxies are not resolved"
+        async with running(run_periodically(proxies.resolve, _INTERVAL_SECONDS, trouble=trouble)):
+            yield proxies
 
 
 async def _addresses_of(name: str) -> list[Network]:
