@@ -4,9 +4,11 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+from asyncpg import IntegrityConstraintViolationError
 from pydantic import SecretStr
 from sqlalchemy import event
 from sqlalchemy.engine import URL, ExceptionContext, make_url
+from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
@@ -41,6 +43,14 @@ def parse_url(url: SecretStr) -> URL:
 def sqlstate_of(error: BaseException | None) -> str:
     """Return the SQLSTATE that Postgres gave an error of SQLAlchemy or of the driver; empty if it gave none."""
     return str(getattr(getattr(error, "orig", error), "sqlstate", None) or "")
+
+
+def violated(error: IntegrityError | IntegrityConstraintViolationError) -> str:
+    """Return the name of the violated constraint, such as `uq_users_name`; empty if Postgres names none."""
+    cause: BaseException | None = error
+    if isinstance(error, IntegrityError):
+        cause = error.orig.__cause__ if error.orig else None
+    return getattr(cause, "constraint_name", None) or ""
 
 
 def _end_read_only(context: ExceptionContext) -> None:

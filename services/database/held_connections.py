@@ -33,7 +33,7 @@ class HeldConnections:
         self._most = cast("QueuePool", engine.sync_engine.pool).size() // 2
         self._turns = asyncio.Semaphore(max(1, self._most))
         self._idle: list[_Held] = []
-        self._span: Callable[[str], AbstractContextManager[None]] = _no_span
+        self._span: Callable[[str], AbstractContextManager[object]] = nullcontext
         if tracing.is_on():
             from services.database.spans import span_of
 
@@ -99,7 +99,3 @@ async def _end(held: _Held) -> None:
     held.driver.terminate()
     await held.connection.invalidate()
     await held.connection.close()
-
-
-def _no_span(_sql: str) -> AbstractContextManager[None]:
-    return nullcontext()

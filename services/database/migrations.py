@@ -16,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_en
 from tenacity import AsyncRetrying, retry_if_exception, stop_after_delay, wait_fixed
 
 from services.common.errors import Reason, Unavailable
+from services.common.migration_versions import known_versions
 from services.database.engine import parse_url, role_of
 from services.database.sessions import CONNECT_SECONDS, Sessions
 from services.database.transactions import is_transient
@@ -24,7 +25,6 @@ from services.database.versions import (
     RESTORING,
     Schema,
     is_newer,
-    known_versions,
     refusal,
     standing_of,
 )
@@ -89,7 +89,7 @@ async def migrate(url: SecretStr, schema: Schema, *, wait_seconds: float = 0.0) 
             standing = await standing_of(connection, schema.name)
             if standing.version == RESTORING:
                 raise ValueError("a restore into this database has not ended: run `towpath restore` again")
-            known = known_versions(schema)
+            known = known_versions(schema.versions)
             if is_newer(standing, known):
                 if (why := refusal(schema.name, standing, known)) is not None:
                     raise ValueError(why)
@@ -126,10 +126,8 @@ async def _reach(engine: AsyncEngine, seconds: float) -> None:
 
 async def upgrade(connection: AsyncConnection, schema: Schema, version: str = "head") -> None:
     """Migrate up to a version in the transaction of the connection; afterwards it acts as the URL's user again."""
-    role = role_of(schema.name)
     await _take_turn(connection)
-    await _ensure_role_and_schema(connection, role, schema.name)
-    await connection.execute(text(f'SET LOCAL ROLE "{role}"'))
+    await _act_as_owner(connection, schema.name)
     await connection.execute(text(f'SET LOCAL search_path = "{schema.name}"'))
     await connection.run_sync(_upgrade, schema, version)
     await _keep_oldest_service(connection, schema, version)
@@ -179,16 +177,16 @@ def oldest_service(schema: Schema, version: str = "head") -> str | None:
 
 async def mark_restoring(connection: AsyncConnection, schema: Schema) -> None:
     """Give a schema without tables the version `RESTORING`; create the schema and its role if they are missing."""
-    role = role_of(schema.name)
-    await _ensure_role_and_schema(connection, role, schema.name)
-    await connection.execute(text(f'SET LOCAL ROLE "{role}"'))
+    await _act_as_owner(connection, schema.name)
     table = f'"{schema.name}".alembic_version'
     await connection.execute(text(f"CREATE TABLE {table} (version_num varchar(32) NOT NULL)"))
     await connection.execute(text(f"INSERT INTO {table} VALUES ('{RESTORING}')"))  # noqa: S608 - our own names
     await connection.execute(text("SET LOCAL ROLE NONE"))
 
 
-async def _ensure_role_and_schema(connection: AsyncConnection, role: str, schema: str) -> None:
+async def _act_as_owner(connection: AsyncConnection, schema: str) -> None:
+    """Act as the role that owns the schema, in this transaction; create both if they are missing."""
+    role = role_of(schema)
     known = await connection.scalar(text("SELECT 1 FROM pg_roles WHERE rolname = :role"), {"role": role})
     if not known:
         await connection.execute(text(f'CREATE ROLE "{role}" NOLOGIN'))
@@ -198,6 +196,7 @@ async def _ensure_role_and_schema(connection: AsyncConnection, role: str, schema
     present = await connection.scalar(text("SELECT 1 FROM pg_namespace WHERE nspname = :name"), {"name": schema})
     if not present:
         await connection.execute(text(f'CREATE SCHEMA "{schema}" AUTHORIZATION "{role}"'))
+    await connection.execute(text(f'SET LOCAL ROLE "{role}"'))
 
 
 def knows(schema: Schema, version: str) -> bool:

@@ -6,11 +6,12 @@ from collections.abc import Awaitable, Callable, Collection
 from sqlalchemy import text
 
 from services.common.lifecycle import cancel_and_wait, run_after
+from services.common.migration_versions import known_versions
 from services.common.observability.logs import get_logger
 from services.common.rpc.server import Server
 from services.database.sessions import SharedSessionsError
 from services.database.transactions import Database
-from services.database.versions import Schema, known_versions, refusal, standing_of
+from services.database.versions import Schema, refusal, standing_of
 
 _INTERVAL_SECONDS = 1.0
 
@@ -50,7 +51,7 @@ async def _watch(
     ready: asyncio.Event,
 ) -> None:
     # Read once: listing the files of the migrations each second would block the event loop.
-    serving, known = False, known_versions(schema)
+    serving, known = False, known_versions(schema.versions)
     while True:
         try:
             async with asyncio.timeout(5 * _INTERVAL_SECONDS):

@@ -8,8 +8,6 @@ from typing import NamedTuple
 from sqlalchemy import MetaData, text
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.common import migration_versions
-
 RESTORING = "restoring"
 """The version of a schema that a restore is about to fill: no service serves it, and no command migrates it."""
 
@@ -24,16 +22,6 @@ class Schema:
     name: str
     metadata: MetaData
     versions: Path
-
-
-def newest_version(schema: Schema) -> str:
-    """Return the version that `migrate` leads to, from the names of the migrations' files."""
-    return migration_versions.newest_version(schema.versions)
-
-
-def known_versions(schema: Schema) -> frozenset[str]:
-    """Return all versions that migrations lead to, from the names of the migrations' files."""
-    return migration_versions.known_versions(schema.versions)
 
 
 class Standing(NamedTuple):

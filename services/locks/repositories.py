@@ -9,7 +9,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import AlreadyExists, NotFound, Reason
-from services.database.constraints import violated
+from services.database.engine import violated
 from services.locks.look_alikes import already_exists_message, find_look_alike
 from services.locks.models import Lock, RemovedRepository, Repository
 

@@ -10,7 +10,7 @@ from pydantic import SecretStr
 
 from services.cli.embedded_postgres import EmbeddedPostgres
 from services.cli.up.runtime_directory import runtime_directory
-from services.database.versions import newest_version
+from services.common.migration_versions import newest_version
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.http import Client
@@ -56,5 +56,5 @@ async def test_an_older_version_on_newer_tables(tmp_path: Path) -> None:
         assert result.returncode == 1
         why = [line for line in result.stderr.splitlines() if "the schema locks is at version" in line]
         assert why == [result.stderr.splitlines()[-1]]
-        assert f"this Towpath knows it up to {newest_version(LOCKS)}: start a newer one" in why[0]
+        assert f"this Towpath knows it up to {newest_version(LOCKS.versions)}: start a newer one" in why[0]
         assert "Traceback" not in result.stderr

@@ -11,7 +11,7 @@ from typing import Any
 from google.protobuf.json_format import MessageToDict
 from towpath.access.v1 import admin_service_pb2 as admin
 
-from services.database.versions import newest_version
+from services.common.migration_versions import newest_version
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.backup import Installation, Place, running_installation
@@ -56,7 +56,7 @@ async def _fill(old: Installation) -> dict[str, Any]:
 
 async def make() -> Path:
     """Make the folder of the present revisions and record their migrations; return the folder."""
-    folder = HERE / f"storage-{newest_version(STORAGE)}-locks-{newest_version(LOCKS)}"
+    folder = HERE / f"storage-{newest_version(STORAGE.versions)}-locks-{newest_version(LOCKS.versions)}"
     shutil.rmtree(folder, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix="towpath-made-") as temporary:
         async with running_postgres() as postgres, postgres.database() as url:

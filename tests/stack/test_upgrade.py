@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from services.database.versions import Schema, newest_version
+from services.common.migration_versions import newest_version
+from services.database.versions import Schema
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.index.schema import SCHEMA as STORAGE
 from tests.stack.compose import ROOT, SERVICES, ComposeStack, docker, inspect
@@ -58,7 +59,7 @@ def upcoming(tmp_path: Path) -> Iterator[tuple[str, dict[str, str]]]:
     versions = {}
     for schema in (LOCKS, STORAGE):
         later = later_version(schema, context / schema.name)
-        versions[schema.name] = newest_version(later)
+        versions[schema.name] = newest_version(later.versions)
         recipe.append(f"COPY --chmod=755 {schema.name} {_versions_folder(base, schema)}")
     (context / "Dockerfile").write_text("\n".join(recipe))
     docker("build", "--quiet", f"--tag={name}", str(context), seconds=_BUILD_SECONDS)

@@ -6,8 +6,9 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
+from services.common.migration_versions import newest_version
 from services.database.migrations import migrate
-from services.database.versions import Schema, newest_version
+from services.database.versions import Schema
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.index.schema import SCHEMA as STORAGE
 
@@ -37,7 +38,7 @@ def later_version(schema: Schema, versions: Path, *, constants: str = "") -> Sch
     """
     if versions != schema.versions:
         shutil.copytree(schema.versions, versions, ignore=shutil.ignore_patterns("__pycache__"))
-    before = newest_version(schema)
+    before = newest_version(schema.versions)
     revision = f"{int(before) + 1:04}"
     table = _WIDENED[schema.name]
     text = _MIGRATION.format(revision=revision, before=before, constants=constants, table=table)

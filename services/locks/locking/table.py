@@ -14,7 +14,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import Aborted, NotFound, Reason, ResourceExhausted
-from services.database.constraints import violated
+from services.database.engine import violated
 from services.database.statement import Statement
 from services.database.transactions import Database
 from services.locks.access.policy import Role

@@ -11,7 +11,7 @@ from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import NotFound, PermissionDenied, Reason
-from services.database.versions import newest_version
+from services.common.migration_versions import newest_version
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.backup import Place, running_installation
@@ -47,7 +47,7 @@ async def test_upgraded(folder: Path, empty_place: Place, postgres: TestPostgres
     assert database is not None
     for schema in (STORAGE, LOCKS):
         query = f"SELECT version_num FROM {schema.name}.alembic_version"  # noqa: S608 - one of two names
-        assert await postgres.execute(query, database=database) == newest_version(schema)
+        assert await postgres.execute(query, database=database) == newest_version(schema.versions)
 
     async with running_installation(empty_place) as new:
         locks, storage, film = new.locks, new.storage, facts["film"]

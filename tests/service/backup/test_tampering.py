@@ -10,7 +10,7 @@ import pytest
 from sqlalchemy.engine import make_url
 
 from services.backup.manifest import Manifest
-from services.database.versions import newest_version
+from services.common.migration_versions import newest_version
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.backup import Place, running_installation
@@ -183,7 +183,8 @@ async def test_a_second_attempt_with_another_backup(
     shutil.rmtree(empty_place.bytes)
     answer = await empty_place.run("restore", tmp_path / "others")
     assert (answer.document["check"]["objects"], answer.document["check"]["orphaned"]) == (1, 0)
-    assert await _versions(postgres, empty_place) == f"{newest_version(STORAGE)}\n{newest_version(LOCKS)}"
+    storage, locks = newest_version(STORAGE.versions), newest_version(LOCKS.versions)
+    assert await _versions(postgres, empty_place) == f"{storage}\n{locks}"
     refused = await empty_place.run("restore", whole, status=1)
     assert "without objects" in refused.errors
     shutil.rmtree(empty_place.bytes)

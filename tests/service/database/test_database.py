@@ -14,12 +14,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.common.errors import Unavailable
 from services.common.lifecycle import cancel_and_wait
+from services.common.migration_versions import newest_version
 from services.database import transactions
 from services.database.engine import create_engine, parse_url
 from services.database.migrations import migrate
 from services.database.statement import Statement
 from services.database.transactions import Database
-from services.database.versions import Schema, newest_version, version_of
+from services.database.versions import Schema, version_of
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS
 
@@ -68,7 +69,7 @@ async def test_migrate_makes_role_schema_and_tables(database_url: SecretStr, sch
     async def look(connection: AsyncConnection) -> tuple[str, str, bool]:
         role = await connection.scalar(text("SELECT current_user"))
         owner = await connection.scalar(text("SELECT tableowner FROM pg_tables WHERE tablename = 'goods'"))
-        return str(role), str(owner), await version_of(connection, schema.name) == newest_version(schema)
+        return str(role), str(owner), await version_of(connection, schema.name) == newest_version(schema.versions)
 
     assert await database.run(look) == ("towpath_barge", "towpath_barge", True)
     await database.close()
@@ -84,7 +85,7 @@ async def test_a_failed_migration_leaves_the_version_as_it_was(database_url: Sec
 
     async def look(connection: AsyncConnection) -> tuple[bool, object]:
         table = await connection.scalar(text("SELECT to_regclass('barge.more_goods')"))
-        return await version_of(connection, schema.name) == newest_version(schema), table
+        return await version_of(connection, schema.name) == newest_version(schema.versions), table
 
     assert await database.run(look) == (False, None)
     await database.close()

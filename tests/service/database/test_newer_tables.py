@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import SecretStr
-from sqlalchemy import MetaData
 
+from services.common.migration_versions import known_versions, newest_version
 from services.database.engine import create_engine
 from services.database.migrations import migrate
-from services.database.versions import Schema, Standing, known_versions, newest_version, refusal, standing_of
+from services.database.versions import Schema, Standing, refusal, standing_of
 from services.locks.models import SCHEMA
 from tests.support.locks import RunningLocks, running_locks
 from tests.support.newer_tables import later_version, migrate_later
@@ -35,7 +35,8 @@ async def test_an_older_service_serves_until_the_tables_say_otherwise(database_u
     """A rolling upgrade migrates first: services that have not been replaced yet go on, and can be started again."""
     async with running_locks(database_url, tmp_path) as locks:
         later = await migrate_later(database_url, SCHEMA, tmp_path / "versions")
-        assert (await _standing(database_url, SCHEMA)).version == newest_version(later) != newest_version(SCHEMA)
+        version = (await _standing(database_url, SCHEMA)).version
+        assert version == newest_version(later.versions) != newest_version(SCHEMA.versions)
         # The service looks once a second; what it says of before the migration would prove nothing.
         await asyncio.sleep(3)
         assert await _is_serving(locks)
@@ -59,7 +60,8 @@ async def test_migrating_with_an_older_version_changes_nothing(database_url: Sec
     before = await _standing(database_url, SCHEMA)
     note = await migrate(database_url, SCHEMA)
     assert note == (
-        f"the tables are at version {newest_version(later)}, newer than the {newest_version(SCHEMA)} of this Towpath, "
+        f"the tables are at version {newest_version(later.versions)}, "
+        f"newer than the {newest_version(SCHEMA.versions)} of this Towpath, "
         "and are used as they are"
     )
     assert await _standing(database_url, SCHEMA) == before
@@ -69,7 +71,7 @@ async def test_migrating_with_an_older_version_changes_nothing(database_url: Sec
 async def test_migrating_with_a_version_that_is_too_old_is_refused(database_url: SecretStr, tmp_path: Path) -> None:
     """A migration that contracts needs at least its own version, where it does not say which."""
     later = await migrate_later(database_url, SCHEMA, tmp_path / "versions", constants='CONTRACTS = "unused"\n')
-    own, newest = newest_version(SCHEMA), newest_version(later)
+    own, newest = newest_version(SCHEMA.versions), newest_version(later.versions)
     assert await _standing(database_url, SCHEMA) == (newest, newest)
     with pytest.raises(
         ValueError, match=rf"^the schema locks is at version {newest} and .* up to {own}: start a newer"
@@ -78,7 +80,7 @@ async def test_migrating_with_a_version_that_is_too_old_is_refused(database_url:
     # What comes after it keeps what it said, and a version that knows it may be older than the tables.
     newer_still = later_version(later, tmp_path / "more")
     await migrate(database_url, newer_still)
-    assert await _standing(database_url, SCHEMA) == (newest_version(newer_still), newest)
+    assert await _standing(database_url, SCHEMA) == (newest_version(newer_still.versions), newest)
     assert "newer" in str(await migrate(database_url, later))
 
 
@@ -100,5 +102,5 @@ def test_which_tables_can_be_used(tmp_path: Path, standing: Standing, said: str 
     """Newer ones can unless they say otherwise; older ones, none, and those of a restore that goes on cannot."""
     for version in ("0001", "0002"):
         (tmp_path / f"{version}_goods.py").touch()
-    found = refusal("barge", standing, known_versions(Schema("barge", MetaData(), tmp_path)))
+    found = refusal("barge", standing, known_versions(tmp_path))
     assert found is None if said is None else said in (found or "")

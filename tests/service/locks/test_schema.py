@@ -10,9 +10,10 @@ from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
 
 from services.common.errors import Reason, Unauthenticated
+from services.common.migration_versions import newest_version
 from services.database.engine import create_engine
 from services.database.migrations import create_operator_engine, migrate, upgrade
-from services.database.versions import newest_version, version_of
+from services.database.versions import version_of
 from services.locks.models import SCHEMA
 from tests.support.locks import refused, running_locks
 from tests.support.waiting import until
@@ -29,7 +30,7 @@ async def test_the_migrated_tables_are_the_models(database_url: SecretStr) -> No
     engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
     async with engine.connect() as connection:
         assert await connection.run_sync(_differences) == []
-        assert await version_of(connection, SCHEMA.name) == newest_version(SCHEMA)
+        assert await version_of(connection, SCHEMA.name) == newest_version(SCHEMA.versions)
     await engine.dispose()
 
 

@@ -11,8 +11,9 @@ from alembic.script import ScriptDirectory
 from alembic.script.base import Script
 from sqlalchemy import BigInteger, Column, Text
 
+from services.common.migration_versions import newest_version
 from services.database.migrations import oldest_service
-from services.database.versions import Schema, newest_version
+from services.database.versions import Schema
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.migration_rules import breaches, statements_of
@@ -53,7 +54,7 @@ def test_the_oldest_service_is_a_version(schema: Schema) -> None:
 @pytest.mark.parametrize("schema", [STORAGE, LOCKS], ids=lambda schema: schema.name)
 def test_the_names_of_the_files_tell_the_versions(schema: Schema) -> None:
     """The services take the newest version from the file names, so Alembic must migrate to the same version."""
-    assert newest_version(schema) == _scripts_of(schema)[0].revision
+    assert newest_version(schema.versions) == _scripts_of(schema)[0].revision
     assert all(Path(script.path).name.startswith(f"{script.revision}_") for script in _scripts_of(schema))
 
 
