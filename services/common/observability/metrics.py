@@ -5,6 +5,7 @@ All metrics are in the one registry that prometheus-client has for the process.
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping
+from concurrent.futures import Future
 from contextlib import asynccontextmanager
 from functools import partial
 from importlib.metadata import version
@@ -73,18 +74,11 @@ async def served_metrics(
 
 def _ask(loop: asyncio.AbstractEventLoop, question: Callable[[], bool]) -> bool:
     """Return the event loop's answer to a question of another thread; False if it does not answer in time."""
-
-    async def asked() -> bool:
-        return question()
-
-    asking = asked()
+    answer: Future[bool] = Future()
     try:
-        return asyncio.run_coroutine_threadsafe(asking, loop).result(_READY_SECONDS)
-    except TimeoutError:
-        return False
-    except RuntimeError:
-        # The loop has ended.
-        asking.close()
+        loop.call_soon_threadsafe(lambda: answer.set_result(question()))
+        return answer.result(_READY_SECONDS)
+    except (TimeoutError, RuntimeError):  # the loop hangs, or has ended
         return False
 
 

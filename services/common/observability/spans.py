@@ -16,6 +16,7 @@ from opentelemetry.sdk.trace.sampling import DEFAULT_ON
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from services.common.observability import request_id
+from services.common.observability.tracing import Span
 
 REQUEST_ID = "towpath.request_id"
 
@@ -64,8 +65,8 @@ class Spans:
         self._provider.shutdown()
 
 
-class ServedSpan:
-    """The implementation of `services.common.observability.tracing.Span`."""
+class ServedSpan(Span):
+    """A span of OpenTelemetry."""
 
     def __init__(self, span: trace.Span) -> None:
         self._span = span

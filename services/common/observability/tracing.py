@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from services.common.observability.spans import Spans
@@ -10,19 +10,14 @@ if TYPE_CHECKING:
 _spans: "Spans | None" = None
 
 
-class Span(Protocol):
-    """The span of a request or call that is served."""
+class Span:
+    """The span of a request or call that is served; this class is that of processes without traces."""
 
     def finish(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
         """Name the span, add the fields, none of them a secret, and mark it if the request failed."""
 
 
-class _NoSpan:
-    def finish(self, name: str, fields: Mapping[str, object], *, failed: bool) -> None:
-        pass
-
-
-_NO_SPAN = _NoSpan()
+_NO_SPAN = Span()
 
 
 @contextmanager

@@ -58,10 +58,7 @@ class Health(StrEnum):
 
 
 class ServiceClient:
-    """A client of another service: a channel, the secrets that it presents, and a deadline on every call.
-
-    It owns the channel; `close` closes it.
-    """
+    """A client of another service: a channel, which `close` closes, secrets to show, and a deadline for every call."""
 
     def __init__(
         self,
@@ -74,7 +71,8 @@ class ServiceClient:
         repeatable: dict[str, list[str]] | None = None,
     ) -> None:
         self.channel = connect(address, tls=tls, repeatable=repeatable)
-        self._deadline = deadline
+        self.deadline = deadline
+        """The seconds within which each call is answered, unless it has its own deadline."""
         self._secret = secret
         self._admin_secret = admin_secret
 
@@ -94,7 +92,7 @@ class ServiceClient:
         until the deadline, or reports that it does not serve; without `wait_for_ready`, at once if it is unreachable.
         A `deadline`, in seconds, replaces the client's deadline.
         """
-        timeout = self._deadline if deadline is None else deadline
+        timeout = self.deadline if deadline is None else deadline
         try:
             return await method(request, timeout=timeout, metadata=self.metadata(), wait_for_ready=wait_for_ready)
         except grpc.aio.AioRpcError as error:

@@ -67,10 +67,6 @@ _SERVER: Options = [
     ("grpc.http2.max_ping_strikes", 0),
     ("grpc.keepalive_permit_without_calls", 1),
 ]
-_REMOTE_SERVER: Options = [
-    # The streams of a vanished caller are ended soon.
-    *_keepalive(every=10_000, timeout=10_000),
-]
 
 
 def is_local(address: str) -> bool:
@@ -91,4 +87,6 @@ def server_options(address: str, *, connection_seconds: float) -> Options:
     """
     if is_local(address):
         return _SERVER
-    return [*_SERVER, *_REMOTE_SERVER, ("grpc.max_connection_age_ms", int(connection_seconds * 1000))]
+    # The streams of a vanished caller are ended soon.
+    keepalive = _keepalive(every=10_000, timeout=10_000)
+    return [*_SERVER, *keepalive, ("grpc.max_connection_age_ms", int(connection_seconds * 1000))]
