@@ -12,7 +12,7 @@ from towpath.locks.v1 import lock_service_pb2
 from services.common.errors import Reason, ServiceError
 from services.common.observability import request_id
 from services.common.observability.logs import get_logger
-from services.facade.locks.rendering import lock_body
+from services.facade.locks import lock_body
 from services.facade.web import media_types, schemas
 from services.facade.web.error_reasons import ClientDisconnected, HttpReason
 from services.facade.web.responses import json_response

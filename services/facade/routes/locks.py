@@ -3,9 +3,9 @@
 from fastapi import APIRouter, Request, Response
 
 from services.common.errors import PermissionDenied, ResourceExhausted
+from services.facade import locks
 from services.facade.auth.authorizer import Permission
 from services.facade.errors import Area
-from services.facade.locks import requests
 from services.facade.routes.openapi import LOCK_QUERY, answers, json_request
 from services.facade.routes.request import idempotency_key, open_call, open_call_with_body, query_values
 from services.facade.routes.route import endpoints_in
@@ -39,7 +39,7 @@ async def create_lock(request: Request) -> Response:
     call, asked = await open_call_with_body(request, CreateLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES)
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     key = idempotency_key(request)
-    created = await requests.create(call.context.clients, repository_id, call.caller.user_id, asked.path, key=key)
+    created = await locks.create(call.context.clients, repository_id, call.caller.user_id, asked.path, key=key)
     return json_response(created, call.dialect, status=201)
 
 
@@ -54,9 +54,9 @@ async def list_locks(request: Request) -> Response:
     """Return a page of the locks that match the query."""
     call = await open_call(request)
     query = query_values(request)
-    limit = requests.parse_limit(query["limit"]) if "limit" in query else None
+    limit = locks.parse_limit(query["limit"]) if "limit" in query else None
     repository_id = await call.authorize(Permission.READ, query.get("refspec", ""))
-    page = await requests.list_page(
+    page = await locks.list_page(
         call.context.clients,
         repository_id,
         path=query.get("path", ""),
@@ -89,7 +89,7 @@ async def verify_locks(request: Request) -> Response:
     # Users who may write only some refs see all locks too, and not every client names a ref here.
     permission = Permission.WRITE if asked.ref_name else Permission.WRITE_ANY_REF
     repository_id = await call.authorize(permission, asked.ref_name)
-    page = await requests.verify(
+    page = await locks.verify(
         call.context.clients, repository_id, call.caller.user_id, cursor=asked.cursor or "", limit=asked.limit
     )
     return json_response(page, call.dialect)
@@ -108,7 +108,7 @@ async def delete_lock(request: Request) -> Response:
         request, DeleteLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES, may_be_empty=True
     )
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
-    removed = await requests.delete(
+    removed = await locks.delete(
         call.context.clients,
         repository_id,
         call.caller.user_id,

@@ -1,17 +1,20 @@
-"""The four lock calls, as requests to the LockService (docs/protocol.md, "Create lock" to "Delete lock")."""
+"""The four lock calls: requests to the LockService, and its replies as bodies (docs/protocol.md, "Lock object").
+
+Bodies with locks are plain dicts, because pages of a thousand locks are rendered often.
+"""
 
 import re
-from collections.abc import Mapping
+from datetime import UTC, datetime
 
+from pydantic_core import to_json
 from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import AlreadyExists, InvalidArgument, Reason
 from services.facade.clients.services import ServiceClients
-from services.facade.locks.rendering import list_json, lock_body, verification_json
 from services.facade.web.error_reasons import invalid_reply
 
-Body = Mapping[str, object]
-"""The body of an answer; each function names the model of `schemas` that has its form."""
+Body = dict[str, object]
+"""A JSON object in the form of a model of `schemas`; each function names the model."""
 
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _MAX_LIMIT = 2**31 - 1
@@ -65,10 +68,7 @@ async def list_page(
 
 
 async def verify(clients: ServiceClients, repository_id: int, user_id: int, *, cursor: str, limit: int | None) -> bytes:
-    """Return a page of locks, split by owner, as JSON (`LockVerification`).
-
-    Raises `InvalidArgument` (INVALID_CURSOR).
-    """
+    """Return a page, split by owner, as JSON (`LockVerification`). Raises `InvalidArgument` (INVALID_CURSOR)."""
     request = pb.VerifyLocksRequest(
         repository_id=repository_id, user_id=user_id, cursor=cursor, limit=coerce_limit(limit)
     )
@@ -87,3 +87,31 @@ async def delete(
     )
     reply = await clients.locks.call(clients.lock_stub.DeleteLock, request)
     return {"lock": lock_body(reply.lock)}
+
+
+def lock_body(lock: pb.Lock) -> Body:
+    """Return the body of a lock, always with its owner's name: clients crash without it (client-4).
+
+    Raises `ServiceError` (INVALID_REPLY) where a field is missing.
+    """
+    lock_id, path, owner = lock.id, lock.path, lock.owner_name
+    if not (lock_id and path and owner and lock.HasField("locked_at")):
+        raise invalid_reply("LockService", "a lock lacks its id, path, time or owner")
+    locked_at = datetime.fromtimestamp(lock.locked_at.seconds, UTC)
+    return {"id": lock_id, "path": path, "locked_at": locked_at, "owner": {"name": owner}}
+
+
+def list_json(page: pb.ListLocksResponse) -> bytes:
+    """Return the JSON of a `LockPage`. Raises the errors of `lock_body`."""
+    return to_json({"locks": [lock_body(lock) for lock in page.locks], **_next(page.next_cursor)})
+
+
+def verification_json(page: pb.VerifyLocksResponse) -> bytes:
+    """Return the JSON of a `LockVerification`. Raises the errors of `lock_body`."""
+    sides = {"ours": page.ours, "theirs": page.theirs}
+    bodies = {side: [lock_body(lock) for lock in locks] for side, locks in sides.items()}
+    return to_json({**bodies, **_next(page.next_cursor)})
+
+
+def _next(cursor: str) -> dict[str, str]:
+    return {"next_cursor": cursor} if cursor else {}
