@@ -19,7 +19,7 @@ from services.facade.clients.services import ServiceClients
 from services.facade.objects.removal_feed import watch_removals
 from services.facade.objects.shared_disk import shared_disk
 from services.facade.server.certificate import Certificate
-from services.facade.server.connection_limits import connection_limits
+from services.facade.server.connections import connection_limits
 from services.facade.server.http_server import is_inherited, listening_socket, serve
 from services.facade.settings import FacadeSettings
 from services.facade.web.trusted_proxies import resolved_proxies

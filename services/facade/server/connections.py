@@ -1,11 +1,19 @@
 """The connections of one facade, limited in total and for each address."""
 
+import resource
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Protocol
 
 from services.common.observability.logs import get_logger
+from services.facade.settings import FacadeSettings
 from services.facade.web.addresses import limit_key
 from services.facade.web.forwarded_headers import Networks, is_trusted
+
+# A download has a file open beside its connection.
+_FILES_EACH = 2
+# Channels to the other services, the listening socket, logs, metrics.
+_OTHER_FILES = 100
 
 _log = get_logger(__name__)
 
@@ -87,3 +95,25 @@ class Connections:
     def _refused(self, address: str, message: str) -> bool:
         _log.warning(message, address=address)
         return False
+
+
+@dataclass(frozen=True)
+class ConnectionLimits:
+    """The limits of connections.
+
+    `head_seconds` is the time until a request's head must be complete; `idle_seconds` is the time for which a client
+    may read nothing of an answer.
+    """
+
+    connections: Connections
+    head_seconds: float
+    idle_seconds: float
+
+
+def connection_limits(settings: FacadeSettings, trusted: Networks) -> ConnectionLimits:
+    """Return the limits, with no more connections than the process may open files for."""
+    max_files, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    possible = max(1, (max_files - _OTHER_FILES) // _FILES_EACH)
+    limit = min(settings.connections, possible)
+    connections = Connections(limit, settings.connections_per_address, trusted)
+    return ConnectionLimits(connections, settings.head_seconds, settings.body_idle_seconds)

@@ -13,7 +13,7 @@ from starlette.types import ASGIApp
 from services.common.addresses import Address
 from services.common.observability.logs import get_logger
 from services.facade.server.certificate import Certificate
-from services.facade.server.connection_limits import ConnectionLimits
+from services.facade.server.connections import ConnectionLimits
 from services.facade.server.protocol import Connection
 
 # Longer than git-lfs leaves an idle connection open (client-connections), so that the client closes it first.

@@ -13,7 +13,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from services.common.observability.logs import get_logger
 from services.facade import metrics
-from services.facade.server.connection_limits import ConnectionLimits
+from services.facade.server.connections import ConnectionLimits
 from services.facade.server.head_buffer import HeadBuffer
 from services.facade.server.sendfile import FILE_MESSAGE, FileSender
 from services.facade.web.media_types import GENERIC

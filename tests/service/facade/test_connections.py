@@ -8,8 +8,7 @@ import httpx
 import pytest
 from starlette.types import Receive, Scope, Send
 
-from services.facade.server.connection_limits import ConnectionLimits
-from services.facade.server.connections import Connections
+from services.facade.server.connections import ConnectionLimits, Connections
 from services.facade.server.http_server import listening_socket, serve
 from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place, new_place
