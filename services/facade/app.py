@@ -69,14 +69,8 @@ def create_app(
         shared_memory=None if memory is None else SharedMemory(memory),
         stop=stop,
     )
-    limited = ConcurrencyLimit(
-        ObjectRoutes(create_api(errors), context, errors),
-        limit=settings.requests_in_flight,
-        share=settings.share_of_requests,
-        verify_wait_seconds=settings.verify_wait_seconds,
-        trusted=trusted,
-        errors=errors,
-    )
+    routes = ObjectRoutes(create_api(errors), context, errors)
+    limited = ConcurrencyLimit(routes, settings, trusted=trusted, errors=errors)
     return RequestScope(BodyDrain(limited), trusted=trusted, stop=stop, errors=errors)
 
 

@@ -137,10 +137,7 @@ class ActionTokens:
         repeat a 401 forever.
         """
         problem = "the token of the action is missing"
-        shown = chain(
-            split_values(own),
-            filter(None, map(bearer, split_values(headers))),
-        )
+        shown = chain(split_values(own), filter(None, map(bearer, split_values(headers))))
         for token in islice(shown, _MAX_TOKENS):
             try:
                 grant = self._read(token)

@@ -51,7 +51,7 @@ class Permission(Enum):
     WRITE_ANY_REF = access_service_pb2.PERMISSION_WRITE_ANY_REF
 
 
-_PERMISSIONS = {
+PERMISSIONS = {
     Operation.DOWNLOAD: Permission.READ,
     Operation.UPLOAD: Permission.WRITE,
     Operation.VERIFY: Permission.WRITE,
@@ -157,8 +157,7 @@ class Authorizer:
         """
         if grant.user_id is None:
             return
-        permission = _PERMISSIONS[grant.operation]
-        question = grant.user_id, grant.repository, permission, grant.ref, grant.token_id
+        question = grant.user_id, grant.repository, PERMISSIONS[grant.operation], grant.ref, grant.token_id
         try:
             repository_id = await self._permissions.get_or_fetch(question, partial(self._ask_permission, *question))
         except (Unauthenticated, NotFound, PermissionDenied) as refusal:

@@ -26,8 +26,8 @@ class _Options(NamedTuple):
     """The options that all objects of one call to storage share."""
 
     repository_id: int
-    intent: pb.Intent.ValueType = pb.INTENT_UNSPECIFIED
-    seconds: int = 0
+    intent: pb.Intent.ValueType
+    seconds: int
 
 
 class _Lookup(NamedTuple):
@@ -49,7 +49,12 @@ class ObjectLookupClient:
         self._stats = Batcher(self._stat_all, max_in_flight=_MAX_IN_FLIGHT, max_wait_seconds=_MAX_WAIT_SECONDS)
 
     async def stat(
-        self, repository_id: int, objects: Sequence[SizedOid], intent: pb.Intent.ValueType, *, seconds: int = 0
+        self,
+        repository_id: int,
+        objects: Sequence[SizedOid],
+        intent: pb.Intent.ValueType = pb.INTENT_UNSPECIFIED,
+        *,
+        seconds: int = 0,
     ) -> Sequence[ObjectStat]:
         """Return the state of `objects` (oid and size in bytes each) in a repository, in their order.
 
@@ -61,14 +66,6 @@ class ObjectLookupClient:
         if len(objects) == 1 and intent != pb.INTENT_WRITE:
             return [await self._stats.submit(_Lookup(asked, *objects[0]))]
         return await self._stat(asked, objects)
-
-    async def stat_one(self, repository_id: int, oid: str, size: int) -> ObjectStat:
-        """Return the state of an object in a repository. Raises the errors of StorageService.BatchStatObjects."""
-        return await self._stats.submit(_Lookup(_Options(repository_id), oid, size))
-
-    async def locate(self, asked: pb.LocateObjectRequest) -> pb.LocateObjectResponse:
-        """Return the paths of an object on a disk. Raises the errors of StorageService.LocateObject."""
-        return await self._storage.call(self._stub.LocateObject, asked)
 
     async def close(self) -> None:
         """Cancel the lookups in flight."""

@@ -1,7 +1,8 @@
-"""Parts shared by the streams to and from storage: sending with a timeout, and the errors worth a retry."""
+"""Parts shared by the streams to and from storage: sending with a timeout, their end, and the errors worth a retry."""
 
 import asyncio
-from collections.abc import Coroutine
+from collections.abc import Coroutine, Iterator
+from contextlib import contextmanager
 from typing import Generic, TypeVar
 
 import grpc
@@ -23,12 +24,23 @@ def is_retryable(error: ServiceError) -> bool:
     return error.status in _INTERRUPTIONS or error.reason == grpc.StatusCode.CANCELLED.name
 
 
-def deadline_exceeded(peer: ServiceClient) -> ServiceError:
-    """Return the error for a stream on which the peer was silent for too long."""
-    nothing = grpc.aio.Metadata()
-    return peer.error(
-        grpc.aio.AioRpcError(grpc.StatusCode.DEADLINE_EXCEEDED, nothing, nothing, details="nothing came in time")
-    )
+@contextmanager
+def ending(call: grpc.aio.Call, peer: ServiceClient) -> Iterator[None]:
+    """Cancel the call at the end, and raise gRPC's errors as a `ServiceError`, TimeoutError as the peer's silence.
+
+    Cancelling informs the peer that the client is gone, and changes nothing where the call has ended.
+    """
+    try:
+        yield
+    except grpc.aio.AioRpcError as error:
+        raise peer.error(error) from error
+    except TimeoutError as error:
+        nothing = grpc.aio.Metadata()
+        raise peer.error(
+            grpc.aio.AioRpcError(grpc.StatusCode.DEADLINE_EXCEEDED, nothing, nothing, details="nothing came in time")
+        ) from error
+    finally:
+        call.cancel()
 
 
 class RequestStream(Generic[ReplyT]):

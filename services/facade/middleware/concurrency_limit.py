@@ -11,6 +11,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.common.errors import Reason, ResourceExhausted
 from services.facade.errors import ErrorRenderer
+from services.facade.settings import FacadeSettings
 from services.facade.web.forwarded_headers import Networks, client_network, client_of
 
 # Health probes must be answered above all while the facade is overloaded.
@@ -67,10 +68,7 @@ class Slot:
         self._holders.append(holder)
 
     async def wait_for(self, take: Callable[[], None]) -> None:
-        """Call `take`, one of the methods above, and retry it while the limit is reached.
-
-        The request gives its slot back while it waits.
-        """
+        """Call `take`, one of the methods above, until the limit allows it; the request waits without its slot."""
         try:
             take()
         except ResourceExhausted:
@@ -92,12 +90,10 @@ class Slot:
         while True:
             await asyncio.sleep(_LOOK_SECONDS)
             try:
-                take()
+                return take()
             except ResourceExhausted:
                 if time.monotonic() >= self._until:
                     raise
-            else:
-                return
 
     @asynccontextmanager
     async def released(self) -> AsyncIterator[None]:
@@ -141,19 +137,10 @@ class ConcurrencyLimit:
     of trusted proxies are not counted, because they stand for any client.
     """
 
-    def __init__(
-        self,
-        app: ASGIApp,
-        *,
-        limit: int,
-        share: int,
-        verify_wait_seconds: float,
-        trusted: Networks,
-        errors: ErrorRenderer,
-    ) -> None:
+    def __init__(self, app: ASGIApp, settings: FacadeSettings, *, trusted: Networks, errors: ErrorRenderer) -> None:
         self._app = app
-        self._verify_wait_seconds = verify_wait_seconds
-        self._places = _Slots(limit, share)
+        self._verify_wait_seconds = settings.verify_wait_seconds
+        self._slots = _Slots(settings.requests_in_flight, settings.share_of_requests)
         self._trusted = trusted
         self._errors = errors
 
@@ -163,7 +150,7 @@ class ConcurrencyLimit:
             await self._app(scope, receive, send)
             return
         wait_seconds = self._verify_wait_seconds if scope["path"].endswith(_PATIENT) else 0.0
-        slot = scope["state"]["slot"] = Slot(self._places, wait_seconds)
+        slot = scope["state"]["slot"] = Slot(self._slots, wait_seconds)
         try:
             if network := client_network(client_of(scope).address, self._trusted):
                 await slot.wait_for(partial(slot.count_address, network))

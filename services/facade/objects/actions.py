@@ -4,6 +4,7 @@ Actions are built as JSON text in the form of `schemas.Action`, because a batch 
 """
 
 import re
+from dataclasses import dataclass
 
 from pydantic_core import to_json
 
@@ -41,21 +42,21 @@ def origin(public_url: str | None, seen: ClientRequest) -> str:
     return f"{seen.scheme}://{seen.hosts[0]}{seen.prefix}"
 
 
+@dataclass(frozen=True)
 class ActionFactory:
-    """Makes the actions of one batch."""
+    """Makes the actions of one batch, issued at `now` (Unix time)."""
 
-    def __init__(self, tokens: ActionTokens, *, origin: str, seconds: int, now: int) -> None:
-        self._tokens = tokens
-        self._origin = origin
-        self.seconds = seconds
-        """The lifetime of an action in seconds; actions to verify live longer."""
-        self._now = now
+    tokens: ActionTokens
+    origin: str
+    seconds: int
+    """The lifetime of an action in seconds; actions to verify live longer."""
+    now: int
 
     def for_operation(self, grant: ActionGrant) -> "ActionBuilder":
         """Return the builder of the actions that have the claims of `grant`, except for the object."""
         seconds = self.seconds + (_VERIFY_EXTRA_SECONDS if grant.operation is Operation.VERIFY else 0)
-        issuer = self._tokens.issuer(grant, self._now + seconds)
-        return ActionBuilder(issuer, f"{self._origin}/{grant.repository}/objects/", seconds, self._now)
+        issuer = self.tokens.issuer(grant, self.now + seconds)
+        return ActionBuilder(issuer, f"{self.origin}/{grant.repository}/objects/", seconds, self.now)
 
 
 class ActionBuilder:

@@ -14,7 +14,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.errors import InvalidArgument, Reason, ResourceExhausted
 from services.common.oid import is_oid
 from services.facade.auth.action_tokens import ActionGrant, Operation
-from services.facade.auth.authorizer import Authorizer, Caller, Permission
+from services.facade.auth.authorizer import PERMISSIONS, Authorizer, Caller
 from services.facade.clients.object_lookup import ObjectStat
 from services.facade.clients.services import ServiceClients
 from services.facade.objects.actions import ActionBuilder, ActionFactory
@@ -29,8 +29,7 @@ _ENTRY_BYTES = 160
 _REST_BYTES = 64 * 1024
 # git-lfs asks for this many, and signing them takes 2 ms; signing more would delay other requests for too long.
 _MAX_INLINE_OBJECTS = 100
-_PERMISSIONS = {"download": Permission.READ, "upload": Permission.WRITE}
-_INTENTS = {"download": pb.INTENT_READ, "upload": pb.INTENT_WRITE}
+_INTENTS = {Operation.DOWNLOAD: pb.INTENT_READ, Operation.UPLOAD: pb.INTENT_WRITE}
 
 
 @dataclass(frozen=True)
@@ -69,14 +68,13 @@ async def resolve_batch(
     `ObjectLookupClient.stat`, and `InvalidArgument` where no object of an upload is valid.
     """
     check_request(request)
-    permission = _PERMISSIONS[request.operation]
-    repository_id = await authorizer.check(caller, repository, permission, request.ref_name)
+    operation = Operation(request.operation)
+    repository_id = await authorizer.check(caller, repository, PERMISSIONS[operation], request.ref_name)
     faults = [check_entry(entry, request, limits) for entry in request.objects]
     asked = [(entry.oid, entry.size) for entry, fault in zip(request.objects, faults, strict=True) if fault is None]
-    intent = _INTENTS[request.operation]
+    intent = _INTENTS[operation]
     found = iter(await clients.objects.stat(repository_id, asked, intent, seconds=maker.seconds) if asked else ())
     stats = [next(found) if fault is None else None for fault in faults]
-    operation = Operation(request.operation)
     grant = ActionGrant(
         operation, repository, repository_id, "", 0, caller.name, caller.user_id, caller.token_id, request.ref_name
     )

@@ -1,7 +1,4 @@
-"""Reads of objects for downloads (docs/protocol.md, "Basic transfer: download action").
-
-A restart of storage does not interrupt a download.
-"""
+"""Reads of objects, which outlive a restart of storage (docs/protocol.md, "Basic transfer: download action")."""
 
 import asyncio
 import time
@@ -14,7 +11,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.errors import ServiceError
 from services.facade.auth.action_tokens import ActionGrant
 from services.facade.clients.services import ServiceClients
-from services.facade.clients.streams import PAUSE_SECONDS, deadline_exceeded, is_retryable
+from services.facade.clients.streams import PAUSE_SECONDS, ending, is_retryable
 from services.facade.objects.shared_disk import FilePart, SharedDisk
 from services.facade.web.error_reasons import invalid_reply
 from services.facade.web.ranges import ByteRange
@@ -27,13 +24,13 @@ async def read_object(
     part: ByteRange,
     *,
     by_kernel: bool,
-    rpc_seconds: float,
 ) -> AsyncGenerator[bytes | FilePart, None]:
     """Yield a part of the object in pieces of at most 1 MiB, from the shared disk if it is there, else from storage.
 
-    Where storage becomes unavailable, reading resumes at the byte that it had reached, unless nothing arrives for
-    `rpc_seconds`. With `by_kernel`, pieces of a file are yielded unread; each is valid until the next is requested.
-    Raises the errors of StorageService.ReadObject, EOFError and OSError; the bytes yielded by then are incomplete.
+    Where storage becomes unavailable, reading resumes at the byte that it had reached, unless nothing arrives within
+    the client's deadline. With `by_kernel`, pieces of a file are yielded unread; each is valid until the next is
+    requested. Raises the errors of StorageService.ReadObject, EOFError and OSError; the bytes yielded by then are
+    incomplete.
     """
     is_counted = False
     if shared_disk:
@@ -43,16 +40,16 @@ async def read_object(
                     async for piece in pieces:
                         yield piece
                 return
-    async with aclosing(_relayed(clients, grant, part, rpc_seconds, is_counted=is_counted)) as messages:
+    async with aclosing(_relayed(clients, grant, part, is_counted=is_counted)) as messages:
         async for data in messages:
             yield data
 
 
 async def _relayed(
-    clients: ServiceClients, grant: ActionGrant, part: ByteRange, rpc_seconds: float, *, is_counted: bool
+    clients: ServiceClients, grant: ActionGrant, part: ByteRange, *, is_counted: bool
 ) -> AsyncGenerator[bytes, None]:
     position = part.start
-    deadline = time.monotonic() + rpc_seconds
+    deadline = time.monotonic() + clients.storage.deadline
     while True:
         try:
             rest = pb.ReadObjectRequest(
@@ -62,12 +59,12 @@ async def _relayed(
                 length=part.end - position,
                 is_counted=is_counted,
             )
-            async with aclosing(_attempt(clients, rest, grant.size, rpc_seconds)) as messages:
+            async with aclosing(_attempt(clients, rest, grant.size)) as messages:
                 async for data in messages:
                     position += len(data)
                     yield data
                     # The time that the client takes to read does not count.
-                    deadline = time.monotonic() + rpc_seconds
+                    deadline = time.monotonic() + clients.storage.deadline
         except ServiceError as error:
             if not is_retryable(error) or time.monotonic() > deadline:
                 raise
@@ -78,26 +75,18 @@ async def _relayed(
         await asyncio.sleep(PAUSE_SECONDS)
 
 
-async def _attempt(
-    clients: ServiceClients, request: pb.ReadObjectRequest, size: int, rpc_seconds: float
-) -> AsyncGenerator[bytes, None]:
+async def _attempt(clients: ServiceClients, request: pb.ReadObjectRequest, size: int) -> AsyncGenerator[bytes, None]:
     call = clients.storage_stub.ReadObject(request, metadata=clients.storage.metadata(), wait_for_ready=True)
-    try:
-        header = await _next(call, rpc_seconds)
+    with ending(call, clients.storage):
+        header = await _next(call, clients.storage.deadline)
         if header is None or header.WhichOneof("content") != "header" or header.header.size != size:
             raise invalid_reply("ReadObject", "the reply lacks the header of an object of this size")
         left = request.length
-        while (message := await _next(call, rpc_seconds)) is not None:
+        while (message := await _next(call, clients.storage.deadline)) is not None:
             left -= len(message.data)
             if left < 0:
                 raise invalid_reply("ReadObject", "more came than was asked for")
             yield message.data
-    except grpc.aio.AioRpcError as error:
-        raise clients.storage.error(error) from error
-    except TimeoutError as error:
-        raise deadline_exceeded(clients.storage) from error
-    finally:
-        call.cancel()
 
 
 async def _next(

@@ -57,7 +57,7 @@ class SharedDiskObject:
 
     async def open(self, folder: Path, paths: Sequence[str]) -> bool:
         """Open the first of these paths below a folder that has the whole object; return whether there is one."""
-        return await run_in_thread(self._open, folder, paths)
+        return await run_in_thread(lambda: any(self._open_one(folder, path) for path in paths))
 
     async def pieces(self, *, by_kernel: bool) -> AsyncGenerator[bytes | FilePart, None]:
         """Yield the part of the object, in pieces of at most 1 MiB. Raises EOFError where the file has become shorter.
@@ -79,9 +79,6 @@ class SharedDiskObject:
         if self._file.is_open:
             # The last close of a removed file waits until the disk has freed it, so it runs in a thread.
             await run_in_thread(self._file.close)
-
-    def _open(self, folder: Path, paths: Sequence[str]) -> bool:
-        return any(self._open_one(folder, path) for path in paths)
 
     def _open_one(self, folder: Path, path: str) -> bool:
         found = _PATH.fullmatch(path)
@@ -219,7 +216,7 @@ class SharedDisk:
         )
         asked_at = time.monotonic()
         try:
-            located = await self._clients.objects.locate(request)
+            located = await self._clients.storage.call(self._clients.storage_stub.LocateObject, request)
         except ServiceError as error:
             if error.reason != Reason.UNIMPLEMENTED:
                 raise

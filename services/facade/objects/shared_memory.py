@@ -3,7 +3,7 @@
 import os
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 from towpath.storage.v1 import storage_service_pb2 as pb
@@ -73,7 +73,7 @@ class MemoryFile:
 
     async def unlink(self) -> None:
         """Remove the name; a process that has the file open can still use it."""
-        await run_in_thread(self._unlink)
+        await run_in_thread(self._path.unlink, missing_ok=True)
 
     async def close(self) -> None:
         """Close the file and remove its name."""
@@ -84,12 +84,8 @@ class MemoryFile:
         self._file.open(self._path, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
         os.posix_fallocate(self._file.number, 0, PIECES * self._piece_bytes)
 
-    def _unlink(self) -> None:
-        with suppress(FileNotFoundError):
-            self._path.unlink()
-
     def _close(self) -> None:
-        self._unlink()
+        self._path.unlink(missing_ok=True)
         self._file.close()
 
 
@@ -120,10 +116,7 @@ class SharedMemory:
             await file.close()
 
     def is_refused(self, error: ServiceError) -> bool:
-        """Return whether storage refuses an upload only because it does not share the memory.
-
-        Trips the circuit breaker in that case.
-        """
+        """Return whether storage refuses an upload only because it shares no memory, and trip the breaker if so."""
         if error.reason not in _NOT_SHARED:
             return False
         self._pause(error.message)

@@ -18,8 +18,9 @@ from services.common.rpc.raw_bytes import BytesField
 from services.facade.auth.action_tokens import ActionGrant
 from services.facade.clients.services import ServiceClients
 from services.facade.clients.small_uploads import COMMIT_SECONDS
-from services.facade.clients.streams import PAUSE_SECONDS, RequestStream, deadline_exceeded, is_retryable
+from services.facade.clients.streams import PAUSE_SECONDS, RequestStream, ending, is_retryable
 from services.facade.objects.shared_memory import PIECES, MemoryFile, SharedMemory
+from services.facade.settings import FacadeSettings
 from services.facade.web.error_reasons import invalid_reply
 from services.facade.web.request_body import chunks
 
@@ -39,34 +40,32 @@ async def upload(
     grant: ActionGrant,
     headers: Headers,
     receive: Receive,
-    *,
-    idle_seconds: float,
-    min_rate: int,
-    rpc_seconds: float,
+    settings: FacadeSettings,
 ) -> None:
     """Write the body of a request as the object of `grant`; it is durable when this returns.
 
     An object longer than one message goes through `memory` where storage shares it. An object of one message is
-    retried for `rpc_seconds` where storage becomes unavailable; the client has to resend a longer object. Raises
-    `InvalidArgument` before the body is read where its Content-Length is not the object's size, the errors of
-    `request_body.chunks`, and the errors of StorageService.WriteObject.
+    retried within the deadline of storage's client where storage becomes unavailable; the client has to resend a longer
+    object. Raises `InvalidArgument` before the body is read where its Content-Length is not the object's size, the
+    errors of `request_body.chunks`, and the errors of StorageService.WriteObject.
     """
     length = headers.get("content-length")
     if length is not None and int(length) != grant.size:
         raise InvalidArgument(Reason.SIZE_MISMATCH, f"content-length: expected {grant.size}, got {length}")
-    body = _until_too_many(chunks(receive, idle_seconds, min_rate), grant.size)
-    if grant.size > CHUNK_BYTES and memory and await _write_shared(clients, memory, grant, body, rpc_seconds):
+    incoming = chunks(receive, settings.body_idle_seconds, settings.upload_min_bytes_per_second)
+    body = _until_too_many(incoming, grant.size)
+    if grant.size > CHUNK_BYTES and memory and await _write_shared(clients, memory, grant, body):
         return None
     pieces = _pieces(body)
     first = await anext(pieces, _END)
     second = await anext(pieces, _END)
     if second:
-        await _write(clients, grant, _chain(first, second, pieces), rpc_seconds)
+        await _write(clients, grant, _chain(first, second, pieces))
         return None
     whole = pb.WriteWholeObjectRequest(
         repository_id=grant.repository_id, oid=grant.oid, size=grant.size, data=b"".join(first)
     )
-    deadline = time.monotonic() + rpc_seconds
+    deadline = time.monotonic() + clients.storage.deadline
     while True:
         try:
             return await clients.whole_objects.write(whole)
@@ -111,27 +110,27 @@ async def _chain(first: _Piece, second: _Piece, rest: AsyncIterator[_Piece]) -> 
 
 
 async def _write_shared(
-    clients: ServiceClients, memory: SharedMemory, grant: ActionGrant, body: AsyncIterator[bytes], rpc_seconds: float
+    clients: ServiceClients, memory: SharedMemory, grant: ActionGrant, body: AsyncIterator[bytes]
 ) -> bool:
     """Write the body through shared memory; where storage does not share it, return False and leave the body unread."""
     async with memory.opened() as file:
         if file is None:
             return False
         call = clients.write_shared_object(metadata=clients.storage.metadata(), wait_for_ready=True)
-        outgoing = RequestStream(call, rpc_seconds)
+        outgoing = RequestStream(call, clients.storage.deadline)
         header = pb.WriteSharedObjectRequest.Header(object=_header(grant), file=file.name)
         unanswered = 0
 
         async def free() -> None:
             nonlocal unanswered
             if unanswered == PIECES:
-                await _reply(clients, call, rpc_seconds)
+                await _reply(clients, call, clients.storage.deadline)
                 unanswered -= 1
 
-        try:
+        with ending(call, clients.storage):
             await outgoing.send(pb.WriteSharedObjectRequest(header=header).SerializeToString())
             try:
-                await _reply(clients, call, rpc_seconds)
+                await _reply(clients, call, clients.storage.deadline)
             except ServiceError as error:
                 if memory.is_refused(error):
                     return False
@@ -148,11 +147,6 @@ async def _write_shared(
             # Where the call has ended, reading its reply raises the error that ended it.
             while not (await _reply(clients, call, COMMIT_SECONDS)).HasField("object"):
                 pass
-        except TimeoutError as error:
-            raise deadline_exceeded(clients.storage) from error
-        finally:
-            # Cancelling informs storage that the client is gone, and changes nothing where the call has ended.
-            call.cancel()
     return True
 
 
@@ -190,12 +184,10 @@ async def _reply(
     return reply
 
 
-async def _write(
-    clients: ServiceClients, grant: ActionGrant, pieces: AsyncIterator[_Piece], rpc_seconds: float
-) -> None:
+async def _write(clients: ServiceClients, grant: ActionGrant, pieces: AsyncIterator[_Piece]) -> None:
     call = clients.write_object(metadata=clients.storage.metadata(), wait_for_ready=True)
-    outgoing = RequestStream(call, rpc_seconds)
-    try:
+    outgoing = RequestStream(call, clients.storage.deadline)
+    with ending(call, clients.storage):
         going = await outgoing.send(pb.WriteObjectRequest(header=_header(grant)).SerializeToString())
         while going and (piece := await anext(pieces, _END)):
             going = await outgoing.send(_DATA.serialize(piece))
@@ -203,13 +195,6 @@ async def _write(
             await outgoing.end()
         async with asyncio.timeout(COMMIT_SECONDS):
             reply = await call
-    except grpc.aio.AioRpcError as error:
-        raise clients.storage.error(error) from error
-    except TimeoutError as error:
-        raise deadline_exceeded(clients.storage) from error
-    finally:
-        # Cancelling informs storage that the client is gone, and changes nothing where the call has ended.
-        call.cancel()
     if not reply.HasField("object"):
         raise invalid_reply("WriteObject", "the reply lacks the object")
 

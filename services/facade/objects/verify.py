@@ -9,7 +9,7 @@ from services.facade.objects.batch import removed_message
 
 async def require_stored(clients: ServiceClients, repository_id: int, oid: str, size: int) -> None:
     """Raise `NotFound` or `FailedPrecondition` (OBJECT_REMOVED) unless the repository holds the object in this size."""
-    found = await clients.objects.stat_one(repository_id, oid, size)
+    [found] = await clients.objects.stat(repository_id, [(oid, size)])
     if found.status == pb.OBJECT_STATUS_REMOVED:
         raise FailedPrecondition(Reason.OBJECT_REMOVED, removed_message(found.removal_reason))
     if found.status != pb.OBJECT_STATUS_PRESENT or found.size != size:

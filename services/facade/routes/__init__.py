@@ -1,29 +1,19 @@
 """HTTP endpoints: each translates the request, calls one function, and translates the result."""
 
-from starlette.convertors import Convertor, register_url_convertor
+from starlette.convertors import PathConvertor, register_url_convertor
 
 from services.facade.web import schemas
 
 
-class _Text(Convertor[str]):
-    """A part of a path, as text."""
-
-    def convert(self, value: str) -> str:
-        return value
-
-    def to_string(self, value: str) -> str:
-        return value
-
-
-class _Base(_Text):
+class _Base(PathConvertor):
     regex = "(?s:.*)"
 
 
-class _Oid(_Text):
+class _Oid(PathConvertor):
     regex = schemas.OID_PATTERN.strip("^$")
 
 
-class _LockId(_Text):
+class _LockId(PathConvertor):
     regex = schemas.LOCK_ID_PATTERN.strip("^$")
 
 

@@ -13,7 +13,7 @@ from services.facade.objects import verify as held
 from services.facade.objects.download import read_object
 from services.facade.objects.download_response import ObjectResponse, WholeResponse, can_send_files
 from services.facade.objects.upload import upload
-from services.facade.routes.openapi import bytes_answers, bytes_request, empty_answers, json_request
+from services.facade.routes.openapi import BYTES_REQUEST, bytes_answers, empty_answers, json_request
 from services.facade.routes.request import authorized_action, read_json
 from services.facade.web import ranges
 from services.facade.web.error_reasons import HttpReason
@@ -47,14 +47,7 @@ async def download(request: Request) -> Response:
     disk = context.shared_disk
     if disk is not None and (data := disk.read_cached(grant, wanted)) is not None:
         return WholeResponse(data, status_code=status, headers=told)
-    sent = read_object(
-        context.clients,
-        disk,
-        grant,
-        wanted,
-        by_kernel=can_send_files(request.scope),
-        rpc_seconds=context.settings.rpc_seconds,
-    )
+    sent = read_object(context.clients, disk, grant, wanted, by_kernel=can_send_files(request.scope))
     first = await anext(sent, b"")
     if isinstance(first, bytes) and len(first) == wanted.end - wanted.start:
         # No bytes follow, but the sender may still raise an error.
@@ -92,7 +85,7 @@ async def _check_expected(request: Request, grant: ActionGrant, etag: str) -> No
     operation_id="upload",
     summary="Upload an object",
     responses=empty_answers(400, 403, 404, 408, 410, 429, 501, 507, 509),
-    openapi_extra=bytes_request(),
+    openapi_extra=BYTES_REQUEST,
 )
 async def put(request: Request) -> Response:
     """Store the body as the object."""
@@ -100,16 +93,8 @@ async def put(request: Request) -> Response:
     context = context_of(request)
 
     async def write() -> tuple[bool, float]:
-        await upload(
-            context.clients,
-            context.shared_memory,
-            grant,
-            request.headers,
-            request.receive,
-            idle_seconds=context.settings.body_idle_seconds,
-            min_rate=context.settings.upload_min_bytes_per_second,
-            rpc_seconds=context.settings.rpc_seconds,
-        )
+        memory = context.shared_memory
+        await upload(context.clients, memory, grant, request.headers, request.receive, context.settings)
         return True, _COMMITTED_SECONDS
 
     await context.committed.fetch((grant.repository_id, grant.oid, grant.size), write)

@@ -1,6 +1,7 @@
 """OpenAPI description of the interface at /openapi.json: every status, both media types, all parameters."""
 
 from collections.abc import Sequence
+from functools import cache, partial
 from typing import Any
 
 from fastapi import FastAPI
@@ -112,9 +113,8 @@ def json_request(model: type[schemas.Body], *, required: bool = True) -> dict[st
     return {"requestBody": {"required": required, "content": _json(model)}}
 
 
-def bytes_request() -> dict[str, Any]:
-    """Return the description of a body that is an object; the endpoint accepts any media type."""
-    return {"requestBody": {"required": True, "content": {"application/octet-stream": {}}}}
+BYTES_REQUEST = {"requestBody": {"required": True, "content": {"application/octet-stream": {}}}}
+"""The description of a body that is an object; the endpoint accepts any media type."""
 
 
 def _query(name: str, description: str, kind: str = "string") -> dict[str, Any]:
@@ -162,13 +162,7 @@ class _WithoutNull(GenerateJsonSchema):
 
 def describe(api: FastAPI, routes: Sequence[BaseRoute]) -> None:
     """Make `api` serve the description of all these routes."""
-
-    def build() -> dict[str, Any]:
-        if not api.openapi_schema:
-            api.openapi_schema = _build(routes)
-        return api.openapi_schema
-
-    api.openapi = build  # type: ignore[method-assign] # FastAPI documents this as the way
+    api.openapi = cache(partial(_build, routes))  # type: ignore[method-assign] # FastAPI documents this as the way
 
 
 def _build(routes: Sequence[BaseRoute]) -> dict[str, Any]:

@@ -5,7 +5,7 @@ functions instead of FastAPI dependencies, because resolving dependencies took l
 """
 
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import TypeVar
@@ -59,7 +59,7 @@ async def authenticated_caller(request: Request) -> Caller:
     """Return the caller. Raises the errors of `Authorizer.authenticate` and `Slot.count_user`."""
     address, slot = client_of(request.scope).address, slot_of(request.scope)
     authorizer = context_of(request).authorizer
-    caller = await authorizer.authenticate(_authorizations(request), address, slot.released)
+    caller = await authorizer.authenticate(request.headers.getlist("authorization"), address, slot.released)
     if name := caller.name:
         await slot.wait_for(partial(slot.count_user, name))
     add_log_fields(request.scope, user=name)
@@ -144,7 +144,7 @@ async def authorized_action(request: Request, operation: Operation) -> ActionGra
     add_log_fields(request.scope, objects=1)
     tokens = context_of(request).tokens
     grant = tokens.check(
-        _authorizations(request),
+        request.headers.getlist("authorization"),
         own=request.headers.getlist(TOKEN_HEADER),
         operation=operation,
         repository=repository,
@@ -170,7 +170,3 @@ def query_values(request: Request) -> dict[str, str]:
     """Return the query; empty values are absent, and bytes that are not UTF-8 are read as U+FFFD."""
     query = request.scope["query_string"].decode(errors="replace")
     return dict(parse_qsl(query, errors="replace"))
-
-
-def _authorizations(request: Request) -> Sequence[str]:
-    return request.headers.getlist("authorization")

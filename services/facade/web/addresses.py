@@ -1,6 +1,7 @@
-"""Keys by which limits count client addresses."""
+"""Client addresses, and the keys by which limits count them."""
 
 import ipaddress
+from functools import lru_cache
 
 OVERFLOW_KEY = "others"
 
@@ -8,17 +9,26 @@ OVERFLOW_KEY = "others"
 _IPV6_PREFIX = 64
 
 
+# All requests of a connection have the same peer.
+@lru_cache(1024)
+def parse_address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
+    """Return the address; None for any other text."""
+    try:
+        address = ipaddress.ip_address(text)
+    except ValueError:
+        return None
+    # A dual-stack socket reports an IPv4 peer as a mapped IPv6 address.
+    return getattr(address, "ipv4_mapped", None) or address
+
+
 def limit_key(address: str) -> str:
     """Return the key that all addresses of one client share: an IPv4 address itself, or an IPv6 address's /64.
 
     All texts that are no address, such as the peer of a unix socket, share one key.
     """
-    try:
-        parsed = ipaddress.ip_address(address)
-    except ValueError:
+    parsed = parse_address(address)
+    if parsed is None:
         return OVERFLOW_KEY
     if parsed.version == 4:
         return str(parsed)
-    if parsed.ipv4_mapped is not None:
-        return str(parsed.ipv4_mapped)
     return str(ipaddress.ip_network((parsed, _IPV6_PREFIX), strict=False))

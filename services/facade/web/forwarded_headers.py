@@ -4,13 +4,12 @@ import ipaddress
 import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 
 from starlette.datastructures import Headers
 from starlette.types import Scope
 
 from services.common.observability import request_id
-from services.facade.web.addresses import limit_key
+from services.facade.web.addresses import limit_key, parse_address
 
 Network = ipaddress.IPv4Network | ipaddress.IPv6Network
 Networks = Iterable[Network]
@@ -77,7 +76,7 @@ def client_network(address: str, trusted: Networks) -> str | None:
     Return None where the text is no address, and where the address is loopback or trusted, because any client may be
     behind it.
     """
-    parsed = _parsed(address)
+    parsed = parse_address(address)
     if parsed is None or parsed.is_loopback or is_trusted(address, trusted):
         return None
     return limit_key(address)
@@ -93,7 +92,7 @@ def _client(peer: str, addresses: Sequence[str], trusted: Networks) -> tuple[str
     client, proxies = peer, 1
     for text in reversed(addresses):
         address = _without_port(text)
-        if _parsed(address) is None:
+        if parse_address(address) is None:
             break
         client = address
         if not is_trusted(address, trusted):
@@ -111,18 +110,7 @@ def _without_port(text: str) -> str:
     return address if _PORT.fullmatch(colon + port) else text
 
 
-# All requests of a connection have the same peer.
-@lru_cache(1024)
-def _parsed(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
-    try:
-        address = ipaddress.ip_address(text)
-    except ValueError:
-        return None
-    # A dual-stack socket reports an IPv4 peer as a mapped IPv6 address.
-    return getattr(address, "ipv4_mapped", None) or address
-
-
 def is_trusted(text: str, trusted: Networks) -> bool:
     """Return whether an address belongs to a trusted proxy."""
-    address = _parsed(text)
+    address = parse_address(text)
     return address is not None and any(address in network for network in trusted)

@@ -52,7 +52,7 @@ async def test_what_fails_for_all_is_asked_once(tmp_path: Path) -> None:
     """To ask for each alone would take as long again."""
     async with _asking(tmp_path) as inner:
         inner.scripted.fail("BatchStatObjects", Unavailable(Reason.UNAVAILABLE, "the database does not answer"))
-        wanted = [inner.objects.stat_one(1, oid, 1) for oid in _OIDS]
+        wanted = [inner.objects.stat(1, [(oid, 1)]) for oid in _OIDS]
         found = await asyncio.gather(*wanted, return_exceptions=True)
         assert {type(each) for each in found} == {Unavailable}
         assert inner.calls == []
@@ -62,8 +62,8 @@ async def test_objects_looked_at_at_once_share_a_call(tmp_path: Path) -> None:
     """Those of each repository, each object once; each is told of its own."""
     async with _asking(tmp_path) as inner:
         wanted = [(repository, oid, size) for repository in (1, 2) for size, oid in enumerate(_OIDS[:8])] * 2
-        found = await asyncio.gather(*(inner.objects.stat_one(*each) for each in wanted))
-        assert [each.size for each in found] == [1000 * repository + size for repository, _, size in wanted]
+        found = await asyncio.gather(*(inner.objects.stat(each[0], [each[1:]]) for each in wanted))
+        assert [each.size for [each] in found] == [1000 * repository + size for repository, _, size in wanted]
         asked = {call.repository_id: [each.oid for each in call.objects] for call in inner.calls}
         assert asked == {1: _OIDS[:8], 2: _OIDS[:8]}
         assert len(inner.calls) == 2
@@ -106,7 +106,7 @@ async def test_different_questions_share_no_call(tmp_path: Path) -> None:
     """Each object is asked about with the intent and for the time that its batch has."""
     async with _asking(tmp_path) as inner:
         await asyncio.gather(
-            inner.objects.stat_one(1, _OIDS[0], 1),
+            inner.objects.stat(1, [(_OIDS[0], 1)]),
             inner.objects.stat(1, [(_OIDS[0], 1)], pb.INTENT_READ),
             inner.objects.stat(1, [(_OIDS[0], 1)], pb.INTENT_READ, seconds=60),
         )
@@ -126,7 +126,7 @@ async def test_one_repository_that_fails_does_not_hurt_the_other(tmp_path: Path)
             return reply
 
         inner.scripted.answers["BatchStatObjects"] = answer
-        wanted = [inner.objects.stat_one(repository, oid, 1) for repository in (1, 2) for oid in _OIDS[:4]]
+        wanted = [inner.objects.stat(repository, [(oid, 1)]) for repository in (1, 2) for oid in _OIDS[:4]]
         found = await asyncio.gather(*wanted, return_exceptions=True)
-        assert all(isinstance(each, ObjectStat) for each in found[:4])
+        assert [[type(stat) for stat in each] for each in found[:4] if isinstance(each, list)] == [[ObjectStat]] * 4
         assert all(isinstance(each, ServiceError) for each in found[4:])
