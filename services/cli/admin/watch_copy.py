@@ -38,7 +38,7 @@ class CopyBar:
         done = max(0, self._total - store.lacking_bytes)
         self._progress.update(self._task, completed=done, left=store.lacking_count)
 
-    def tell(self, problem: str) -> None:
+    def report(self, problem: str) -> None:
         """Print a problem, unless the previous call had the same problem."""
         if problem and problem != self._told:
             self._progress.console.print(cell(problem), markup=False, highlight=False, soft_wrap=True)
@@ -80,14 +80,14 @@ async def watch(
                 raise CommandError(
                     f"no answer for {clock() - heard:.0f} s: {error.message}; the copy goes on by itself when it can"
                 ) from error
-            bar.tell(f"no answer: {error.message}")
+            bar.report(f"no answer: {error.message}")
         else:
             heard = clock()
             store = next((store for store in stores if store.name == name), None)
             if store is None:
                 raise CommandError(f"{name} was removed; there is no such store any more")
             bar.show(store)
-            bar.tell(store.copy.problem)
+            bar.report(store.copy.problem)
             if not store.lacking_count:
                 return store
             if not store.HasField("copy"):

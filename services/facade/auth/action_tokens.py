@@ -87,24 +87,24 @@ class _RefusedError(Exception):
 class TokenIssuer:
     """Issues tokens that differ only in their objects; their common part is encoded and hashed once."""
 
-    def __init__(self, begun: hmac.HMAC, claims: bytes) -> None:
-        """Continue an HMAC that has `begun` with the key; `claims` is the JSON object of the common claims."""
+    def __init__(self, keyed: hmac.HMAC, claims: bytes) -> None:
+        """Continue `keyed`, an HMAC that has hashed the key; `claims` is the JSON object of the common claims."""
         shared = claims.removesuffix(b"}")
         # Base64 encodes three bytes at a time: spaces fill the common part up, so that the rest is encoded by itself.
         self._beginning = f"{_HEADER}.{_encoded(shared + b' ' * (-len(shared) % 3))}"
-        self._begun = begun.copy()
-        self._begun.update(self._beginning.encode())
+        self._keyed = keyed.copy()
+        self._keyed.update(self._beginning.encode())
 
     def issue(self, oid: str, size: int, place: ObjectLocation | None = None) -> str:
         """Return the token for an object of `size` bytes.
 
         The oid and the suffix must be hexadecimal digits, because they are put into the JSON without escaping.
         """
-        placed = ""
+        location = ""
         if place is not None:
-            placed = f',"place":["{place.suffix}",{place.server_started},{place.transaction_id}]'
-        rest = _encoded(f',"oid":"{oid}","size":{size}{placed}}}'.encode())
-        return f"{self._beginning}{rest}.{_signature(self._begun, rest)}"
+            location = f',"place":["{place.suffix}",{place.server_started},{place.transaction_id}]'
+        rest = _encoded(f',"oid":"{oid}","size":{size}{location}}}'.encode())
+        return f"{self._beginning}{rest}.{_signature(self._keyed, rest)}"
 
 
 class ActionTokens:
@@ -114,9 +114,9 @@ class ActionTokens:
     """
 
     def __init__(self, key: SecretStr, accepted: SecretStr | None = None) -> None:
-        keys = [each.get_secret_value().encode() for each in (key, accepted) if each is not None]
+        keys = [secret.get_secret_value().encode() for secret in (key, accepted) if secret is not None]
         # Copying an HMAC takes less time than creating it from the key.
-        self._begun = [hmac.new(each, digestmod="sha256") for each in keys]
+        self._keyed = [hmac.new(secret, digestmod="sha256") for secret in keys]
 
     def issuer(self, grant: ActionGrant, expires_at: int) -> "TokenIssuer":
         """Return the issuer of the tokens of one batch; they expire at `expires_at` (Unix time).
@@ -125,7 +125,7 @@ class ActionTokens:
         """
         claims = grant._asdict()
         del claims["oid"], claims["size"], claims["place"]
-        return TokenIssuer(self._begun[0], to_json({**claims, "exp": expires_at}))
+        return TokenIssuer(self._keyed[0], to_json({**claims, "exp": expires_at}))
 
     def check(
         self, headers: Sequence[str], *, own: Sequence[str] = (), operation: Operation, repository: str, oid: str
@@ -153,7 +153,7 @@ class ActionTokens:
         """Return the grant of a token, if its signature is genuine and it has not expired. Raises `_RefusedError`."""
         signed, _, signature = token.rpartition(".")
         header, _, payload = signed.partition(".")
-        genuine = any(hmac.compare_digest(_signature(begun, signed), signature) for begun in self._begun)
+        genuine = any(hmac.compare_digest(_signature(keyed, signed), signature) for keyed in self._keyed)
         if header != _HEADER or not genuine:
             raise _RefusedError("the token of the action is not valid")
         try:
@@ -169,8 +169,8 @@ class ActionTokens:
         return grant
 
 
-def _signature(begun: hmac.HMAC, rest: str) -> str:
-    """Return the signature of the bytes that `begun` has hashed, followed by `rest`."""
-    whole = begun.copy()
+def _signature(keyed: hmac.HMAC, rest: str) -> str:
+    """Return the signature of what `keyed` has hashed, followed by `rest`."""
+    whole = keyed.copy()
     whole.update(rest.encode())
     return _encoded(whole.digest())

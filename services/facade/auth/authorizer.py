@@ -108,7 +108,7 @@ class Authorizer:
             return await self._caller(shown, address)
 
     async def _caller(self, shown: Sequence[str], address: str) -> Caller:
-        told = ""
+        reason = ""
         for token in shown:
             try:
                 return await self._owner(token)
@@ -116,10 +116,10 @@ class Authorizer:
                 if error.reason != Reason.BAD_CREDENTIALS:
                     raise
                 if not error.metadata.keys().isdisjoint(_TOLD):
-                    told = told or error.message
+                    reason = reason or error.message
         if seconds := self._login_limiter.add_failure(address):
             raise logins_limited("too many bad credentials came from your address", seconds)
-        raise Unauthenticated(Reason.BAD_CREDENTIALS, told or "the credentials are not valid")
+        raise Unauthenticated(Reason.BAD_CREDENTIALS, reason or "the credentials are not valid")
 
     async def _owner(self, token: str) -> Caller:
         digest = _digest(token)

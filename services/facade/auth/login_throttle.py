@@ -67,11 +67,11 @@ class LoginRateLimiter:
         self._forget_expired()
         return dict(islice(self._pending.items(), _MAX_SHARED))
 
-    def merge(self, told: Mapping[str, int], debts: Mapping[str, float]) -> None:
-        """Take over the total debts of these addresses, in seconds; the counts `told` are part of them."""
+    def merge(self, counts: Mapping[str, int], debts: Mapping[str, float]) -> None:
+        """Take over the total debts of these addresses, in seconds; `counts` are part of them."""
         now = time.monotonic()
         for debtor, seconds in debts.items():
-            left = self._pending.pop(debtor, 0) - told.get(debtor, 0)
+            left = self._pending.pop(debtor, 0) - counts.get(debtor, 0)
             if left > 0:
                 self._pending[debtor] = left
             self._theoretical_arrival[debtor] = now + seconds + max(0, left) * self.seconds_each
@@ -97,22 +97,22 @@ async def synchronised(login_limiter: LoginRateLimiter, clients: ServiceClients)
 
 
 async def _sync(login_limiter: LoginRateLimiter, clients: ServiceClients) -> None:
-    told = await login_limiter.pending()
+    counts = await login_limiter.pending()
     debts: Mapping[str, float] = {}
     try:
-        if told:
-            debts = await _owed(clients, told, login_limiter.seconds_each)
+        if counts:
+            debts = await _owed(clients, counts, login_limiter.seconds_each)
     finally:
         # Counts that could not be shared stay pending; meanwhile this facade limits by its own counts.
-        login_limiter.merge(told, debts)
+        login_limiter.merge(counts, debts)
 
 
-async def _owed(clients: ServiceClients, told: Mapping[str, int], seconds_each: float) -> Mapping[str, float]:
+async def _owed(clients: ServiceClients, counts: Mapping[str, int], seconds_each: float) -> Mapping[str, float]:
     """Report counts to the lock service; return the resulting debts of their addresses, in seconds."""
     request = access_service_pb2.CountFailedLoginsRequest(seconds_each=seconds_each)
-    for address, count in told.items():
+    for address, count in counts.items():
         request.failed.add(address=address, count=count)
     reply = await clients.locks.call(clients.access_stub.CountFailedLogins, request)
-    if len(reply.debt_seconds) != len(told):
+    if len(reply.debt_seconds) != len(counts):
         raise invalid_reply("CountFailedLogins", "the reply lacks addresses")
-    return dict(zip(told, reply.debt_seconds, strict=True))
+    return dict(zip(counts, reply.debt_seconds, strict=True))

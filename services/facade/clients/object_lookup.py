@@ -72,22 +72,22 @@ class ObjectLookupClient:
         await self._stats.close()
 
     async def _stat_all(self, group: Sequence[_Lookup]) -> Sequence[ObjectStat | ServiceError]:
-        together: dict[_Options, list[_Lookup]] = {}
-        for wanted in dict.fromkeys(group):
-            together.setdefault(wanted.asked, []).append(wanted)
+        by_options: dict[_Options, list[_Lookup]] = {}
+        for lookup in dict.fromkeys(group):
+            by_options.setdefault(lookup.asked, []).append(lookup)
         found: dict[_Lookup, ObjectStat | ServiceError] = {}
 
         async def stat_some(asked: _Options, some: Sequence[_Lookup]) -> None:
             try:
-                stats = await self._stat(asked, [(wanted.oid, wanted.size) for wanted in some])
+                stats = await self._stat(asked, [(lookup.oid, lookup.size) for lookup in some])
             except ServiceError as error:
                 # The error applies to all of them; asking again for each would take the same time again.
                 found.update(dict.fromkeys(some, error))
             else:
                 found.update(zip(some, stats, strict=True))
 
-        await asyncio.gather(*(stat_some(*each) for each in together.items()))
-        return [found[wanted] for wanted in group]
+        await asyncio.gather(*(stat_some(*entry) for entry in by_options.items()))
+        return [found[lookup] for lookup in group]
 
     async def _stat(self, asked: _Options, objects: Sequence[SizedOid]) -> Sequence[ObjectStat]:
         request = pb.BatchStatObjectsRequest(
@@ -96,6 +96,6 @@ class ObjectLookupClient:
         for oid, size in objects:
             request.objects.add(oid=oid, size=size)
         found = (await self._storage.call(self._stub.BatchStatObjects, request)).objects
-        if len(found) != len(objects) or not all(each.status for each in found):
+        if len(found) != len(objects) or not all(entry.status for entry in found):
             raise invalid_reply("BatchStatObjects", "the reply lacks an object")
         return found

@@ -61,17 +61,17 @@ class SmallUploadClient:
             if len(group) == 1:
                 await self._write_one(group[0])
                 return [None]
-            told = await self._call(self._stub.WriteWholeObjects, pb.WriteWholeObjectsRequest(objects=group))
+            reply = await self._call(self._stub.WriteWholeObjects, pb.WriteWholeObjectsRequest(objects=group))
         except ServiceError as error:
             # The error applies to all of them; asking again for each would take the same time again.
             return [error] * len(group)
-        if len(told.objects) != len(group):
+        if len(reply.objects) != len(group):
             return [invalid_reply("WriteWholeObjects", "the reply has not as many entries as there were")] * len(group)
-        return [_error_of(each) for each in told.objects]
+        return [_error_of(entry) for entry in reply.objects]
 
     async def _write_one(self, request: pb.WriteWholeObjectRequest) -> None:
-        told = await self._call(self._stub.WriteWholeObject, request)
-        if not told.HasField("object"):
+        reply = await self._call(self._stub.WriteWholeObject, request)
+        if not reply.HasField("object"):
             raise invalid_reply("WriteWholeObject", "the reply lacks the object")
 
     async def _call(self, method: Callable[..., Awaitable[Response]], request: Message) -> Response:
@@ -79,10 +79,10 @@ class SmallUploadClient:
         return await self._storage.call(method, request, deadline=COMMIT_SECONDS, wait_for_ready=False)
 
 
-def _error_of(told: pb.WriteWholeObjectResponse) -> ServiceError | None:
-    if told.HasField("object"):
+def _error_of(reply: pb.WriteWholeObjectResponse) -> ServiceError | None:
+    if reply.HasField("object"):
         return None
     status = status_pb2.Status()
-    if not told.error.Unpack(status):
+    if not reply.error.Unpack(status):
         return invalid_reply("WriteWholeObjects", "an entry lacks the object, and has no error")
     return from_status(status)

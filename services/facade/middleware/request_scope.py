@@ -92,7 +92,7 @@ class RequestScope:
                 operation = operation_of(scope)
                 metrics.requests_of(operation, status).inc()
                 metrics.request_seconds_of(operation).observe(seconds)
-                told = {
+                fields = {
                     "operation": operation,
                     "method": scope["method"],
                     "path": scope["path"],
@@ -101,10 +101,10 @@ class RequestScope:
                     "bytes_out": bytes_out,
                     **fields,
                 }
-                span.finish(operation, told, failed=status >= _SERVER_ERROR)
+                span.finish(operation, fields, failed=status >= _SERVER_ERROR)
                 # Health probes arrive every few seconds and are no news.
-                tell = _log.debug if operation in _HEALTH else _log.info
-                tell("request", seconds=seconds, **told)
+                log = _log.debug if operation in _HEALTH else _log.info
+                log("request", seconds=seconds, **fields)
                 metrics.IN_FLIGHT.dec()
 
 

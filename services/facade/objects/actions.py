@@ -80,8 +80,8 @@ class ActionBuilder:
         signed = found.signed if found.HasField("signed") else None
         if signed is None or (ends := signed.expires_at.seconds) < self._now + _MIN_SECONDS:
             place = found.place if found.HasField("place") else None
-            told = place and ObjectLocation(place.suffix, place.server_started, place.transaction_id)
-            return self.build(oid, size, told)
+            location = place and ObjectLocation(place.suffix, place.server_started, place.transaction_id)
+            return self.build(oid, size, location)
         expires_at = min(ends, self._now + self._seconds)
         action = {
             "href": signed.url,

@@ -41,21 +41,21 @@ async def download(request: Request) -> Response:
         return Response(status_code=304, headers={"ETag": etag})
     asked = headers.getlist("range") if ranges.if_range_matches(headers.get("if-range"), etag) else []
     part = ranges.parse_range(asked, grant.size)
-    wanted = part or ranges.ByteRange(0, grant.size)
+    requested = part or ranges.ByteRange(0, grant.size)
     status = 206 if part else 200
-    told = ranges.headers(wanted, grant.size, etag, partial=part is not None)
+    answered = ranges.headers(requested, grant.size, etag, partial=part is not None)
     disk = context.shared_disk
-    if disk is not None and (data := disk.read_cached(grant, wanted)) is not None:
-        return WholeResponse(data, status_code=status, headers=told)
-    sent = read_object(context.clients, disk, grant, wanted, by_kernel=can_send_files(request.scope))
+    if disk is not None and (data := disk.read_cached(grant, requested)) is not None:
+        return WholeResponse(data, status_code=status, headers=answered)
+    sent = read_object(context.clients, disk, grant, requested, by_kernel=can_send_files(request.scope))
     first = await anext(sent, b"")
-    if isinstance(first, bytes) and len(first) == wanted.end - wanted.start:
+    if isinstance(first, bytes) and len(first) == requested.end - requested.start:
         # No bytes follow, but the sender may still raise an error.
         async for _ in sent:
             pass
-        return WholeResponse(first, status_code=status, headers=told)
+        return WholeResponse(first, status_code=status, headers=answered)
     return ObjectResponse(
-        first, sent, status_code=status, headers=told, idle_seconds=context.settings.body_idle_seconds
+        first, sent, status_code=status, headers=answered, idle_seconds=context.settings.body_idle_seconds
     )
 
 

@@ -173,7 +173,7 @@ def _build(routes: Sequence[BaseRoute]) -> dict[str, Any]:
         routes=routes,
     )
     for path, operations in schema["paths"].items():
-        parameters = [each for each in _IN_PATHS if f"{{{each['name']}}}" in path]
+        parameters = [parameter for parameter in _IN_PATHS if f"{{{parameter['name']}}}" in path]
         for operation in operations.values():
             _complete(operation, parameters)
     _, requests = models_json_schema([(model, "validation") for model in _REQUESTS], ref_template=_REFERENCE)

@@ -66,8 +66,8 @@ class Certificate:
         found: list[tuple[int, ...]] = []
         for path in (self._chain, self._key):
             try:
-                told = path.stat()
-                found.append((told.st_mtime_ns, told.st_size, told.st_ino))
+                stat = path.stat()
+                found.append((stat.st_mtime_ns, stat.st_size, stat.st_ino))
             except OSError:
                 found.append(())
         return found

@@ -68,11 +68,11 @@ class _Server(uvicorn.Server):
         for listener in sockets or []:
             listener.close()
         loop = asyncio.get_running_loop()
-        begun = loop.time()
-        lingering = begun + min(_LINGER_SECONDS, self._drain_seconds)
+        started = loop.time()
+        lingering = started + min(_LINGER_SECONDS, self._drain_seconds)
         state = self.server_state
         # A request can outlive its connection: a complete upload is committed even if its client does not wait.
-        while (state.tasks or state.connections) and loop.time() < begun + self._drain_seconds:
+        while (state.tasks or state.connections) and loop.time() < started + self._drain_seconds:
             if not state.tasks and loop.time() >= lingering:
                 break
             await asyncio.sleep(_LOOK_SECONDS)

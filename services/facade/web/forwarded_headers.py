@@ -49,12 +49,12 @@ def resolve_client(peer: str, scheme: str, headers: Headers, trusted: Networks) 
         return ClientRequest(peer, scheme, hosts)
     address, proxies = _client(peer, _values(headers, "x-forwarded-for"), trusted)
 
-    def told(name: str) -> str:
+    def forwarded(name: str) -> str:
         values = _values(headers, name)
         return values[-min(proxies, len(values))] if values else ""
 
-    outer_scheme, prefix = told("x-forwarded-proto").lower(), told("x-forwarded-prefix").rstrip("/")
-    host, given_id = told("x-forwarded-host"), headers.get("x-request-id", "")
+    outer_scheme, prefix = forwarded("x-forwarded-proto").lower(), forwarded("x-forwarded-prefix").rstrip("/")
+    host, given_id = forwarded("x-forwarded-host"), headers.get("x-request-id", "")
     return ClientRequest(
         address,
         outer_scheme if outer_scheme in _SCHEMES else scheme,

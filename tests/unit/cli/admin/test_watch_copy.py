@@ -27,7 +27,7 @@ class Shown(CopyBar):
         """Keep how much the store lacks."""
         self.lacking.append(store.lacking_count)
 
-    def tell(self, problem: str) -> None:
+    def report(self, problem: str) -> None:
         """Keep the problem."""
         self.problems.append(problem)
 
