@@ -10,6 +10,7 @@ import pytest
 
 from tests.support.folders import small_disk, temporary_folder
 from tests.support.http import Client, content, oid_of
+from tests.support.service_process import wait_ready
 from tests.support.stack import Stack, running
 from tests.support.waiting import until
 
@@ -55,12 +56,6 @@ async def test_a_full_disk_is_told_and_waited_out(stack: Stack) -> None:
     held, late = content("held", 100_000), content("late", 100_000)
     async with Client(stack.base_url, "alice", stack.tokens["alice"]) as alice:
 
-        async def is_ready() -> bool:
-            return (await alice.http.get(f"{stack.origin}/readyz")).status_code == 200
-
-        async def is_not_ready() -> bool:
-            return not await is_ready()
-
         async def told() -> bool:
             answer = await alice.lock(f"assets/{len(locked)}/{'x' * 500}")
             if answer.status_code != 201:
@@ -76,12 +71,12 @@ async def test_a_full_disk_is_told_and_waited_out(stack: Stack) -> None:
         fill(filler)
         locked: list[str] = []
         await until(told, "no lock fits in")
-        await until(is_not_ready)
+        await wait_ready(stack.origin, 503)
         check_told(await alice.put(action, late, len(late)))
         assert (await alice.download(oid_of(held), len(held))).content == held
         assert {lock["path"] for lock in await alice.all_locks()} >= set(locked)
         filler.unlink()
-        await until(is_ready)
+        await wait_ready(stack.origin)
         assert (await alice.lock("assets/late")).status_code == 201
         assert (await alice.upload(late)).status_code == 200
         assert (await alice.download(oid_of(late), len(late))).content == late

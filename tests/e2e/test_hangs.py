@@ -6,6 +6,7 @@ import httpx
 import pytest
 
 from tests.support.http import Client, content
+from tests.support.service_process import wait_ready
 from tests.support.stack import Stack, running_stack
 from tests.support.waiting import STEP_SECONDS, until
 
@@ -36,12 +37,7 @@ async def test_what_hangs_is_started_again(name: str) -> None:
         await until(lambda: not hanging.is_running() or hanging.pid not in _pids(stack, name), "it is ended")
         await until(lambda: _pids(stack, name), "there is another one")
         assert f"{name} hangs and is killed" in stack.log()
-        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-
-            async def is_ready() -> bool:
-                return (await http.get(f"{stack.origin}/readyz")).status_code == 200
-
-            await until(is_ready, "everything answers again")
+        await wait_ready(stack.origin)
         async with Client(stack.base_url, "alice", stack.tokens["alice"]) as client:
             assert (await client.upload(content(name, 1000))).status_code == 200
             assert (await client.lock("a.bin")).status_code == 201

@@ -1,7 +1,6 @@
 """`towpath up` of one version on a data folder whose tables a newer version has migrated."""
 
 import asyncio
-import subprocess
 import time
 from pathlib import Path
 
@@ -15,8 +14,9 @@ from services.locks.models import SCHEMA as LOCKS
 from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.http import Client
 from tests.support.newer_tables import migrate_later
+from tests.support.service_process import wait_ready
 from tests.support.stack import TOWPATH, running_stack
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, finished
 
 
 async def test_an_older_version_on_newer_tables(tmp_path: Path) -> None:
@@ -42,17 +42,11 @@ async def test_an_older_version_on_newer_tables(tmp_path: Path) -> None:
         async with Client(stack.base_url, "alice", stack.tokens["alice"]) as client:
             assert (await client.lock("a.bin")).status_code == 201
         await migrate_later(url, later, later.versions, constants='CONTRACTS = "nobody needs it"\n')
-        async with httpx.AsyncClient(base_url=stack.origin, trust_env=False, timeout=STEP_SECONDS) as http:
-
-            async def is_away() -> bool:
-                return (await http.get("/readyz")).status_code == 503
-
-            await until(is_away, "the services say that they cannot use the tables")
+        # The services say that they cannot use the tables.
+        await wait_ready(stack.origin, 503)
         assert stack.stop() == 0
         command = [*TOWPATH, "up", "--data", str(stack.data), "--listen", "127.0.0.1:0"]
-        result = await asyncio.to_thread(
-            subprocess.run, command, capture_output=True, text=True, timeout=STEP_SECONDS, check=False
-        )
+        result = await asyncio.to_thread(finished, command)
         assert result.returncode == 1
         why = [line for line in result.stderr.splitlines() if "the schema locks is at version" in line]
         assert why == [result.stderr.splitlines()[-1]]

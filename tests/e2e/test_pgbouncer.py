@@ -17,13 +17,14 @@ from services.database.migrations import migrate
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.index.schema import SCHEMA as STORAGE
 from tests.support.folders import temporary_folder
+from tests.support.health import wait_serving
 from tests.support.http import Client, content, oid_of
 from tests.support.pgbouncer import PgBouncer, running_pgbouncer
 from tests.support.postgres import TestPostgres
 from tests.support.service_process import service_process
 from tests.support.stack import PATIENT, TOWPATH, Stack, running_stack
-from tests.support.storage import StorageClient, wait_serving
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.storage import StorageClient
+from tests.support.waiting import STEP_SECONDS, finished, until
 
 SERVICES = ("storage", "locks")
 SOCKET = f".s.PGSQL.{PORT}"
@@ -117,15 +118,7 @@ async def is_refused(user: Client) -> bool:
 
 async def run(*arguments: str, environment: dict[str, str]) -> "subprocess.CompletedProcess[str]":
     """Run a command of `towpath`."""
-    return await asyncio.to_thread(
-        subprocess.run,
-        [*TOWPATH, *arguments],
-        env=environment,
-        capture_output=True,
-        text=True,
-        timeout=STEP_SECONDS,
-        check=False,
-    )
+    return await asyncio.to_thread(finished, [*TOWPATH, *arguments], env=environment)
 
 
 @pytest.mark.parametrize("mode", ["transaction", "statement"])

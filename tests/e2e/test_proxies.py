@@ -168,15 +168,16 @@ async def _drill(proxy: Proxy, stack: Stack, second: SecondFacade, *, kill: bool
     names = [f"{name} {n}" for n in range(6)]
     rounds: Counter[str] = Counter()
     working = [asyncio.create_task(_work(proxy, stack, each, rounds, over)) for each in names]
+
+    def gone_on(before: Counter[str]) -> bool:
+        return any(task.done() for task in working) or all(rounds[each] > before[each] for each in names)
+
     try:
         for _ in range(3):
-            await asyncio.sleep(0.7)
-            await asyncio.to_thread(second.kill if kill else second.stop)
-            await asyncio.sleep(0.7)
-            await asyncio.to_thread(second.start)
-        await until(
-            lambda: any(task.done() for task in working) or min(rounds[each] for each in names) > 3, "all go on"
-        )
+            for change in (second.kill if kill else second.stop, second.start):
+                await until(partial(gone_on, rounds.copy()), "all go on")
+                await asyncio.to_thread(change)
+        await until(partial(gone_on, rounds.copy()), "all go on")
     finally:
         over.set()
         await asyncio.gather(*working)

@@ -16,7 +16,7 @@ from services.cli.up.runtime_directory import LOCKS_SOCKET, runtime_directory
 from tests.support.stack import Stack
 from tests.support.waiting import STEP_SECONDS
 
-EVERYWHERE_SECONDS = 1.0
+_EVERYWHERE_SECONDS = 1.0
 """The time within which every facade knows what was taken away: it is promised, and nothing tells that it is over."""
 _ROLES = {"read": pb.ROLE_READ, "write": pb.ROLE_WRITE, "admin": pb.ROLE_ADMIN}
 
@@ -37,6 +37,11 @@ class Administration:
     ) -> None:
         self._channel.close()
 
+    @staticmethod
+    def wait_everywhere() -> None:
+        """Wait until every facade knows what was taken away, or is promised to."""
+        time.sleep(_EVERYWHERE_SECONDS)
+
     def add_user(self, name: str) -> str:
         """Add a user and return a token."""
         self._stub.CreateUser(pb.CreateUserRequest(name=name), STEP_SECONDS, self._metadata)
@@ -52,7 +57,7 @@ class Administration:
     def revoke_token(self, user: str, name: str) -> None:
         """End a token."""
         self._stub.RevokeToken(pb.RevokeTokenRequest(user_name=user, name=name), STEP_SECONDS, self._metadata)
-        time.sleep(EVERYWHERE_SECONDS)
+        self.wait_everywhere()
 
     def add_repository(self, name: str, *, public: bool = False, admins_force: bool = False) -> None:
         """Add a repository."""
@@ -65,12 +70,12 @@ class Administration:
         self._stub.UpdateRepository(
             pb.UpdateRepositoryRequest(name=name, new_name=new_name), STEP_SECONDS, self._metadata
         )
-        time.sleep(EVERYWHERE_SECONDS)
+        self.wait_everywhere()
 
     def remove_repository(self, name: str) -> None:
         """Remove a repository with all that it holds."""
         self._stub.DeleteRepository(pb.DeleteRepositoryRequest(name=name, force=True), STEP_SECONDS, self._metadata)
-        time.sleep(EVERYWHERE_SECONDS)
+        self.wait_everywhere()
 
     def grant(self, user: str, repository: str, role: str, refs: Iterable[str] = ()) -> None:
         """Give a user a role in a repository."""
@@ -82,25 +87,25 @@ class Administration:
     def remove_user(self, name: str) -> None:
         """Remove a user, with all tokens and grants."""
         self._stub.DeleteUser(pb.DeleteUserRequest(name=name), STEP_SECONDS, self._metadata)
-        time.sleep(EVERYWHERE_SECONDS)
+        self.wait_everywhere()
 
     def hide_repository(self, name: str) -> None:
         """Make a public repository private."""
         self._stub.UpdateRepository(pb.UpdateRepositoryRequest(name=name, public=False), STEP_SECONDS, self._metadata)
-        time.sleep(EVERYWHERE_SECONDS)
+        self.wait_everywhere()
 
     def revoke(self, user: str, repository: str) -> None:
         """Take all grants of a user in a repository."""
         self._stub.RevokeAccess(
             pb.RevokeAccessRequest(user_name=user, repository=repository), STEP_SECONDS, self._metadata
         )
-        time.sleep(EVERYWHERE_SECONDS)
+        self.wait_everywhere()
 
     def remove_object(self, repository: str, oid: str, reason: str) -> None:
         """Remove an object."""
         request = pb.RemoveObjectRequest(repository=repository, oid=oid, reason=reason)
         self._stub.RemoveObject(request, STEP_SECONDS, self._metadata)
-        time.sleep(EVERYWHERE_SECONDS)
+        self.wait_everywhere()
 
     def restore_object(self, repository: str, oid: str) -> None:
         """Let an object that was removed be uploaded again."""

@@ -8,7 +8,7 @@ import httpx
 import pytest
 
 from tests.protocol import tokens
-from tests.protocol.administration import EVERYWHERE_SECONDS, Administration
+from tests.protocol.administration import Administration
 from tests.protocol.blobs import Blob, new_blob
 from tests.protocol.client import Action, Client, basic
 from tests.protocol.conftest import NewRepository
@@ -278,7 +278,7 @@ def test_an_upload_ends_with_the_right_to_its_ref(operator: Administration, new_
     actions = answer["objects"][0]["actions"]
     assert perform(user, "upload", actions["upload"], blob).status_code == 200
     operator.grant("narrowed", "contract/narrowed", "write", refs=["refs/heads/other"])
-    time.sleep(EVERYWHERE_SECONDS)
+    operator.wait_everywhere()
     assert_refused(perform(user, "upload", actions["upload"], blob))
     assert_refused(perform(user, "verify", actions["verify"], blob))
     assert perform(user, "download", reading, held).status_code == 200

@@ -1,7 +1,6 @@
 """Authentication by token (docs/protocol.md, "Authentication" 1 and 3 to 5, and "Credentials")."""
 
 import base64
-import time
 
 import httpx
 import pytest
@@ -11,7 +10,7 @@ from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client, basic
 from tests.protocol.dialects import NEUTRAL, WIDESPREAD, Dialect
 from tests.support.stack import Stack
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import blocking_until
 
 ENDPOINTS = ["batch-download", "batch-upload", "locks", "lock", "verify", "unlock"]
 
@@ -192,10 +191,8 @@ def test_an_expired_token_is_401_and_is_told_so(anonymous: Client, operator: Adm
     """Its owner learns what to do; who guesses learns nothing, as nobody guesses a token."""
     secret = operator.add_token("alice", f"expires-{dialect.name}", seconds=2)
     client = anonymous.speaking(dialect).showing(f"Bearer {secret}")
-    deadline = time.monotonic() + STEP_SECONDS
-    while (answer := client.locks()).status_code == 200:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
+    blocking_until(lambda: client.locks().status_code != 200, "the token has expired")
+    answer = client.locks()
     assert_challenged(answer)
     assert answer.json()["message"] == "the token has expired"
     wrong = client.showing(f"Bearer {secret}x").locks()

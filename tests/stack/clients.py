@@ -1,7 +1,6 @@
 """People at work: real git-lfs clients that push, pull and lock until they are told to stop."""
 
 import threading
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import TracebackType
@@ -9,6 +8,7 @@ from typing import Self
 
 from tests.support.git import Workspace, shared_repository
 from tests.support.http import content, oid_of
+from tests.support.waiting import blocking_until
 
 _SIZES = (1_000, 300_000, 3_000_000)
 # Longer than any outage that a client is to wait out, with all of its retries.
@@ -139,11 +139,12 @@ class Crew:
     def wait_for_rounds(self, count: int, *, seconds: float = 120) -> None:
         """Wait until each has done so many rounds more, so that what happened in between was seen by all."""
         goals = [worker.rounds + count for worker in self.workers]
-        deadline = time.monotonic() + seconds
-        while any(worker.rounds < goal for worker, goal in zip(self.workers, goals, strict=True)):
+
+        def is_done() -> bool:
             self._require_success()
-            assert time.monotonic() < deadline, [worker.rounds for worker in self.workers]
-            time.sleep(0.2)
+            return all(worker.rounds >= goal for worker, goal in zip(self.workers, goals, strict=True))
+
+        blocking_until(is_done, f"all come to {goals} rounds", seconds=seconds)
 
     def _require_success(self) -> None:
         failures = [worker.failure for worker in self.workers if worker.failure is not None]

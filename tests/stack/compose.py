@@ -3,11 +3,11 @@
 import json
 import os
 import signal
-import subprocess
-import time
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+
+from tests.support.waiting import blocking_until, finished
 
 ROOT = Path(__file__).parents[2]
 SERVICES = ("storage", "locks", "facade")
@@ -95,15 +95,15 @@ def kill(container: str) -> None:
 
 def wait_healthy(container: str, *, seconds: float = 60) -> None:
     """Wait until a container is healthy."""
-    deadline = time.monotonic() + seconds
-    while (state := inspect(container)["State"])["Status"] != "running" or state["Health"]["Status"] != "healthy":
-        assert time.monotonic() < deadline, f"{container} is not healthy after {seconds} s: {state}"
-        time.sleep(0.5)
+
+    def is_healthy() -> bool:
+        state = inspect(container)["State"]
+        return bool(state["Status"] == "running" and state["Health"]["Status"] == "healthy")
+
+    blocking_until(is_healthy, f"{container} is healthy", seconds=seconds)
 
 
 def _run(*command: str, environment: dict[str, str], check: bool = True, seconds: float, errors: bool = False) -> str:
-    result = subprocess.run(
-        command, cwd=ROOT, env=environment, capture_output=True, text=True, timeout=seconds, check=False
-    )
+    result = finished(command, cwd=ROOT, env=environment, seconds=seconds)
     assert not check or result.returncode == 0, f"{command}: exit {result.returncode}\n{result.stdout}\n{result.stderr}"
     return result.stdout + result.stderr if errors else result.stdout

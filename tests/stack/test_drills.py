@@ -18,6 +18,7 @@ from tests.stack.clients import Crew
 from tests.stack.compose import SERVICES, ComposeStack, docker, kill, wait_healthy
 from tests.support.certificates import CertificateFiles
 from tests.support.snippets import replaced, snippet
+from tests.support.waiting import blocking_until
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -146,11 +147,12 @@ def test_copies_come_and_go(doubled: ComposeStack, at_work: AtWork) -> None:
 
 
 def _wait_until_called(container: str) -> None:
-    deadline = time.monotonic() + NOTICED_SECONDS
     # What a facade answers, and what a service answers to a facade; questions of health are not in the log.
-    while not re.search(r'"event":"(request|call)"', docker("logs", container, errors=True)):
-        assert time.monotonic() < deadline, f"nobody calls {container}"
-        time.sleep(0.5)
+    blocking_until(
+        lambda: re.search(r'"event":"(request|call)"', docker("logs", container, errors=True)),
+        f"somebody calls {container}",
+        seconds=NOTICED_SECONDS,
+    )
 
 
 @pytest.mark.growth

@@ -10,6 +10,7 @@ from tests.stack.compose import ComposeStack
 from tests.stack.work import CREW, REPOSITORY
 from tests.support.certificates import CertificateFiles
 from tests.support.http import MEDIA_TYPE, basic
+from tests.support.waiting import blocking_until
 
 # The longest that an answer may take; the connection itself is not waited for.
 ANSWER_SECONDS = 15
@@ -33,10 +34,7 @@ def test_long_outage(
         assert "objects" not in told.json()
     finally:
         single.compose("start", service)
-    deadline = time.monotonic() + 60
-    while (answer := _batch(origin, tokens, certificates)).status_code != 200:
-        assert time.monotonic() < deadline, answer.text
-        time.sleep(0.5)
+    blocking_until(lambda: _batch(origin, tokens, certificates).status_code == 200, f"{service} is back", seconds=60)
 
 
 def _batch(origin: str, tokens: dict[str, str], certificates: CertificateFiles) -> httpx.Response:

@@ -19,7 +19,7 @@ from services.storage.backends.object_store.backend import ObjectStoreBackend
 from services.storage.backends.object_store.opening import open_object_store
 from tests.support.ports import free_ports
 from tests.support.programs import AZURITE, needed
-from tests.support.waiting import START_SECONDS, STEP_SECONDS
+from tests.support.waiting import START_SECONDS, STEP_SECONDS, until
 
 CONTAINER = "objects"
 
@@ -77,15 +77,13 @@ class Azurite:
             stdout=subprocess.DEVNULL,
             env=os.environ | {"AZURITE_ACCOUNTS": f"{self.account}:{self.key}"},
         )
-        async with asyncio.timeout(START_SECONDS):
-            while not await self._answers():
-                assert process.returncode is None
-                await asyncio.sleep(0.1)
+        await until(lambda: self._answers(process), "Azurite answers", seconds=START_SECONDS)
         response = await self._request("PUT", f"/{CONTAINER}", {"restype": "container"})
         assert response.status_code == 201, response.text
         return process
 
-    async def _answers(self) -> bool:
+    async def _answers(self, process: asyncio.subprocess.Process) -> bool:
+        assert process.returncode is None
         try:
             return (await self._request("GET", "/", {"comp": "list"})).status_code == 200
         except httpx.TransportError:

@@ -15,8 +15,8 @@ from pydantic import SecretStr
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
+from tests.support.health import wait_serving
 from tests.support.ports import free_address
-from tests.support.storage import wait_serving
 from tests.support.waiting import STEP_SECONDS
 
 if TYPE_CHECKING:  # only the stubs' types know the two kinds apart
@@ -102,8 +102,8 @@ class InnerServices:
         for address in (self.storage_address, self.locks_address):
             async with self.channel(address) as channel:
                 try:
-                    await wait_serving(channel, service="")
-                except TimeoutError:
+                    await wait_serving(channel)
+                except AssertionError:
                     raise AssertionError(f"{address} does not serve; the log:\n{self.log()[-5000:]}") from None
 
     def stop(self) -> None:

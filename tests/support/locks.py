@@ -9,7 +9,6 @@ from typing import Any
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import SecretStr
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
@@ -27,7 +26,8 @@ from services.locks.access.bootstrap import bootstrap
 from services.locks.application import serve
 from services.locks.models import SCHEMA
 from services.locks.settings import LocksSettings
-from tests.support.waiting import START_SECONDS, STEP_SECONDS
+from tests.support.health import wait_serving
+from tests.support.waiting import STEP_SECONDS
 
 
 @dataclass
@@ -130,19 +130,6 @@ def refused(kind: type[ServiceError], reason: Reason) -> Iterator[pytest.Excepti
     assert caught.value.reason == reason, caught.value
 
 
-async def wait_until_serving(channel: grpc.aio.Channel) -> None:
-    """Wait until a service says that it is ready."""
-    stub = health_pb2_grpc.HealthStub(channel)
-    async with asyncio.timeout(START_SECONDS):
-        while True:
-            response = await stub.Check(  # type: ignore[attr-defined] # the types leave out what its __init__ sets
-                health_pb2.HealthCheckRequest(), wait_for_ready=True
-            )
-            if response.status == health_pb2.HealthCheckResponse.SERVING:
-                return
-            await asyncio.sleep(0.02)
-
-
 @asynccontextmanager
 async def serving_locks(
     database_url: SecretStr,
@@ -169,7 +156,7 @@ async def serving_locks(
     service = asyncio.create_task(serve(settings, stop))
     try:
         async with grpc.aio.insecure_channel(address) as channel:
-            ready = asyncio.create_task(wait_until_serving(channel))
+            ready = asyncio.create_task(wait_serving(channel))
             await asyncio.wait({service, ready}, return_when=asyncio.FIRST_COMPLETED)
             if service.done():
                 ready.cancel()

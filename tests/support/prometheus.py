@@ -12,7 +12,7 @@ import yaml
 
 from tests.support.ports import free_address
 from tests.support.programs import needed
-from tests.support.waiting import START_SECONDS, STEP_SECONDS
+from tests.support.waiting import START_SECONDS, STEP_SECONDS, until
 
 FOLDER = Path(__file__).parents[2] / "monitoring"
 
@@ -68,19 +68,17 @@ async def running_prometheus(folder: Path, targets: Mapping[str, str], token: st
         process = await asyncio.create_subprocess_exec(*command, stdout=log, stderr=subprocess.STDOUT)
     try:
         async with httpx.AsyncClient(trust_env=False, base_url=f"http://{address}", timeout=STEP_SECONDS) as http:
-            async with asyncio.timeout(START_SECONDS):
-                while not await _is_ready(http):
-                    assert process.returncode is None, (folder / "prometheus.log").read_text()
-                    await asyncio.sleep(0.1)
+
+            async def is_ready() -> bool:
+                assert process.returncode is None, (folder / "prometheus.log").read_text()
+                try:
+                    return (await http.get("/-/ready")).status_code == 200
+                except httpx.TransportError:
+                    return False
+
+            await until(is_ready, "Prometheus is ready", seconds=START_SECONDS)
             yield Prometheus(http)
     finally:
         if process.returncode is None:
             process.kill()
         await process.wait()
-
-
-async def _is_ready(http: httpx.AsyncClient) -> bool:
-    try:
-        return (await http.get("/-/ready")).status_code == 200
-    except httpx.TransportError:
-        return False

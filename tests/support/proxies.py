@@ -5,7 +5,6 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
@@ -17,7 +16,7 @@ from tests.support.certificates import CertificateFiles, write_certificate
 from tests.support.ports import free_ports
 from tests.support.programs import needed
 from tests.support.snippets import ROOT, replaced, snippet
-from tests.support.waiting import START_SECONDS, STEP_SECONDS
+from tests.support.waiting import START_SECONDS, STEP_SECONDS, blocking_until
 
 PAGE = "operations.md"
 NAME = "localhost"
@@ -70,19 +69,20 @@ def _running(
     with output.open("wb") as out:
         process = subprocess.Popen(command, cwd=folder, stdout=out, stderr=out, env=environment)
     try:
-        deadline = time.monotonic() + START_SECONDS
-        while True:
-            assert process.poll() is None, f"{command[0]} ended:\n{output.read_text()}"
-            try:
-                socket.create_connection(("127.0.0.1", origin_port), timeout=1).close()
-                break
-            except ConnectionRefusedError:
-                assert time.monotonic() < deadline, f"{command[0]} does not listen:\n{output.read_text()}"
-                time.sleep(0.05)
+        blocking_until(lambda: _listens(process, origin_port, output), f"{command[0]} listens", seconds=START_SECONDS)
         yield Proxy(f"https://{NAME}:{origin_port}", files, process, log, read)
     finally:
         process.terminate()
         process.wait(STEP_SECONDS)
+
+
+def _listens(process: subprocess.Popen[bytes], port: int, output: Path) -> bool:
+    assert process.poll() is None, f"it ended:\n{output.read_text()}"
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except ConnectionRefusedError:
+        return False
+    return True
 
 
 _NGINX = """\

@@ -14,7 +14,7 @@ from services.common.rpc.client import ServiceClient
 from services.common.rpc.interceptors import Context
 from services.common.rpc.server import Server
 from services.common.rpc.tls import Tls
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import until
 
 SERVICE = pb.DESCRIPTOR.services_by_name["LockService"].full_name
 SECRET = SecretStr("between-services")
@@ -85,10 +85,12 @@ class Caller:
     async def ask_until(self, *names: str) -> Sequence[str]:
         """Ask until all of these have answered; return all answers."""
         answers: list[str] = []
-        async with asyncio.timeout(STEP_SECONDS):
-            while not set(names) <= set(answers):
-                answers.append(await self.ask())
-                await asyncio.sleep(0.01)
+
+        async def all_have_answered() -> bool:
+            answers.append(await self.ask())
+            return set(names) <= set(answers)
+
+        await until(all_have_answered, f"{names} answer")
         return answers
 
 

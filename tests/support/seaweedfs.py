@@ -20,7 +20,7 @@ from services.storage.backends.object_store.backend import ObjectStoreBackend
 from services.storage.backends.object_store.opening import open_object_store
 from tests.support.ports import free_ports
 from tests.support.snippets import snippet
-from tests.support.waiting import START_SECONDS, STEP_SECONDS
+from tests.support.waiting import START_SECONDS, STEP_SECONDS, until
 
 if TYPE_CHECKING:  # only the types of boto3's client, which are made at run time
     from types_boto3_s3 import S3Client
@@ -102,10 +102,7 @@ class SeaweedFS:
             self._process = await asyncio.create_subprocess_exec(
                 *self._command(settings), stdin=subprocess.DEVNULL, stdout=log, stderr=log
             )
-        async with asyncio.timeout(START_SECONDS):
-            while not await self._is_ready():
-                assert self._process.returncode is None, (self.folder / "log").read_text(errors="replace")[-2000:]
-                await asyncio.sleep(0.1)
+        await until(self._is_ready, "SeaweedFS is ready", seconds=START_SECONDS)
 
     async def kill(self) -> None:
         """End it without a word."""

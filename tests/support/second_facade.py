@@ -4,14 +4,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from dataclasses import dataclass
 from pathlib import Path
 
 import httpx
 
 from tests.support.stack import Stack
-from tests.support.waiting import START_SECONDS, STEP_SECONDS
+from tests.support.waiting import START_SECONDS, STEP_SECONDS, blocking_until
 
 
 @dataclass
@@ -36,16 +35,16 @@ class SecondFacade:
                 stderr=log,
                 env={**os.environ, **settings, "TOWPATH_LISTEN": self.listen},
             )
-        deadline = time.monotonic() + START_SECONDS
         with httpx.Client(trust_env=False, timeout=STEP_SECONDS) as http:
-            while True:
-                assert self.process.poll() is None, self.log.read_text()
-                try:
-                    if http.get(f"http://{self.listen}/readyz").status_code == httpx.codes.OK:
-                        return
-                except httpx.TransportError:
-                    assert time.monotonic() < deadline, self.log.read_text()
-                time.sleep(0.05)
+            blocking_until(lambda: self._is_ready(http), "the second facade is ready", seconds=START_SECONDS)
+
+    def _is_ready(self, http: httpx.Client) -> bool:
+        assert self.process is not None
+        assert self.process.poll() is None, self.log.read_text()
+        try:
+            return http.get(f"http://{self.listen}/readyz").status_code == httpx.codes.OK
+        except httpx.TransportError:
+            return False
 
     def stop(self) -> None:
         """Stop it as an operator does; it ends well."""

@@ -12,7 +12,7 @@ from typing import Any
 
 import httpx
 
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, until_answer
 
 
 @contextmanager
@@ -55,11 +55,11 @@ def standing_still(processes: Iterable[int]) -> Iterator[None]:
             os.kill(process, signal.SIGCONT)
 
 
-async def wait_ready(origin: str, *, verify: ssl.SSLContext | bool = True) -> None:
-    """Wait until a facade is ready."""
+async def wait_ready(origin: str, status: int = 200, *, verify: ssl.SSLContext | bool = True) -> None:
+    """Wait until a facade says that it is ready, or with another status that it is not."""
     async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, verify=verify) as http:
 
-        async def is_ready() -> bool:
-            return (await http.get(f"{origin}/readyz")).status_code == 200
+        async def readiness() -> int:
+            return (await http.get(f"{origin}/readyz")).status_code
 
-        await until(is_ready)
+        await until_answer(status, readiness)

@@ -9,6 +9,7 @@ import sys
 from collections.abc import AsyncIterator, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,8 @@ from services.storage.index.schema import SCHEMA
 from tests.support.http import Client
 from tests.support.locks import running_locks
 from tests.support.postgres import TestPostgres
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.service_process import wait_ready
+from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 SERVICES = ("storage", "locks", "facade")
 IN_FLIGHT = {
@@ -96,9 +98,10 @@ class Services:
     async def idle(self) -> None:
         """Wait until what was answered is counted and logged too, which comes after the answer."""
         for service, series in IN_FLIGHT.items():
-            async with asyncio.timeout(STEP_SECONDS):
-                while (await self.scrape(service))[key(series)]:  # noqa: ASYNC110 - another process
-                    await asyncio.sleep(0.02)
+            await until_answer(0, partial(self._sample, service, series))
+
+    async def _sample(self, service: str, series: str) -> float:
+        return (await self.scrape(service))[key(series)]
 
     async def scrape_all(self) -> dict[str, Samples]:
         """Return the samples of every service, when it is idle."""
@@ -159,8 +162,5 @@ async def running_services(postgres: TestPostgres, folder: Path, **settings: obj
             metrics = {f"{service}_metrics_listen": "127.0.0.1:0"}
             services.start(service, {**shared, **metrics, **own[service]})
         await until(lambda: '"listening"' in services.log("facade"), "the facade listens")
-        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, base_url=services.origin) as http:
-            async with asyncio.timeout(STEP_SECONDS):
-                while (await http.get("/readyz")).status_code != 200:  # noqa: ASYNC110 - processes set no event
-                    await asyncio.sleep(0.1)
+        await wait_ready(services.origin)
         yield services

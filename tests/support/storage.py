@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Any
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2
 from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceStub
@@ -28,7 +27,8 @@ from services.storage.application import serve
 from services.storage.backends.base import Backend
 from services.storage.index.schema import SCHEMA
 from services.storage.settings import StorageSettings
-from tests.support.waiting import START_SECONDS, STEP_SECONDS
+from tests.support.health import wait_serving
+from tests.support.waiting import STEP_SECONDS
 
 if TYPE_CHECKING:  # the stubs of the stubs know it, and they alone
     from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceAsyncStub
@@ -128,26 +128,6 @@ class RunningStorage(StorageClient):
     """A storage service that runs in this process."""
 
 
-async def wait_serving(
-    channel: grpc.aio.Channel, *, service: str = SERVICE_NAME, seconds: float = START_SECONDS
-) -> None:
-    """Wait until a service says that it is SERVING."""
-    check = channel.unary_unary(
-        "/grpc.health.v1.Health/Check",
-        request_serializer=health_pb2.HealthCheckRequest.SerializeToString,
-        response_deserializer=health_pb2.HealthCheckResponse.FromString,
-    )
-    async with asyncio.timeout(seconds):
-        while True:
-            try:
-                answer = await check(health_pb2.HealthCheckRequest(service=service), timeout=STEP_SECONDS)
-            except grpc.aio.AioRpcError:
-                answer = None
-            if answer is not None and answer.status == health_pb2.HealthCheckResponse.SERVING:
-                return
-            await asyncio.sleep(0.05)
-
-
 @asynccontextmanager
 async def running_storage(
     database_url: SecretStr,
@@ -172,7 +152,7 @@ async def running_storage(
     }
     server = asyncio.create_task(serve(StorageSettings.model_validate(values), stop, backend=backend))
     try:
-        ready = asyncio.create_task(wait_serving(running.channel))
+        ready = asyncio.create_task(wait_serving(running.channel, SERVICE_NAME))
         await asyncio.wait({server, ready}, return_when=asyncio.FIRST_COMPLETED)
         if server.done():
             ready.cancel()
@@ -223,7 +203,7 @@ class StorageProcess:
         self.process = await self.run()
         channel = connect(f"unix:{self.folder / 'storage.sock'}")
         try:
-            await wait_serving(channel)
+            await wait_serving(channel, SERVICE_NAME)
         finally:
             await channel.close()
 

@@ -5,15 +5,16 @@ import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from tests.support import streams
+from tests.support.streams import LoopbackServer
 
 _PIECE_BYTES = 16 * 1024
 
 
-class StoreProxy:
+class StoreProxy(LoopbackServer):
     """A proxy before an HTTP server on a port of this host; its fields may be changed at any time."""
 
     def __init__(self, port: int) -> None:
+        super().__init__()
         self.port = port
         self.address = ""
         # What is answered in place of the server, whatever is asked: a status and a body.
@@ -27,9 +28,6 @@ class StoreProxy:
         self.answer_bytes_left: int | None = None
         self.requests: list[str] = []
         self._flowing = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
 
     def stop_flow(self) -> None:
         """Carry nothing on until `resume_flow`; connections stay open."""
@@ -39,39 +37,11 @@ class StoreProxy:
         """Carry on."""
         self._flowing.set()
 
-    async def start(self) -> None:
+    async def start(self) -> str:
         """Listen."""
         self.resume_flow()
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        self.address = f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def close(self) -> None:
-        """End it, and what it carries."""
-        assert self._server is not None
-        self._server.close()
-        for task in tuple(self._tasks):
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-        await streams.end(self._writers)
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        assert self._server is not None
-        if not self._server.is_serving():
-            # It came in the moment of `close`, which does not know of it.
-            writer.transport.abort()
-            return
-        self._tasks.add(task)
-        self._writers.add(writer)
-        try:
-            # Cancelled by `close` only; asyncio would log a cancelled handler as a failure of its own.
-            with suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
-                await self._serve(reader, writer)
-        finally:
-            self._tasks.discard(task)
-            writer.close()
+        self.address = await super().start()
+        return self.address
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         server_reader, server_writer = None, None

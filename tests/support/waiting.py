@@ -5,8 +5,10 @@ work that it can do.
 """
 
 import asyncio
+import subprocess
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
 
 START_SECONDS = 300
 """Until what was started is of use."""
@@ -20,14 +22,27 @@ LONG_SECONDS = 600
 _PAUSE = 0.02
 
 
-async def until(condition: Callable[[], object | Awaitable[object]], what: str = "what is waited for") -> None:
+async def until(
+    condition: Callable[[], object | Awaitable[object]],
+    what: str = "what is waited for",
+    *,
+    seconds: float = STEP_SECONDS,
+) -> None:
     """Wait until a condition holds; fail, saying `what` was waited for, when it never does."""
-    deadline = time.monotonic() + STEP_SECONDS
+    deadline = time.monotonic() + seconds
     while True:
         holds = condition()
         if await holds if isinstance(holds, Awaitable) else holds:
             return
-        assert time.monotonic() < deadline, f"not within {STEP_SECONDS} s: {what}"
+        assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
+        await asyncio.sleep(_PAUSE)
+
+
+async def until_answer(expected: object, ask: Callable[[], Awaitable[object]]) -> None:
+    """Ask again and again, as `until` does, until the answer is the expected one; fail with the last answer."""
+    deadline = time.monotonic() + STEP_SECONDS
+    while (answer := await ask()) != expected:
+        assert time.monotonic() < deadline, f"not within {STEP_SECONDS} s: {expected!r}, but {answer!r}"
         await asyncio.sleep(_PAUSE)
 
 
@@ -37,3 +52,14 @@ def blocking_until(condition: Callable[[], object], what: str, *, seconds: float
     while not condition():
         assert time.monotonic() < deadline, f"not within {seconds} s: {what}"
         time.sleep(_PAUSE)
+
+
+def finished(
+    command: Sequence[str | Path],
+    *,
+    cwd: Path | None = None,
+    env: Mapping[str, str] | None = None,
+    seconds: float = STEP_SECONDS,
+) -> subprocess.CompletedProcess[str]:
+    """Run a command to its end, well or not, and return its status and output."""
+    return subprocess.run(command, cwd=cwd, env=env, capture_output=True, text=True, timeout=seconds, check=False)

@@ -132,16 +132,18 @@ async def test_consistent_beside_uploads_removals_and_locks(
         for number in count():
             if stop.is_set():
                 return
+            rounds[worker] = number
             oid = await storage.write(repository, b"%d/%d" % (worker, number) * 5_000)
             lock = await locks.create(repository, user, f"{worker}/{number}.psd")
             if number % 2:
                 await storage.delete(repository, oid)
                 await locks.delete(repository, user, lock.id)
 
+    rounds: dict[int, int] = {}
     async with asyncio.TaskGroup() as group:
         for worker in range(3):
             group.create_task(come_and_go(worker))
-        await asyncio.sleep(0.2)
+        await until(lambda: len(rounds) == 3 and min(rounds.values()) > 1, "objects and locks come and go")
         first = (await place.run("backup", target)).document
         second = (await place.run("backup", target)).document
         checked = (await place.run("check", "--hash")).document

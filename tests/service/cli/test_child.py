@@ -16,10 +16,11 @@ from services.cli.errors import CommandError
 from services.cli.processes import run_once
 from services.cli.up.child import Child, Program
 from services.cli.up.supervisor import Supervisor
-from tests.support.waiting import STEP_SECONDS
+from tests.support.loop import never
+from tests.support.waiting import STEP_SECONDS, until
 
-SLEEP = "import time; time.sleep(3600)"
-STUBBORN = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(3600)"
+SLEEP = "import signal; signal.pause()"
+STUBBORN = f"import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN); {SLEEP}"
 ENVIRONMENT = {"PATH": os.environ["PATH"]}
 
 
@@ -27,8 +28,8 @@ def program(code: str, *, notes: Path | None = None) -> Program:
     """A program in Python that first adds its process id to `notes`, and answers when it has."""
 
     async def ready() -> None:
-        while notes is not None and not note_lines(notes):  # noqa: ASYNC110 - another process writes it
-            await asyncio.sleep(0.01)
+        if notes is not None:
+            await lines(notes, 1)
 
     note = f"import os; open({str(notes)!r}, 'a').write(f'{{os.getpid()}}\\n'); " if notes else ""
     return Program("sleeper", [sys.executable, "-S", "-c", note + code], ENVIRONMENT, ready=ready)
@@ -51,9 +52,7 @@ def note_lines(notes: Path) -> list[str]:
 
 async def lines(notes: Path, count: int) -> list[int]:
     """Wait until the program has been started so often, and return the process ids."""
-    async with asyncio.timeout(STEP_SECONDS):
-        while len(note_lines(notes)) < count:  # noqa: ASYNC110 - another process writes them
-            await asyncio.sleep(0.01)
+    await until(lambda: len(note_lines(notes)) >= count, f"it is started {count} times")
     return [int(line) for line in note_lines(notes)]
 
 
@@ -88,7 +87,7 @@ async def test_own_session(tmp_path: Path) -> None:
 
 HANG_SECONDS = 3.0
 BEATING = """
-import asyncio, os, sys, time
+import asyncio, os, signal
 from services.common.lifecycle import stop_event
 async def main():
     stop = stop_event(None, int(os.environ["TOWPATH_HEARTBEAT_FD"]))
@@ -116,7 +115,8 @@ async def test_one_that_hangs_is_started_again(tmp_path: Path) -> None:
         await lines(notes, 2)
         assert not is_running(first)
     notes.unlink()
-    async with running(beating(notes, then="await asyncio.sleep(1); time.sleep(3600)")):
+    # Nor does it heed a stop.
+    async with running(beating(notes, then="await asyncio.sleep(1); signal.pause()"), grace=0):
         await lines(notes, 2)
 
 
@@ -125,6 +125,7 @@ async def test_one_that_could_not_answer_goes_on(tmp_path: Path) -> None:
     notes = tmp_path / "notes"
     async with running(beating(notes)):
         [first] = await lines(notes, 1)
+        # Until it has shown that its loop goes on, for which it makes no note.
         await asyncio.sleep(1)
         os.kill(first, signal.SIGSTOP)
         # Neither of the two comes to anything meanwhile.
@@ -178,9 +179,9 @@ async def test_later_tiers_are_stopped_first(tmp_path: Path) -> None:
     for name in ("postgres", "storage", "facade"):
         notes = tmp_path / name
         code = (
-            f"import signal, sys, time; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); "
+            f"import signal, sys; signal.signal(signal.SIGTERM, lambda *_: sys.exit()); "
             f"import atexit; atexit.register(lambda: open({str(ends)!r}, 'a').write('{name} ')); "
-            f"open({str(notes)!r}, 'w').write('1'); time.sleep(3600)"
+            f"open({str(notes)!r}, 'w').write('1'); signal.pause()"
         )
         supervisor.start(program(code), stop_seconds=STEP_SECONDS)
         await lines(notes, 1)
@@ -194,7 +195,7 @@ async def test_supervisor_raises_the_failure_of_a_child() -> None:
 
     async def start() -> None:
         supervisor.start(program("raise SystemExit(1)"), stop_seconds=1)
-        await asyncio.sleep(3600)
+        await never()
 
     with pytest.raises(CommandError, match="died 6 times"):
         await asyncio.wait_for(supervisor.run(start(), asyncio.Event()), STEP_SECONDS)
@@ -207,7 +208,7 @@ async def test_supervisor_stops_while_it_starts() -> None:
 
     async def start() -> None:
         stop.set()
-        await asyncio.sleep(3600)
+        await never()
 
     await asyncio.wait_for(Supervisor().run(start(), stop), STEP_SECONDS)
 

@@ -31,6 +31,7 @@ from services.common.observability import request_id
 from services.common.rpc.client import Health, ServiceClient
 from services.common.rpc.interceptors import Context
 from services.common.rpc.server import Server
+from tests.support.loop import never
 
 SERVICE = pb.DESCRIPTOR.services_by_name["LockService"].full_name
 SECRET = SecretStr("between-services")
@@ -274,21 +275,28 @@ async def test_what_a_service_has_waited_for_is_not_repeated(tmp_path: Path) -> 
     assert len(locks.request_ids) == 1
 
 
+class _Hanging(Locks):
+    """A service that is called, and never answers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.reached = asyncio.Event()
+
+    async def ListLocks(self, request: pb.ListLocksRequest, context: Context) -> pb.ListLocksResponse:
+        """Hang."""
+        self.request_ids.append(request_id.current())
+        self.reached.set()
+        await never()
+
+    async def VerifyLocks(self, request: pb.VerifyLocksRequest, context: Context) -> pb.VerifyLocksResponse:
+        """Hang."""
+        self.reached.set()
+        await never()
+
+
 async def test_a_call_that_a_stop_cuts_off_is_repeated(tmp_path: Path) -> None:
     """A service that stops in the midst of a call does not wait for it for ever; the next process answers it."""
-
-    class Held(Locks):
-        def __init__(self) -> None:
-            super().__init__()
-            self.reached = asyncio.Event()
-
-        async def VerifyLocks(self, request: pb.VerifyLocksRequest, context: Context) -> pb.VerifyLocksResponse:
-            """Take longer than the service has."""
-            self.reached.set()
-            await asyncio.sleep(3600)
-            raise AssertionError
-
-    held = Held()
+    held = _Hanging()
     repeatable = {SERVICE: ["VerifyLocks"]}
     async with running(tmp_path, locks=held, repeatable=repeatable) as (server, _, peer, stub):
         call = asyncio.create_task(peer.call(stub.VerifyLocks, pb.VerifyLocksRequest()))
@@ -316,21 +324,16 @@ async def test_a_call_that_the_service_cancels_is_repeated(tmp_path: Path) -> No
 
 async def test_a_call_that_the_caller_cancels_is_not_repeated(tmp_path: Path) -> None:
     """Whoever waits for nothing asks for nothing."""
-
-    class Held(Locks):
-        async def ListLocks(self, request: pb.ListLocksRequest, context: Context) -> pb.ListLocksResponse:
-            """Take longer than the caller waits."""
-            self.request_ids.append(request_id.current())
-            await asyncio.sleep(3600)
-            raise AssertionError
-
-    async with running(tmp_path, locks=Held(), repeatable={SERVICE: ["ListLocks"]}) as (_, locks, peer, stub):
+    locks = _Hanging()
+    async with running(tmp_path, locks=locks, repeatable={SERVICE: ["ListLocks"]}) as (_, _, peer, stub):
         for _ in range(3):
+            locks.reached.clear()
             call = asyncio.create_task(peer.call(stub.ListLocks, pb.ListLocksRequest()))
-            await asyncio.sleep(0.1)
+            await locks.reached.wait()
             call.cancel()
             with pytest.raises(asyncio.CancelledError):
                 await call
+        # Longer than the pause before a call is repeated.
         await asyncio.sleep(1)
     assert len(locks.request_ids) == 3
 
@@ -340,14 +343,7 @@ async def test_a_service_that_does_not_serve_is_unavailable(
     tmp_path: Path, serving: bool, expected: type[ServiceError]
 ) -> None:
     """A call that ends at its deadline is an outage where the service says so of itself, else it was too slow."""
-
-    class Slow(Locks):
-        async def ListLocks(self, request: pb.ListLocksRequest, context: Context) -> pb.ListLocksResponse:
-            """Take longer than anybody waits."""
-            await asyncio.sleep(3600)
-            raise AssertionError
-
-    async with running(tmp_path, locks=Slow(), deadline=0.5) as (server, _, peer, stub):
+    async with running(tmp_path, locks=_Hanging(), deadline=0.5) as (server, _, peer, stub):
         await server.set_serving(serving=serving)
         with pytest.raises(expected):
             await peer.call(stub.ListLocks, pb.ListLocksRequest())

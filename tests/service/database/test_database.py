@@ -22,7 +22,7 @@ from services.database.statement import Statement
 from services.database.transactions import Database
 from services.database.versions import Schema, version_of
 from tests.support.postgres import TestPostgres
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import STEP_SECONDS, until_answer
 
 _FIRST = '''"""Make the first table."""
 
@@ -47,6 +47,9 @@ def upgrade():
     op.execute("CREATE TABLE more_goods (id bigint PRIMARY KEY)")
     op.execute("SELECT 1 / 0")
 '''
+
+
+_PAUSING = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'towpath-barge' AND wait_event = 'PgSleep'"
 
 
 def _pid(*, pause: float = 0) -> Statement:
@@ -198,13 +201,13 @@ async def test_no_statement_fails_while_connections_are_lost(
 
 
 async def test_single_statements_and_transactions_have_half_of_the_connections_each(
-    database_url: SecretStr, schema: Schema
+    database_url: SecretStr, schema: Schema, postgres: TestPostgres
 ) -> None:
     """However many statements wait, a transaction has a connection; those that are kept are told as idle."""
     await migrate(database_url, schema)
     database = Database(create_engine(database_url, schema="barge", pool_size=4))
     slow = [asyncio.create_task(database.fetch(_pid(pause=3600))) for _ in range(20)]
-    await asyncio.sleep(0.2)
+    await until_answer("2", lambda: postgres.execute(_PAUSING))
     assert await asyncio.wait_for(_seven_in_a_transaction(database), STEP_SECONDS) == 7
     await cancel_and_wait(*slow)
     assert await asyncio.wait_for(_seven_by_driver(database), STEP_SECONDS) == 7
@@ -226,7 +229,7 @@ async def test_what_postgres_refuses_ends_no_session(database_url: SecretStr, sc
 
 @pytest.mark.parametrize("pool_size", [1, 2])
 async def test_a_single_statement_that_fails_leaves_its_place_to_the_next(
-    database_url: SecretStr, schema: Schema, pool_size: int
+    database_url: SecretStr, schema: Schema, postgres: TestPostgres, pool_size: int
 ) -> None:
     """A statement that Postgres refuses or its caller abandons must leave its connection in order for the next one."""
     await migrate(database_url, schema)
@@ -234,7 +237,7 @@ async def test_a_single_statement_that_fails_leaves_its_place_to_the_next(
     with pytest.raises(asyncpg.DivisionByZeroError):
         await database.fetch(Statement("SELECT 1 / $1::integer", (0,)))
     given_up = asyncio.create_task(database.fetch(_pid(pause=3600)))
-    await asyncio.sleep(0.2)
+    await until_answer("1", lambda: postgres.execute(_PAUSING))
     given_up.cancel()
     with pytest.raises(asyncio.CancelledError):
         await given_up

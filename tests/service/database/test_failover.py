@@ -3,7 +3,7 @@
 import asyncio
 import subprocess
 from collections.abc import AsyncIterator
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -14,7 +14,7 @@ from tests.support.folders import temporary_folder
 from tests.support.ports import free_ports
 from tests.support.postgres import new_cluster
 from tests.support.storage import running_storage
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import STEP_SECONDS, until
 
 
 @asynccontextmanager
@@ -52,14 +52,13 @@ async def _psql(port: int, statement: str, *, database: str = DATABASE) -> str:
 
 async def _until(port: int, question: str, *, database: str = DATABASE) -> None:
     """Wait until a server answers a question with t."""
-    async with asyncio.timeout(STEP_SECONDS):
-        while True:
-            try:
-                if await _psql(port, question, database=database) == "t":
-                    return
-            except AssertionError:
-                pass
-            await asyncio.sleep(0.1)
+
+    async def is_so() -> bool:
+        with suppress(AssertionError):
+            return await _psql(port, question, database=database) == "t"
+        return False
+
+    await until(is_so, question)
 
 
 async def test_the_services_find_the_new_primary(tmp_path: Path) -> None:

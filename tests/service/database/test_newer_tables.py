@@ -1,20 +1,21 @@
 """Services of one version on tables that a newer version has migrated."""
 
-import asyncio
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import SecretStr
 
 from services.common.migration_versions import known_versions, newest_version
+from services.database import readiness
 from services.database.engine import create_engine
 from services.database.migrations import migrate
 from services.database.versions import Schema, Standing, refusal, standing_of
 from services.locks.models import SCHEMA
-from tests.support.locks import RunningLocks, running_locks
+from tests.support.health import NOT_SERVING, SERVING, health
+from tests.support.locks import running_locks
 from tests.support.newer_tables import later_version, migrate_later
-from tests.support.waiting import until
+from tests.support.waiting import until, until_answer
 
 
 async def _standing(url: SecretStr, schema: Schema) -> Standing:
@@ -25,33 +26,33 @@ async def _standing(url: SecretStr, schema: Schema) -> Standing:
     return standing
 
 
-async def _is_serving(locks: RunningLocks) -> bool:
-    stub = health_pb2_grpc.HealthStub(locks.peer.channel)
-    answer = await stub.Check(health_pb2.HealthCheckRequest())  # type: ignore[attr-defined] # the types leave it out
-    return bool(answer.status == health_pb2.HealthCheckResponse.SERVING)
-
-
-async def test_an_older_service_serves_until_the_tables_say_otherwise(database_url: SecretStr, tmp_path: Path) -> None:
+async def test_an_older_service_serves_until_the_tables_say_otherwise(
+    database_url: SecretStr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A rolling upgrade migrates first: services that have not been replaced yet go on, and can be started again."""
+    looks: list[Standing] = []
+
+    def look(name: str, standing: Standing, known: Collection[str]) -> str | None:
+        looks.append(standing)
+        return refusal(name, standing, known)
+
+    monkeypatch.setattr(readiness, "refusal", look)
     async with running_locks(database_url, tmp_path) as locks:
         later = await migrate_later(database_url, SCHEMA, tmp_path / "versions")
-        version = (await _standing(database_url, SCHEMA)).version
-        assert version == newest_version(later.versions) != newest_version(SCHEMA.versions)
-        # The service looks once a second; what it says of before the migration would prove nothing.
-        await asyncio.sleep(3)
-        assert await _is_serving(locks)
+        standing = await _standing(database_url, SCHEMA)
+        assert standing.version == newest_version(later.versions) != newest_version(SCHEMA.versions)
+        # By the second look the service has said what it makes of the first.
+        await until(lambda: looks.count(standing) > 1, "the service has seen the newer tables")
+        assert await health(locks.peer.channel) == SERVING
         await locks.add_user("carol")
     async with running_locks(database_url, tmp_path) as locks:
         # It started on the newer tables.
-        assert await _is_serving(locks)
+        assert await health(locks.peer.channel) == SERVING
         await migrate_later(
             database_url, later, later.versions, constants='CONTRACTS = "nobody needs it"\nOLDEST_SERVICE = "0099"\n'
         )
-
-        async def is_told() -> bool:
-            return not await _is_serving(locks)
-
-        await until(is_told, "the service says that it cannot use the tables")
+        # The service says that it cannot use the tables.
+        await until_answer(NOT_SERVING, lambda: health(locks.peer.channel))
 
 
 async def test_migrating_with_an_older_version_changes_nothing(database_url: SecretStr, tmp_path: Path) -> None:

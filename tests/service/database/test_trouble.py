@@ -7,7 +7,6 @@ from pathlib import Path
 
 import grpc
 import pytest
-from grpc_health.v1 import health_pb2, health_pb2_grpc
 from pydantic import SecretStr
 from sqlalchemy import text
 from sqlalchemy.ext.asyncio import AsyncConnection
@@ -17,9 +16,10 @@ from services.common.errors import Reason, ResourceExhausted, ServiceError, Unav
 from services.database.engine import create_engine, parse_url
 from services.database.statement import Statement
 from services.database.transactions import Database
-from tests.support.locks import RunningLocks, refused, running_locks, wait_until_serving
+from tests.support.health import NOT_SERVING, health, wait_serving
+from tests.support.locks import RunningLocks, refused, running_locks
 from tests.support.postgres import TestPostgres
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import until_answer
 
 _SET = "ALTER DATABASE {} SET default_transaction_read_only = on"
 _RESET = "ALTER DATABASE {} RESET default_transaction_read_only"
@@ -34,20 +34,13 @@ async def service(database_url: SecretStr, tmp_path: Path) -> AsyncIterator[Runn
 
 
 async def _until_not_serving(service: RunningLocks) -> None:
-    async with grpc.aio.insecure_channel(service.address) as channel, asyncio.timeout(STEP_SECONDS):
-        stub = health_pb2_grpc.HealthStub(channel)
-        while True:
-            answer = await stub.Check(  # type: ignore[attr-defined] # the types leave out what its __init__ sets
-                health_pb2.HealthCheckRequest()
-            )
-            if answer.status == health_pb2.HealthCheckResponse.NOT_SERVING:
-                return
-            await asyncio.sleep(0.05)
+    async with grpc.aio.insecure_channel(service.address) as channel:
+        await until_answer(NOT_SERVING, lambda: health(channel))
 
 
 async def _until_serving(service: RunningLocks) -> None:
     async with grpc.aio.insecure_channel(service.address) as channel:
-        await wait_until_serving(channel)
+        await wait_serving(channel)
 
 
 async def test_a_service_is_ready_only_where_it_can_write(service: RunningLocks, postgres: TestPostgres) -> None:

@@ -2,8 +2,10 @@
 
 import itertools
 from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 from towpath.access.v1 import admin_service_pb2 as admin
@@ -26,6 +28,10 @@ class Inner:
     memory: Path
     locks: RunningLocks
     tokens: dict[str, str]
+
+    def running_facade(self, **settings: Any) -> AbstractAsyncContextManager[RunningFacade]:  # noqa: ANN401 - see there
+        """Run a facade in front of them."""
+        return running_facade(self.storage.address, self.locks.address, **settings)
 
 
 @dataclass
@@ -68,12 +74,7 @@ async def inner(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory
 @pytest.fixture(scope="session")
 async def facade(inner: Inner) -> AsyncIterator[RunningFacade]:
     """A facade in front of them."""
-    async with running_facade(
-        inner.storage.address,
-        inner.locks.address,
-        shared_memory_path=inner.memory,
-        failed_logins="1000000/hour",
-    ) as running:
+    async with inner.running_facade(shared_memory_path=inner.memory, failed_logins="1000000/hour") as running:
         yield running
 
 

@@ -8,7 +8,6 @@ from prometheus_client import REGISTRY
 
 from services.facade.web.media_types import DIALECTS, Dialect
 from tests.service.facade.conftest import Place
-from tests.support.facade import running_facade
 from tests.support.http import Client, content, oid_of
 
 OID = "a" * 64
@@ -53,9 +52,7 @@ async def test_limits_hold_before_any_work(place: Place) -> None:
     """Objects of a batch 413, bytes of a body 413, bytes of an object 422."""
     inner = place.inner
     async with (
-        running_facade(
-            inner.storage.address, inner.locks.address, batch_objects=2, body_bytes=1_000, object_bytes=10
-        ) as facade,
+        inner.running_facade(batch_objects=2, body_bytes=1_000, object_bytes=10) as facade,
         Client(f"{facade.origin}/{place.name}", "alice", inner.tokens["alice"]) as alice,
     ):
         assert (await alice.batch("download", *[(OID, 1)] * 2)).status_code == 200

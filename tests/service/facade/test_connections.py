@@ -4,8 +4,8 @@ import asyncio
 import json
 from contextlib import AsyncExitStack, suppress
 
-import httpx
 import pytest
+from prometheus_client import REGISTRY
 from starlette.types import Receive, Scope, Send
 
 from services.facade.server.connections import ConnectionLimits, Connections
@@ -13,7 +13,7 @@ from services.facade.server.http_server import listening_socket, serve
 from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place, new_place
 from tests.support import streams
-from tests.support.facade import RunningFacade, running_facade
+from tests.support.facade import RunningFacade
 from tests.support.http import MEDIA_TYPE, Action, Client, basic, content, oid_of
 from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until
 
@@ -111,7 +111,7 @@ async def test_a_silent_client_is_told_408(place: Place) -> None:
     inner = place.inner
     data = content("silent", 100_000)
     before = inner.storage.files()
-    async with running_facade(inner.storage.address, inner.locks.address, body_idle_seconds=0.3) as facade:
+    async with inner.running_facade(body_idle_seconds=0.3) as facade:
         action = await _upload_action(place, data)
         async with raw.connected(facade) as (reader, writer):
             writer.write(raw.head(action, "PUT", Content_Length="100000") + data[:50_000])
@@ -122,6 +122,7 @@ async def test_a_silent_client_is_told_408(place: Place) -> None:
 
 
 async def _drip(writer: asyncio.StreamWriter) -> None:
+    """Send a byte now and then, so that there is no silence."""
     while True:
         writer.write(b" ")
         await asyncio.sleep(0.05)
@@ -142,9 +143,7 @@ async def test_a_client_that_never_gets_ready_is_told_408(place: Place) -> None:
     """It sends a byte now and then; nothing is kept of its upload."""
     inner = place.inner
     before = inner.storage.files()
-    async with running_facade(
-        inner.storage.address, inner.locks.address, body_idle_seconds=0.5, json_body_seconds=0.5
-    ) as facade:
+    async with inner.running_facade(body_idle_seconds=0.5, json_body_seconds=0.5) as facade:
         batch = raw.head(_batch(facade, place), "POST", Content_Length="1000")
         upload = raw.head(await _upload_action(place, content("drops", 100_000)), "PUT", Content_Length="100000")
         for head in (batch, upload):
@@ -167,7 +166,7 @@ async def test_a_json_body_that_is_waited_for_takes_no_place(place: Place) -> No
     data = content("takes the place", 1_000)
     upload = await _upload_action(place, data)
     async with (
-        running_facade(inner.storage.address, inner.locks.address, requests_in_flight=1) as facade,
+        inner.running_facade(requests_in_flight=1) as facade,
         Client(f"{facade.origin}/{place.name}", "alice", inner.tokens["alice"]) as alice,
         raw.connected(facade) as (reader, writer),
     ):
@@ -193,7 +192,7 @@ async def test_a_refused_body_that_is_drained_takes_no_place(place: Place) -> No
     """It is read on so that the client can read its answer, and needs nothing else of us."""
     inner = place.inner
     async with (
-        running_facade(inner.storage.address, inner.locks.address, requests_in_flight=1) as facade,
+        inner.running_facade(requests_in_flight=1) as facade,
         place.client() as alice,
         raw.connected(facade) as (reader, writer),
     ):
@@ -209,9 +208,7 @@ async def test_a_client_that_reads_nothing_is_cut_off(place: Place) -> None:
     data = content("unread", 40 * MIB)
     oid = await inner.storage.write(place.repository_id, data)
     async with (
-        running_facade(
-            inner.storage.address, inner.locks.address, body_idle_seconds=0.5, requests_in_flight=1
-        ) as facade,
+        inner.running_facade(body_idle_seconds=0.5, requests_in_flight=1) as facade,
         place.client() as alice,
     ):
         action = await alice.action("download", oid, len(data))
@@ -230,7 +227,7 @@ async def test_a_client_that_goes_away_ends_its_download(place: Place) -> None:
     data = content("left", 40 * MIB)
     oid = await inner.storage.write(place.repository_id, data)
     async with (
-        running_facade(inner.storage.address, inner.locks.address, requests_in_flight=1) as facade,
+        inner.running_facade(requests_in_flight=1) as facade,
         place.client() as alice,
     ):
         action = await alice.action("download", oid, len(data))
@@ -282,32 +279,33 @@ async def test_a_stop_lets_what_runs_end(place: Place) -> None:
     """An upload that is under way is finished; then nobody listens."""
     inner = place.inner
     data = content("drained", 1_000_000)
-    async with running_facade(
-        inner.storage.address, inner.locks.address, drain_seconds=LONG_SECONDS, requests_in_flight=1
-    ) as facade:
+    async with inner.running_facade(drain_seconds=LONG_SECONDS, requests_in_flight=1) as facade:
         action = await _upload_action(place, data)
         async with raw.connected(facade) as (reader, writer):
             writer.write(raw.head(action, "PUT", Content_Length=str(len(data))) + data[:500_000])
             async with place.client() as alice:
                 await until(lambda: _is_busy(alice, facade), "the upload has begun")
             facade.stop.set()
-            # So that the rest comes after what a stop does at once.
-            await asyncio.sleep(0.3)
+            await until(lambda: _refuses(facade), "nobody listens")
             writer.write(data[500_000:])
             assert (await raw.answer(reader))[0] == 200
         await asyncio.wait_for(facade.served, STEP_SECONDS)
-        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-            with pytest.raises(httpx.ConnectError):
-                await http.get(f"{facade.origin}/healthz")
+
+
+async def _refuses(facade: RunningFacade) -> bool:
+    """Tell whether a facade takes no new connection."""
+    try:
+        async with raw.connected(facade):
+            return False
+    except ConnectionError:
+        return True
 
 
 async def test_a_stop_is_bounded(place: Place) -> None:
     """A client that sends nothing does not hold it up."""
     inner = place.inner
     data = content("cut off", 1_000_000)
-    async with running_facade(
-        inner.storage.address, inner.locks.address, drain_seconds=1, requests_in_flight=1
-    ) as facade:
+    async with inner.running_facade(drain_seconds=1, requests_in_flight=1) as facade:
         action = await _upload_action(place, data)
         async with raw.connected(facade) as (_, writer):
             writer.write(raw.head(action, "PUT", Content_Length=str(len(data))) + data[:500_000])
@@ -377,7 +375,7 @@ async def test_a_request_whose_client_has_left_runs_to_its_end() -> None:
 
 async def test_silent_connections_end(inner: Inner) -> None:
     """Silence, half of a head or empty lines must hold no place for long; an answered connection is kept as before."""
-    async with running_facade(inner.storage.address, inner.locks.address, head_seconds=0.5) as facade:
+    async with inner.running_facade(head_seconds=0.5) as facade:
         for sent, status in ((b"", None), (b"G", 408), (b"GET /healthz HTTP/1.1\r\nHost:", 408), (b"\r\n", None)):
             async with raw.connected(facade) as (reader, writer):
                 writer.write(sent)
@@ -388,6 +386,7 @@ async def test_silent_connections_end(inner: Inner) -> None:
             for _ in range(2):
                 writer.write(b"GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n")
                 assert (await raw.answer(reader))[0] == 200
+                # Longer than a head may take.
                 await asyncio.sleep(1)
             writer.write(b"\r\n")
             async with asyncio.timeout(STEP_SECONDS):
@@ -402,7 +401,7 @@ async def _ask(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> No
 async def test_idle_connections_make_room(inner: Inner) -> None:
     """However many silent connections come, whoever sends its request at once is served, and keeps its connection."""
     async with (
-        running_facade(inner.storage.address, inner.locks.address, connections_per_address=8) as facade,
+        inner.running_facade(connections_per_address=8) as facade,
         AsyncExitStack() as stack,
     ):
 
@@ -422,7 +421,7 @@ async def test_idle_connections_make_room(inner: Inner) -> None:
 async def test_the_connection_that_is_used_the_least_makes_room(inner: Inner) -> None:
     """Of connections that have all been used, the one whose last request is longest ago."""
     async with (
-        running_facade(inner.storage.address, inner.locks.address, connections_per_address=3) as facade,
+        inner.running_facade(connections_per_address=3) as facade,
         AsyncExitStack() as stack,
     ):
         used = [await stack.enter_async_context(raw.connected(facade)) for _ in range(3)]
@@ -440,7 +439,7 @@ async def test_busy_connections_are_not_ended_for_others(place: Place, inner: In
     """At the limit, who comes is refused where all others are served."""
     data = content("busy", 100)
     async with (
-        running_facade(inner.storage.address, inner.locks.address, connections=2) as facade,
+        inner.running_facade(connections=2) as facade,
         AsyncExitStack() as stack,
     ):
         action = await _upload_action(place, data)
@@ -448,7 +447,7 @@ async def test_busy_connections_are_not_ended_for_others(place: Place, inner: In
         for _, writer in busy:
             writer.write(raw.head(action, "PUT", Content_Length=str(len(data))) + data[:50])
             await writer.drain()
-        await asyncio.sleep(0.2)
+        await until(lambda: REGISTRY.get_sample_value("towpath_http_requests_in_flight") == 2, "both are served")
         refused, writer = await stack.enter_async_context(raw.connected(facade))
         async with asyncio.timeout(STEP_SECONDS):
             with suppress(ConnectionError):

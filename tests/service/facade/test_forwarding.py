@@ -7,7 +7,7 @@ import httpx
 import pytest
 
 from tests.service.facade.conftest import Inner, Place, new_place
-from tests.support.facade import RunningFacade, running_facade
+from tests.support.facade import RunningFacade
 from tests.support.http import MEDIA_TYPE, Client, basic, oid_of
 from tests.support.waiting import STEP_SECONDS
 
@@ -18,7 +18,7 @@ OUTSIDE = {"X-Forwarded-Proto": "https", "X-Forwarded-Host": "lfs.example.org", 
 @pytest.fixture(scope="module")
 async def behind(inner: Inner) -> AsyncIterator[RunningFacade]:
     """A facade that trusts the address from which these tests come."""
-    async with running_facade(inner.storage.address, inner.locks.address, trusted_proxies="127.0.0.0/8") as running:
+    async with inner.running_facade(trusted_proxies="127.0.0.0/8") as running:
         yield running
 
 
@@ -62,7 +62,7 @@ async def test_a_malformed_host_is_refused(proxied: Place, host: str) -> None:
 async def test_the_public_address_wins(inner: Inner) -> None:
     """Over all that a proxy says; a sub-path is a part of it."""
     settings: dict[str, Any] = {"trusted_proxies": "127.0.0.1", "public_url": "https://public.example/towpath"}
-    async with running_facade(inner.storage.address, inner.locks.address, **settings) as facade:
+    async with inner.running_facade(**settings) as facade:
         public = await new_place(facade, inner)
         async with public.client() as alice:
             href = await _href(alice, **OUTSIDE)
@@ -72,7 +72,7 @@ async def test_the_public_address_wins(inner: Inner) -> None:
 async def test_bad_credentials_are_counted_for_the_client_not_for_the_proxy(inner: Inner) -> None:
     """One who guesses is slowed, others behind the same proxy are told 401 (client-6)."""
     settings = {"trusted_proxies": "127.0.0.1", "failed_logins": "2/minute"}
-    async with running_facade(inner.storage.address, inner.locks.address, **settings) as facade:
+    async with inner.running_facade(**settings) as facade:
         place = await new_place(facade, inner)
         headers = {"Accept": MEDIA_TYPE, "Authorization": basic("alice", "wrong")}
         async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS, headers=headers) as http:
@@ -100,7 +100,7 @@ async def test_a_request_that_a_proxy_repeats_is_known(proxied: Place, inner: In
     assert first.json() == second.json()
     lock = first.json()["lock"]
     settings = {"trusted_proxies": "127.0.0.1"}
-    async with running_facade(inner.storage.address, inner.locks.address, **settings) as another:
+    async with inner.running_facade(**settings) as another:
         places = (proxied, Place(another, inner, proxied.name, proxied.repository_id))
         for place in places:
             async with place.client() as alice:

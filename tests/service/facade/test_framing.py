@@ -1,6 +1,5 @@
 """The end of a request: where it is in doubt, no byte of it is taken for another request (RFC 9112, section 6.3)."""
 
-import asyncio
 import base64
 import json
 
@@ -8,6 +7,7 @@ import pytest
 
 from tests.service.facade import raw
 from tests.service.facade.conftest import Place
+from tests.support.loop import settled
 
 BATCH = b'{"operation":"download","objects":[]}'
 TYPE = "application/vnd.blob+json"
@@ -54,7 +54,7 @@ async def test_upgrade_in_pieces(place: Place, cut: int) -> None:
         for part in (data[:cut], data[cut:-5], data[-5:]):
             writer.write(part)
             await writer.drain()
-            await asyncio.sleep(0.02)
+            await settled()
         status, _, body = await raw.answer(reader)
     assert (status, json.loads(body)["objects"]) == (200, [])
 
@@ -68,7 +68,7 @@ async def test_a_body_after_upgrade_is_no_request(place: Place) -> None:
     async with raw.connected(place.facade) as (reader, writer):
         writer.write(attack)
         await writer.drain()
-        await asyncio.sleep(0.1)
+        await settled()
         writer.write(smuggled + request(place, "locks", method="GET"))
         first, _, _ = await raw.answer(reader)
         second, _, body = await raw.answer(reader)

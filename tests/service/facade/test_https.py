@@ -7,11 +7,12 @@ from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from services.facade.server import certificate
 from tests.service.facade.conftest import Inner, new_place
 from tests.support.certificates import CertificateFiles, write_certificate
-from tests.support.facade import RunningFacade, running_facade
+from tests.support.facade import RunningFacade
 from tests.support.http import Client, content, oid_of
 from tests.support.waiting import STEP_SECONDS, until
 
@@ -28,7 +29,7 @@ async def secure(
 ) -> AsyncIterator[RunningFacade]:
     """A facade that serves HTTPS, and looks after its files all the time."""
     monkeypatch.setattr(certificate, "CHECK_SECONDS", 0.05)
-    async with running_facade(inner.storage.address, inner.locks.address, **files.settings) as running:
+    async with inner.running_facade(**files.settings) as running:
         yield running
 
 
@@ -95,8 +96,9 @@ async def test_a_renewed_certificate_is_served_without_a_restart(
     first = await _serial(secure, files)
     assert await _serial(secure, files, None) == first
     good = files.chain.read_bytes()
-    files.chain.write_bytes(good[: len(good) // 2])
-    await asyncio.sleep(0.3)
+    with capture_logs() as logs:
+        files.chain.write_bytes(good[: len(good) // 2])
+        await until(lambda: "the renewed certificate cannot be used" in [line["event"] for line in logs])
     assert await _serial(secure, files) == first
     write_certificate(files.chain.parent)
 

@@ -184,6 +184,7 @@ async def test_a_removal_is_not_missed_by_a_restart_of_storage(
         assert site.repository_id == repository
         for action, status in ((removed, 410), (kept, 200)):
             there = Action(f"{site.facade.origin}/{action.href.split('/', 3)[3]}", action.header)
+            # At once, and as the facade comes to know of removals, which nothing tells.
             for _ in range(3):
                 assert (await site.get(there)).status_code == status
                 await asyncio.sleep(0.3)

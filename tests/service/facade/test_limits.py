@@ -11,7 +11,7 @@ import pytest
 from services.facade.web.media_types import GIT_LFS
 from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place, new_place
-from tests.support.facade import RunningFacade, running_facade
+from tests.support.facade import RunningFacade
 from tests.support.http import MEDIA_TYPE, Client, basic, content, oid_of
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS, until
@@ -19,7 +19,7 @@ from tests.support.waiting import STEP_SECONDS, until
 
 def _slow_facade(inner: Inner, **settings: Any) -> AbstractAsyncContextManager[RunningFacade]:  # noqa: ANN401 - settings
     """Run a facade that believes guessers where they come from: other facades of these tests hear of them."""
-    return running_facade(inner.storage.address, inner.locks.address, trusted_proxies="127.0.0.1", **settings)
+    return inner.running_facade(trusted_proxies="127.0.0.1", **settings)
 
 
 def _guesser(address: str) -> httpx.AsyncClient:
@@ -103,14 +103,15 @@ async def _is_refused_soon(ask: Callable[[], Awaitable[list[int]]]) -> bool:
 
 async def test_good_credentials_write_nothing(place: Place, postgres: TestPostgres) -> None:
     """They are not counted, and neither is who shows none."""
-    address = "198.51.100.3"
-    async with _slow_facade(place.inner) as facade, _guesser(address) as http:
+    written = "SELECT address FROM locks.failed_logins WHERE address IN ('198.51.100.3', '198.51.100.4')"
+    async with _slow_facade(place.inner) as facade, _guesser("198.51.100.3") as http, _guesser("198.51.100.4") as bad:
         url = f"{facade.origin}/{place.name}/locks"
         good = {"Authorization": basic("alice", place.inner.tokens["alice"])}
         assert [(await http.get(url, headers=headers)).status_code for headers in (good, {}, good)] == [200, 401, 200]
-        await asyncio.sleep(0.5)
-    query = "SELECT count(*) FROM locks.failed_logins WHERE address = '198.51.100.3'"
-    assert await postgres.execute(query, database=place.inner.locks.database) == "0"
+        # What is told after them is written, and of them nothing.
+        assert (await bad.get(url, headers={"Authorization": "Bearer x"})).status_code == 401
+        await until(lambda: postgres.execute(written, database=place.inner.locks.database))
+    assert await postgres.execute(written, database=place.inner.locks.database) == "198.51.100.4"
 
 
 async def _statuses(alice: Client, url: str, headers: dict[str, str], lengths: Sequence[int]) -> list[int]:
@@ -174,7 +175,7 @@ async def test_too_many_requests_at_once_are_told_to_come_again(place: Place) ->
         yield data[500:]
 
     async with (
-        running_facade(inner.storage.address, inner.locks.address, requests_in_flight=1) as facade,
+        inner.running_facade(requests_in_flight=1) as facade,
         Client(f"{facade.origin}/{place.name}", "alice", inner.tokens["alice"]) as alice,
     ):
         action = await alice.action("upload", oid_of(data), len(data))

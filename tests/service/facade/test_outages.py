@@ -42,6 +42,7 @@ async def test_a_restart_of_storage_is_not_seen(postgres: TestPostgres, tmp_path
             rest = asyncio.create_task(_all(parts))
             batch = asyncio.create_task(alice.batch("download", (oid, len(data))))
             put = asyncio.create_task(alice.put(upload, more, len(more)))
+            # The length of the outage.
             await asyncio.sleep(1)
             assert [task.done() for task in (rest, batch, put)] == [False] * 3
             async with running_storage(database_url, tmp_path):

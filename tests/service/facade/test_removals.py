@@ -17,7 +17,7 @@ from tests.service.facade.inner_failures import DATA, OID, Scripted, running_scr
 from tests.support.action_tokens import issue
 from tests.support.facade import SIGNING_KEY, RunningFacade, running_facade
 from tests.support.http import MEDIA_TYPE, Action
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 SUFFIX = "0123456789abcdef"
 AWAY = Unavailable(Reason.UNAVAILABLE, "the database does not answer")
@@ -96,26 +96,28 @@ async def test_which_places_are_read(tmp_path: Path, place: ObjectLocation, *, a
     async with _scripted(tmp_path) as (inner, facade, action):
         told = pb.WatchRemovalsResponse(server_started=100, known_since=50)
         inner.reply("WatchRemovals", told)
-
-        async def is_settled() -> bool:
-            return not await _asks(inner, action)
-
-        await until(is_settled)
+        await until_answer(expected=False, ask=lambda: _asks(inner, action))
         assert await _asks(inner, _action(facade, place)) is asks
 
 
 async def test_an_answer_that_comes_late_allows_nothing(tmp_path: Path) -> None:
     """It holds from when it was asked for: later than that it is worth nothing."""
     async with _scripted(tmp_path) as (inner, _, action):
+        begun = 0
 
-        async def late(_request: object) -> pb.WatchRemovalsResponse:
+        async def come_late(_request: object) -> pb.WatchRemovalsResponse:
+            nonlocal begun
+            begun += 1
+            # Longer than an answer holds, and than the facade waits for one.
             await asyncio.sleep(1.0)
             return pb.WatchRemovalsResponse(server_started=100, known_since=50)
 
-        inner.answers["WatchRemovals"] = late
-        for _ in range(6):
+        async def came_twice() -> bool:
             assert await _asks(inner, action)
-            await asyncio.sleep(0.3)
+            return begun > 2
+
+        inner.answers["WatchRemovals"] = come_late
+        await until(came_twice)
 
 
 async def test_reports_that_fail_are_made_again(tmp_path: Path) -> None:
@@ -123,24 +125,22 @@ async def test_reports_that_fail_are_made_again(tmp_path: Path) -> None:
     async with _scripted(tmp_path) as (inner, _, action):
         inner.reply("WatchRemovals", pb.WatchRemovalsResponse(server_started=100, known_since=50))
         counted: list[dict[int, int]] = []
-        fails = True
+        failed, fails = 0, True
 
         async def count(request: pb.CountReadsRequest) -> pb.CountReadsResponse:
+            nonlocal failed
             if fails:
+                failed += 1
                 raise AWAY
             counted.append(dict(request.bytes))
             return pb.CountReadsResponse()
 
         inner.answers["CountReads"] = count
-
-        async def is_settled() -> bool:
-            return not await _asks(inner, action)
-
-        await until(is_settled)
+        await until_answer(expected=False, ask=lambda: _asks(inner, action))
         for _ in range(3):
             assert not await _asks(inner, action)
-        await asyncio.sleep(1)
-        assert not counted
+        failed = 0
+        await until(lambda: failed > 1, "a report fails, and is made again")
         fails = False
         await until(lambda: bool(counted))
         # Beside those three, the one that settled it.
@@ -217,6 +217,7 @@ async def test_a_removal_ends_what_is_remembered_of_uploads(uploads: _Uploads) -
     """Within a second."""
     uploads.status = pb.OBJECT_STATUS_REMOVED
     uploads.tell(51)
+    # What is promised.
     await asyncio.sleep(1)
     assert await uploads.verify() == 410
 
@@ -224,7 +225,13 @@ async def test_a_removal_ends_what_is_remembered_of_uploads(uploads: _Uploads) -
 async def test_uploads_are_not_remembered_where_removals_are_not_known(uploads: _Uploads) -> None:
     """Storage is asked once the last answer is too old."""
     uploads.inner.fail("WatchRemovals", AWAY)
-    await asyncio.sleep(1)
+
+    async def is_asked() -> bool:
+        assert await uploads.verify() == 200
+        return uploads.asked > 0
+
+    await until(is_asked)
+    uploads.asked = 0
     await uploads.put()
     assert [await uploads.verify() for _ in range(3)] == [200] * 3
     assert uploads.asked == 3

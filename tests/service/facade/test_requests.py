@@ -7,7 +7,6 @@ import pytest
 
 from services.facade.web.media_types import DIALECTS, GENERIC, GIT_LFS, Dialect
 from tests.service.facade.conftest import Place
-from tests.support.facade import running_facade
 from tests.support.http import basic
 from tests.support.waiting import STEP_SECONDS
 
@@ -133,7 +132,7 @@ async def test_the_documentation_is_named_where_it_is_configured(place: Place) -
     inner = place.inner
     url = "https://help.example/towpath"
     async with (
-        running_facade(inner.storage.address, inner.locks.address, documentation_url=url, realm="Film") as facade,
+        inner.running_facade(documentation_url=url, realm="Film") as facade,
         httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http,
     ):
         response = await http.get(f"{facade.origin}/{place.name}/locks")

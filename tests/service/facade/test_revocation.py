@@ -172,6 +172,7 @@ class Site:
         asked = [] if asked is None else asked
         while not until_when():
             asked += [asyncio.create_task(self.ask(facade)) for facade in self.facades]
+            # The rate at which they are asked.
             await asyncio.sleep(0.03)
         return await asyncio.gather(*asked)
 

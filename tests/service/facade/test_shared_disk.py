@@ -27,7 +27,7 @@ from tests.support.certificates import write_certificate
 from tests.support.facade import RunningFacade, running_facade
 from tests.support.http import Action, Client, content, oid_of
 from tests.support.service_process import wait_ready
-from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until
+from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until, until_answer
 
 MIB = 1024**2
 BIG = 40 * MIB
@@ -102,12 +102,11 @@ async def _wait_counted(place: Place, size: int) -> None:
     """Wait until so many bytes of a repository count as read; a count that is just being kept may be told as less."""
     request = pb.GetUsageRequest(repository_ids=[place.repository_id])
 
-    async def is_counted() -> bool:
-        return (await place.inner.storage.stub.GetUsage(request, timeout=STEP_SECONDS)).repositories[
-            0
-        ].bytes_out_today == size
+    async def counted() -> int:
+        usage = await place.inner.storage.stub.GetUsage(request, timeout=STEP_SECONDS)
+        return usage.repositories[0].bytes_out_today
 
-    await until(is_counted)
+    await until_answer(size, counted)
 
 
 @pytest.mark.parametrize("size", [0, 1, 256 * 1024, 256 * 1024 + 1, MIB, MIB + 1, 5_000_000])
@@ -134,7 +133,7 @@ async def test_many_at_once_come_from_the_disk(shared: Shared) -> None:
     actions = [await shared.action(data) for data in datas]
     relayed = _relayed()
     await shared.place.inner.storage.delete(shared.place.repository_id, oid_of(datas[5]), reason="leaked")
-    # Within a second it is known everywhere.
+    # Within a second it is known everywhere, which is promised, and nothing tells that it is over.
     await asyncio.sleep(1)
     async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
         answers = await asyncio.gather(*(http.get(action.href, headers=action.header) for action in actions))
@@ -233,6 +232,7 @@ async def test_slow_clients_are_served_and_silent_ones_are_not(
             got = b""
             for _ in range(BIG // MIB):
                 got += await slow.readexactly(MIB)
+                # The slow one's slowness; the other is silent meanwhile.
                 await asyncio.sleep(0.12)
             assert got == data
             await until(lambda: not shared.open_files(data))
@@ -278,9 +278,7 @@ async def test_what_runs_too_long_at_a_stop_is_cut_off(inner: Inner, facade: Run
 @asynccontextmanager
 async def _beside(inner: Inner, folder: Path, **settings: str) -> AsyncIterator[Place]:
     """Run a facade for one test, which reads objects in `folder`; yield a repository behind it."""
-    async with running_facade(
-        inner.storage.address, inner.locks.address, shared_storage_path=folder, **settings
-    ) as facade:
+    async with inner.running_facade(shared_storage_path=folder, **settings) as facade:
         yield await new_place(facade, inner)
 
 

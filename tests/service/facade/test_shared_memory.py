@@ -16,6 +16,7 @@ from tests.service.facade.conftest import Inner, Place, new_place
 from tests.service.facade.inner_failures import OID, action_of, check_error, running_scripted
 from tests.support.facade import running_facade
 from tests.support.http import content, oid_of
+from tests.support.loop import settled
 from tests.support.waiting import STEP_SECONDS, until
 
 MIB = 1024**2
@@ -67,7 +68,7 @@ async def test_a_slow_client(place: Place, monkeypatch: pytest.MonkeyPatch) -> N
     async def body() -> AsyncIterator[bytes]:
         for start in range(0, len(data), 100_003):
             yield data[start : start + 100_003]
-            await asyncio.sleep(0)
+            await settled()
 
     async with place.client() as alice:
         assert (await alice.upload(data, body=body())).status_code == 200
@@ -83,7 +84,7 @@ async def test_memory_that_is_not_shared(inner: Inner, tmp_path: Path, exists: b
     if exists:
         folder.mkdir()
     refused, since = calls("WriteSharedObject", "FAILED_PRECONDITION"), ended()
-    async with running_facade(inner.storage.address, inner.locks.address, shared_memory_path=folder) as facade:
+    async with inner.running_facade(shared_memory_path=folder) as facade:
         place = await new_place(facade, inner)
         for number in range(3):
             data = content(f"not shared {exists} {number}", 3 * MIB)
@@ -127,11 +128,7 @@ async def test_memory_is_bounded(place: Place, monkeypatch: pytest.MonkeyPatch) 
     async with place.client() as alice, asyncio.TaskGroup() as group:
         uploads = [group.create_task(alice.upload(data, body=body(data))) for data in objects]
         incoming = place.inner.storage.incoming
-
-        async def all_are_under_way() -> bool:
-            return len(incoming()) == len(objects)
-
-        await until(all_are_under_way)
+        await until(lambda: len(incoming()) == len(objects))
         go_on.set()
         assert [(await each).status_code for each in uploads] == [200] * len(objects)
     assert since() == (16, 3)
@@ -162,17 +159,10 @@ async def test_a_client_that_goes(place: Place) -> None:
 
     async def body() -> AsyncIterator[bytes]:
         yield data[: 3 * MIB]
-        await until(is_under_way)
+        await until(place.inner.storage.incoming)
         raise ConnectionError
-
-    async def is_under_way() -> bool:
-        return place.inner.storage.incoming() != []
 
     async with place.client() as alice:
         with suppress(ConnectionError):
             await alice.upload(data, body=body())
-
-    async def nothing_is_left() -> bool:
-        return place.inner.storage.incoming() == [] and list(place.inner.memory.iterdir()) == []
-
-    await until(nothing_is_left)
+    await until(lambda: place.inner.storage.incoming() == list(place.inner.memory.iterdir()) == [])

@@ -16,6 +16,7 @@ from tests.service.facade.inner_failures import DATA, OID, running_scripted
 from tests.service.facade.own_process import draining, facade_process, place_at
 from tests.support.facade import RunningFacade
 from tests.support.http import MEDIA_TYPE, Client, content, oid_of
+from tests.support.loop import never
 from tests.support.service_process import wait_ready
 from tests.support.waiting import LONG_SECONDS, STEP_SECONDS, until
 
@@ -103,8 +104,7 @@ async def test_a_batch_that_is_cut_off_is_told_so(inner: Inner, tmp_path: Path) 
 
     async def hang(_request: object) -> Message:
         asked.set()
-        await asyncio.sleep(LONG_SECONDS)
-        raise AssertionError
+        await never()
 
     async with running_scripted(tmp_path) as (scripted, address):
         scripted.answers["CheckAccess"] = hang

@@ -11,6 +11,7 @@ from services.common.errors import Reason, ResourceExhausted, ServiceError, Unav
 from services.facade.auth.action_tokens import Operation
 from tests.service.facade.inner_failures import DATA, OID, Scripted, action_of, check_error
 from tests.support.facade import RunningFacade
+from tests.support.loop import never
 from tests.support.waiting import STEP_SECONDS
 
 
@@ -50,7 +51,7 @@ async def test_a_download_that_cannot_go_on_is_cut(scripted: tuple[Scripted, Run
         if fault == "fails":
             raise ServiceError(Reason.INTERNAL, "broken disk")
         if fault == "stalls":
-            await asyncio.sleep(30)
+            await never()
         if fault == "sends too much":
             yield storage.ReadObjectResponse(data=DATA)
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, new_place
-from tests.support.facade import RunningFacade, running_facade
+from tests.support.facade import RunningFacade
 from tests.support.http import Action, content
 from tests.support.waiting import STEP_SECONDS
 
@@ -31,12 +31,7 @@ class Unread:
 async def unread(inner: Inner) -> AsyncIterator[Unread]:
     """For clients that may not read for half a second."""
     data = content("unread", SIZE)
-    async with running_facade(
-        inner.storage.address,
-        inner.locks.address,
-        shared_storage_path=inner.storage.root,
-        body_idle_seconds=IDLE_SECONDS,
-    ) as facade:
+    async with inner.running_facade(shared_storage_path=inner.storage.root, body_idle_seconds=IDLE_SECONDS) as facade:
         place = await new_place(facade, inner)
         oid = await inner.storage.write(place.repository_id, data)
         async with place.client() as alice:
@@ -52,6 +47,7 @@ async def test_a_client_that_reads_no_answers_is_cut_off(unread: Unread) -> None
         for _ in range(MANY):
             writer.write(raw.head(unread.action, "GET"))
         reader._transport.pause_reading()  # type: ignore[attr-defined] # asyncio's own way, which it does not type
+        # The client's silence.
         await asyncio.sleep(4 * IDLE_SECONDS)
         reader._transport.resume_reading()  # type: ignore[attr-defined] # see above
         with pytest.raises((ConnectionError, asyncio.IncompleteReadError)):
@@ -65,4 +61,5 @@ async def test_a_client_that_reads_slowly_gets_all(unread: Unread) -> None:
             writer.write(raw.head(unread.action, "GET"))
         for _ in range(MANY):
             assert (await raw.answer(reader))[::2] == (200, unread.data)
+            # The client's slowness.
             await asyncio.sleep(IDLE_SECONDS / 5)

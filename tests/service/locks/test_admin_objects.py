@@ -1,6 +1,5 @@
 """AdminService with the storage service: objects, usage, and the removal of repositories."""
 
-import asyncio
 import itertools
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -18,7 +17,7 @@ from services.common.rpc.client import ServiceClient
 from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
 from tests.support.postgres import TestPostgres
 from tests.support.storage import RunningStorage, oid_of, running_storage
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import until_answer
 
 _numbers = itertools.count(1)
 
@@ -218,18 +217,8 @@ async def test_a_removal_that_is_cut_off_can_be_finished(postgres: TestPostgres,
             with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
                 await _delete(locks, "again", force=True)
             async with serving_locks(locks_url, tmp_path, storage_address=storage_address, name="restarted"):
-                await _until_all_are_forgotten(postgres, locks)
+                removed = "SELECT count(*) FROM locks.removed_repositories"
+                await until_answer("0", lambda: postgres.execute(removed, database=locks.database))
             assert await storage.statuses(ids["restart"], oids["restart"]) == [storage_pb.OBJECT_STATUS_MISSING]
             with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
                 await _delete(locks, "restart", force=True)
-
-
-async def _until_all_are_forgotten(postgres: TestPostgres, locks: RunningLocks) -> None:
-    async with asyncio.timeout(STEP_SECONDS):
-        while True:
-            if (
-                await postgres.execute("SELECT count(*) FROM locks.removed_repositories", database=locks.database)
-                == "0"
-            ):
-                return
-            await asyncio.sleep(0.05)

@@ -1,6 +1,5 @@
 """Stores through AdminService, with a real storage service behind it."""
 
-import asyncio
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +13,7 @@ from services.common.errors import AlreadyExists, FailedPrecondition, InvalidArg
 from tests.support.locks import RunningLocks, refused, running_locks
 from tests.support.postgres import TestPostgres
 from tests.support.storage import RunningStorage, running_storage
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import until_answer
 
 
 @dataclass(frozen=True)
@@ -93,9 +92,12 @@ async def test_a_move(site: Site) -> None:
     assert (copy.from_store, copy.parallel, copy.bytes_per_second) == ("first", 2, 1_000_000)
     assert copy.HasField("started_at")
     during = await site.storage.write(1, b"during")
-    async with asyncio.timeout(STEP_SECONDS):
-        while (second := (await site.list())["second"]).lacking_count:  # noqa: ASYNC110 - a service sets no event
-            await asyncio.sleep(0.1)
+
+    async def lacking() -> int:
+        return (await site.list())["second"].lacking_count
+
+    await until_answer(0, lacking)
+    second = (await site.list())["second"]
     assert (second.object_count, second.object_bytes, second.copy.problem) == (2, 12, "")
     primary = await site.set_primary("second")
     assert (primary.is_primary, primary.HasField("copy")) == (True, False)

@@ -12,7 +12,8 @@ from towpath.access.v1.access_service_pb2_grpc import AccessServiceStub
 
 from services.common.errors import Reason, Unauthenticated
 from services.common.rpc.client import ServiceClient
-from tests.support.locks import refused, wait_until_serving
+from tests.support.health import wait_serving
+from tests.support.locks import refused
 from tests.support.waiting import STEP_SECONDS
 
 
@@ -46,7 +47,7 @@ async def test_migrate_bootstrap_serve(database_url: SecretStr, tmp_path: Path) 
     )
     peer = ServiceClient(address, deadline=STEP_SECONDS)
     try:
-        await wait_until_serving(peer.channel)
+        await wait_serving(peer.channel)
         stub = AccessServiceStub(peer.channel)
         answer = await peer.call(stub.Authenticate, access.AuthenticateRequest(token=second.strip()))
         assert answer.user_name == "admin"

@@ -16,7 +16,7 @@ from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused, running_locks, serving_locks
 from tests.support.postgres import TestPostgres, running_postgres
 from tests.support.service_process import standing_still
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import STEP_SECONDS, until
 
 _TERMINATE = "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE query LIKE '%pg_trigger%' AND "
 _TERMINATE += "application_name = 'towpath-locks'"
@@ -41,14 +41,15 @@ class Watcher:
 
     async def begin(self) -> None:
         """Ask until somebody listens, and all that has been is known."""
-        async with asyncio.timeout(STEP_SECONDS):
-            while True:
-                try:
-                    await self.ask()
-                except Unavailable:
-                    await asyncio.sleep(0.05)
-                else:
-                    return
+
+        async def answers() -> bool:
+            try:
+                await self.ask()
+            except Unavailable:
+                return False
+            return True
+
+        await until(answers)
 
 
 @pytest.fixture
@@ -125,6 +126,7 @@ async def test_who_waits_is_told_as_it_happens(service: RunningLocks, team: Team
     for other in others:
         other.known = dict(watcher.known)
     waiting = [asyncio.create_task(each.ask(wait=LONG)) for each in (watcher, *others)]
+    # Nothing tells that a call waits; one that does not has ended by then.
     await asyncio.sleep(0.2)
     assert not any(task.done() for task in waiting)
     await service.grant(team.alice_name, team.repository, admin.ROLE_READ)
@@ -167,6 +169,7 @@ async def test_a_cut_connection_is_another_source(
 ) -> None:
     """Changes during the cut are unknown, so it must not look as if there had been none."""
     waiting = asyncio.create_task(watcher.ask(wait=LONG))
+    # Nothing tells that a call waits.
     await asyncio.sleep(0.1)
     assert await postgres.execute(f"{_TERMINATE} AND datname = '{service.database}'") == "1"
     await postgres.execute("DELETE FROM locks.grants WHERE false", database=service.database)

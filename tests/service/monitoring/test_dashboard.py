@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import AsyncIterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ from tests.support.dashboard_page import page
 from tests.support.http import content, oid_of
 from tests.support.prometheus import FOLDER, Prometheus, running_prometheus
 from tests.support.services import METRICS_TOKEN, REPOSITORY, SERVICES, Services
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import until_answer
 
 DASHBOARD: dict[str, Any] = json.loads((FOLDER / "grafana" / "dashboards" / "towpath.json").read_text())
 PANELS: list[dict[str, Any]] = [panel for panel in DASHBOARD["panels"] if panel["type"] != "row"]
@@ -59,18 +60,15 @@ async def _work(services: Services, number: int) -> None:
 
 async def test_every_panel_has_data(services: Services, prometheus: Prometheus) -> None:
     """While people work, there is no series that does not come."""
-    empty = _expressions()
+    empty, numbers = _expressions(), count()
     assert len(empty) > 30
-    number = 0
-    try:
-        async with asyncio.timeout(STEP_SECONDS):
-            while empty:
-                number += 1
-                await _work(services, number)
-                await asyncio.sleep(0.5)
-                empty = {expression for expression in empty if not await prometheus.query(expression)}
-    except TimeoutError:
-        pytest.fail("no data: " + "\n".join(sorted(empty)))
+
+    async def without_data() -> set[str]:
+        await _work(services, next(numbers))
+        empty.intersection_update([expression for expression in empty if not await prometheus.query(expression)])
+        return empty
+
+    await until_answer(set(), without_data)
 
 
 async def test_the_picture_of_the_dashboard_has_every_panel(prometheus: Prometheus) -> None:
@@ -81,9 +79,11 @@ async def test_the_picture_of_the_dashboard_has_every_panel(prometheus: Promethe
 
 async def test_every_alert_can_be_evaluated(prometheus: Prometheus) -> None:
     """Prometheus has them all, and none is wrong; services that run are not reported as down."""
-    async with asyncio.timeout(STEP_SECONDS):
-        while {rule["health"] for rule in await prometheus.rules()} != {"ok"}:  # noqa: ASYNC110 - another process
-            await asyncio.sleep(0.2)
+
+    async def states() -> set[str]:
+        return {rule["health"] for rule in await prometheus.rules()}
+
+    await until_answer({"ok"}, states)
     rules = {rule["name"]: rule for rule in await prometheus.rules()}
     assert set(rules) == {alert["alert"] for alert in ALERTS}
     for name in ("TowpathServiceDown", "TowpathServiceAbsent", "TowpathPoolExhausted", "TowpathVersionsDiffer"):

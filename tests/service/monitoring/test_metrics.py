@@ -9,7 +9,7 @@ import pytest
 from tests.support.http import Client, content, oid_of
 from tests.support.services import METRICS_TOKEN, REPOSITORY, SERVICES, Samples, Services, key
 from tests.support.storage import stored_path
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import STEP_SECONDS, until
 
 STORAGE = "/towpath.storage.v1.StorageService"
 LOCKS = "/towpath.locks.v1.LockService"
@@ -151,13 +151,14 @@ async def test_sizes_and_locks_of_repositories_are_told(services: Services) -> N
     (named,) = [dict(labels) for name, labels in locks if name == "towpath_repository_info"]
     assert named["repository"] == REPOSITORY
     own = {"repository_id": named["repository_id"]}
-    async with asyncio.timeout(STEP_SECONDS):
-        while storage.get(key("towpath_repository_bytes", **own), 0) < 3_000:
-            await asyncio.sleep(0.5)
-            storage = await services.scrape("storage")
-        while not locks.get(key("towpath_locks", **own)):
-            await asyncio.sleep(0.5)
-            locks = await services.scrape("locks")
+
+    async def has_both() -> bool:
+        nonlocal locks, storage
+        locks, storage = await services.scrape("locks"), await services.scrape("storage")
+        has_bytes = storage.get(key("towpath_repository_bytes", **own), 0) >= 3_000
+        return has_bytes and bool(locks.get(key("towpath_locks", **own)))
+
+    await until(has_both, "bytes and locks are told")
     assert storage[key("towpath_repository_objects", **own)] >= 1
     assert storage[key("towpath_storage_available_bytes")] > 0
 

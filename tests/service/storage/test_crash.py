@@ -17,8 +17,9 @@ from services.storage.blob_names import oid_of as oid_in
 from services.storage.index import objects
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
+from tests.support.health import is_serving
 from tests.support.storage import StorageClient, StorageProcess, oid_of, upload
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
 
@@ -82,15 +83,11 @@ async def test_killed_while_the_commit_goes_on(process: StorageProcess, client: 
     oid = oid_of(b"data")
     call = asyncio.ensure_future(client.write(1, b"data"))
     # The bytes are in place a moment before Postgres is told to commit; a process killed in it commits nothing.
-    async with asyncio.timeout(STEP_SECONDS):
-        while await sql(f"SELECT count(*) {SESSIONS} AND wait_event = 'PgSleep'") != "1":  # noqa: ASYNC110 - Postgres sets no event
-            await asyncio.sleep(0.05)
+    await until_answer("1", lambda: sql(f"SELECT count(*) {SESSIONS} AND wait_event = 'PgSleep'"))
     await process.stop()
     await fails(call)
     await process.start()
-    async with asyncio.timeout(STEP_SECONDS):
-        while await client.statuses(1, oid) != [PRESENT]:  # noqa: ASYNC110 - a commit sets no event
-            await asyncio.sleep(0.05)
+    await until_answer([PRESENT], lambda: client.statuses(1, oid))
     assert await sql("SELECT count(*) FROM storage.uploads") == "0"
     assert await client.read(1, oid) == b"data"
 
@@ -115,9 +112,7 @@ async def test_killed_between_tombstone_and_bytes(
     assert await sql("SELECT count(*) FROM storage.discards") == "1"
     await process.start()
     await until(lambda: client.files() == [])
-    async with asyncio.timeout(STEP_SECONDS):
-        while await sql("SELECT count(*) FROM storage.discards") != "0":  # noqa: ASYNC110 - Postgres sets no event
-            await asyncio.sleep(0.05)
+    await until_answer("0", lambda: sql("SELECT count(*) FROM storage.discards"))
 
 
 async def test_killed_at_any_moment(process: StorageProcess, client: StorageClient, sql: Sql) -> None:
@@ -173,7 +168,7 @@ async def test_terminated(process: StorageProcess, client: StorageClient) -> Non
     await started.wait()
     await until(lambda: bool(client.incoming()))
     stopping = asyncio.create_task(process.stop(signal.SIGTERM))
-    await asyncio.sleep(0.3)
+    await until_answer(expected=False, ask=lambda: is_serving(client.channel))
     go_on.set()
     assert (await call).object.size == 4
     assert await stopping == 0

@@ -14,7 +14,7 @@ from tests.support.direct import DirectStorage, direct_storage, new_repository, 
 from tests.support.postgres import TestPostgres
 from tests.support.seaweedfs import SeaweedFS
 from tests.support.storage import failure, oid_of
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
 READ, WRITE = pb.INTENT_READ, pb.INTENT_WRITE
@@ -47,8 +47,7 @@ async def direct(
     """A service with both directions direct, for all tests of this file; each has a repository of its own."""
     database_url = await postgres.create_database()
     async with direct_storage(seaweedfs, database_url, tmp_path_factory.mktemp("direct")) as running:
-        await running.wait_signing(READ)
-        await running.wait_signing(WRITE)
+        await running.wait_signing(READ, WRITE)
         yield running
 
 
@@ -136,9 +135,12 @@ async def test_an_address_is_refused_after_its_end(direct: DirectStorage) -> Non
     await direct.bring(repository, held)
     upload = await direct.upload_url(repository, data, seconds=1)
     [download] = await direct.sign(repository, (oid_of(held), len(held)), intent=READ, seconds=1)
-    await asyncio.sleep(2.5)
+
+    async def status() -> int:
+        return (await direct.http.get(download.url)).status_code
+
+    await until_answer(403, status)
     assert await direct.put(upload, data) == 403
-    assert (await direct.http.get(download.url)).status_code == 403
     assert (await failure(direct.confirm(repository, data))).reason == Reason.OBJECT_NOT_FOUND
 
 

@@ -19,7 +19,7 @@ from services.storage.blob_names import oid_of as oid_in
 from tests.service.storage.conftest import Sql
 from tests.support.programs import needed
 from tests.support.storage import StorageClient, StorageProcess, oid_of
-from tests.support.waiting import LONG_SECONDS, until
+from tests.support.waiting import LONG_SECONDS, until, until_answer
 
 ROUNDS = int(os.environ.get("TEST_FAILING_DISK", "2"))
 """A drill has more."""
@@ -75,15 +75,12 @@ async def test_calls_to_the_disk_fail_amid_uploads(
     def only_files_of(oids: list[str]) -> Callable[[], bool]:
         return lambda: [oid_in(path.name) for path in client.files()] == oids
 
-    async def nothing_goes_on() -> bool:
-        return await sql("SELECT count(*) FROM storage.uploads") == "0"
-
     for number in range(ROUNDS):
         await process.start()
         percent.write_text(str(_PERCENT))
         workers = [asyncio.create_task(work()) for _ in range(_WORKERS)]
         await until(more_than(len(acknowledged) + 50))
-        # Until a segment was retired amid failures.
+        # Long enough for a segment to be retired amid failures, and for a failure of each kind.
         await asyncio.sleep(12)
         if number % 2:
             await process.stop()
@@ -100,7 +97,7 @@ async def test_calls_to_the_disk_fail_amid_uploads(
         for oid in {*held}.difference(acknowledged):
             assert oid_of(await client.read(1, oid)) == oid
         await until(only_files_of(held))
-        await until(nothing_goes_on)
+        await until_answer("0", lambda: sql("SELECT count(*) FROM storage.uploads"))
         assert await process.stop(signal.SIGTERM) == 0
         assert client.segments() == []
     failed = Counter(log.read_text().split())

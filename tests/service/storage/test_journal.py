@@ -22,8 +22,9 @@ from services.storage.index.schema import SCHEMA
 from services.storage.journal import journal
 from services.storage.journal.segment import Segment, segments
 from tests.service.storage.conftest import Sql
+from tests.service.storage.test_crash import SESSIONS
 from tests.support.storage import RunningStorage, StorageClient, StorageProcess, failure, oid_of, running_storage
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
 
@@ -260,15 +261,15 @@ async def test_a_segment_that_was_taken_over_meanwhile(
 
 
 async def test_a_commit_that_goes_on_as_its_process_is_killed(
-    process: StorageProcess, client: StorageClient, database_url: SecretStr
+    process: StorageProcess, client: StorageClient, database_url: SecretStr, sql: Sql
 ) -> None:
     """The next start waits for it, and keeps what it has committed."""
     await process.start()
     data = os.urandom(5000)
     async with held(database_url, oid_of(data)):
         call = asyncio.ensure_future(client.write(1, data))
-        await until(lambda: client.path(oid_of(data)).exists())
-        await asyncio.sleep(0.2)
+        await until_answer("1", lambda: sql(f"SELECT count(*) {SESSIONS} AND wait_event_type = 'Lock'"))
+        assert client.path(oid_of(data)).exists()
         await process.stop()
         await asyncio.gather(call, return_exceptions=True)
     await process.start()

@@ -9,7 +9,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from tests.support.memory_backend import MemoryBackend
 from tests.support.storage import RunningStorage, failure, oid_of, running_storage
 from tests.support.stores import Stores
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, until_answer
 
 DATA = bytes(range(200))
 OID = oid_of(DATA)
@@ -29,10 +29,10 @@ async def _wait_counted(storage: RunningStorage, size: int) -> None:
     """Wait until so many bytes count as read; a count that is just being kept may be told as less."""
     request = pb.GetUsageRequest(repository_ids=[1])
 
-    async def is_counted() -> bool:
-        return (await storage.stub.GetUsage(request, timeout=STEP_SECONDS)).repositories[0].bytes_out_today == size
+    async def counted() -> int:
+        return (await storage.stub.GetUsage(request, timeout=STEP_SECONDS)).repositories[0].bytes_out_today
 
-    await until(is_counted)
+    await until_answer(size, counted)
 
 
 async def test_the_path_is_where_the_bytes_are(storage: RunningStorage) -> None:
@@ -47,9 +47,7 @@ async def test_each_disk_has_its_path(storage: RunningStorage) -> None:
     """The primary's is the first."""
     stores = Stores(storage)
     await storage.write(1, DATA)
-    await stores.add("other")
-    await stores.copy("first", "other")
-    await stores.wait_filled("other")
+    await stores.fill("other", "first")
     first, second = (await _locate(storage, _request())).paths
     assert (storage.root / first).read_bytes() == DATA
     assert (stores.root("other") / second).read_bytes() == DATA

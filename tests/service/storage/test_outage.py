@@ -8,11 +8,13 @@ import pytest
 from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
+from services.storage.api.storage_service import SERVICE_NAME
 from tests.service.storage.conftest import Sql
 from tests.service.storage.test_crash import SESSIONS, SLOW_COMMIT
+from tests.support.health import NOT_SERVING, SERVING, health
 from tests.support.memory_backend import MemoryBackend
-from tests.support.storage import RunningStorage, oid_of, running_storage, upload, wait_serving
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.storage import RunningStorage, oid_of, running_storage, upload
+from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
 TERMINATE = f"SELECT pg_terminate_backend(pid) {SESSIONS}"
@@ -84,27 +86,13 @@ async def test_client_that_goes_away_amid_the_commit(storage: RunningStorage, sq
     call.cancel()
     await asyncio.wait({task})
     await until(lambda: storage.files() == [storage.path(oid)])
-    async with asyncio.timeout(STEP_SECONDS):
-        while await storage.statuses(1, oid) != [PRESENT]:  # noqa: ASYNC110 - a commit sets no event
-            await asyncio.sleep(0.05)
+    await until_answer([PRESENT], lambda: storage.statuses(1, oid))
 
 
 async def test_health_looks_at_the_backend(database_url: SecretStr, tmp_path: Path) -> None:
     """While the backend is broken the service is NOT_SERVING, and SERVING again when it is mended (trap-34)."""
     backend = MemoryBackend()
     async with running_storage(database_url, tmp_path, backend=backend) as storage:
-        backend.broken = OSError("read-only")
-        async with asyncio.timeout(STEP_SECONDS):
-            while await is_serving(storage):  # noqa: ASYNC110 - health sets no event
-                await asyncio.sleep(0.1)
-        backend.broken = None
-        await wait_serving(storage.channel)
-
-
-async def is_serving(storage: RunningStorage) -> bool:
-    """Tell whether the service says at once that it is SERVING."""
-    try:
-        await wait_serving(storage.channel, seconds=0.5)
-    except TimeoutError:
-        return False
-    return True
+        for broken, status in ((OSError("read-only"), NOT_SERVING), (None, SERVING)):
+            backend.broken = broken
+            await until_answer(status, lambda: health(storage.channel, SERVICE_NAME))

@@ -18,7 +18,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.storage.blob_names import oid_of as oid_in
 from tests.service.storage.conftest import Sql
 from tests.support.storage import StorageClient, StorageProcess, oid_of
-from tests.support.waiting import LONG_SECONDS, until
+from tests.support.waiting import LONG_SECONDS, until, until_answer
 
 ROUNDS = int(os.environ.get("TEST_POWER_CUTS", "3"))
 """A drill has more."""
@@ -91,9 +91,6 @@ async def test_power_is_cut_amid_uploads(
     def only_files_of(oids: list[str]) -> Callable[[], bool]:
         return lambda: [oid_in(path.name) for path in client.files()] == oids
 
-    async def nothing_goes_on() -> bool:
-        return await sql("SELECT count(*) FROM storage.uploads") == "0"
-
     with _disk(tmp_path) as disk:
         for _ in range(ROUNDS):
             await process.start()
@@ -116,7 +113,7 @@ async def test_power_is_cut_amid_uploads(
             for oid in held:
                 assert oid_of(await client.read(1, oid)) == oid
             await until(only_files_of(held))
-            await until(nothing_goes_on)
+            await until_answer("0", lambda: sql("SELECT count(*) FROM storage.uploads"))
             # The disk is small, and each round has its own objects.
             for oid in held:
                 with suppress(grpc.aio.AioRpcError):

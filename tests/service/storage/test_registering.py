@@ -25,7 +25,7 @@ from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
 from tests.service.storage.test_crash import SESSIONS, SLOW_COMMIT
 from tests.support.storage import RunningStorage, StorageClient, StorageProcess, oid_of, running_storage
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 PRESENT, MISSING = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING
 WRITER = 7
@@ -188,9 +188,7 @@ async def test_a_database_that_is_away(registrar: UploadRegistrar, sql: Sql) -> 
     uploads = [await begun(registrar, 1, b"%d" % number) for number in range(10)]
     await sql(SLOW_COMMIT.format(seconds=2))
     registering = asyncio.create_task(registered(registrar, *uploads))
-    async with asyncio.timeout(STEP_SECONDS):
-        while await sql(f"SELECT count(*) {SESSIONS} AND wait_event = 'PgSleep'") == "0":  # noqa: ASYNC110 - Postgres sets no event
-            await asyncio.sleep(0.02)
+    await until_answer("t", lambda: sql(f"SELECT count(*) > 0 {SESSIONS} AND wait_event = 'PgSleep'"))
     await sql(f"SELECT pg_terminate_backend(pid) {SESSIONS} AND state <> 'idle'")
     answers = await registering
     assert all(isinstance(answer, CommittedUpload) for answer in answers), answers

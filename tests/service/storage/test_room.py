@@ -17,8 +17,9 @@ from services.storage.capacity.space import LOOK_AHEAD_BYTES, Reservation, Space
 from services.storage.capacity.space_exchange import PeerReservations
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
+from tests.support.loop import settled
 from tests.support.memory_backend import MemoryBackend
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import STEP_SECONDS, until_answer
 
 MIB = 1024 * 1024
 RESERVE = 100 * MIB
@@ -48,12 +49,6 @@ async def _telling(room: SpaceManager) -> AsyncIterator[SpaceManager]:
         yield room
     finally:
         await cancel_and_wait(task)
-
-
-async def _until_available(room: SpaceManager, size: int) -> None:
-    async with asyncio.timeout(STEP_SECONDS):
-        while await room.available_bytes() != size:  # noqa: ASYNC110 - Postgres sets no event
-            await asyncio.sleep(0.05)
 
 
 async def _bring(upload: Reservation, disk: MemoryBackend, size: int) -> None:
@@ -148,7 +143,7 @@ async def test_of_those_who_have_no_room_together_some_get_through(make_room: Ma
                         await _bring(upload, disk, MIB)
                         brought += MIB
                         least = min(least, disk.capacity)
-                        await asyncio.sleep(0)
+                        await settled()
                 except ResourceExhausted:
                     # To remove a file takes a while.
                     await asyncio.sleep(0.05)
@@ -208,14 +203,14 @@ async def test_uploads_are_known_to_others_soon(make_room: MakeRoom, disk: Memor
     here, there = make_room(), make_room()
     async with _telling(here):
         async with here.reserve(600 * MIB) as large, here.reserve(10 * MIB) as small:
-            await _until_available(there, 890 * MIB - LOOK_AHEAD_BYTES)
+            await until_answer(890 * MIB - LOOK_AHEAD_BYTES, there.available_bytes)
             with pytest.raises(ResourceExhausted):
                 await there.require(890 * MIB)
             small.written(4 * MIB)
-            await _until_available(there, 894 * MIB - LOOK_AHEAD_BYTES)
+            await until_answer(894 * MIB - LOOK_AHEAD_BYTES, there.available_bytes)
             await _bring(large, disk, 16 * MIB)
-            await _until_available(there, 878 * MIB)
-        await _until_available(there, 884 * MIB)
+            await until_answer(878 * MIB, there.available_bytes)
+        await until_answer(884 * MIB, there.available_bytes)
 
 
 async def test_a_process_that_is_gone_keeps_no_room(make_room: MakeRoom, sql: Sql) -> None:
@@ -225,13 +220,11 @@ async def test_a_process_that_is_gone_keeps_no_room(make_room: MakeRoom, sql: Sq
         telling = await stack.enter_async_context(AsyncExitStack())
         await telling.enter_async_context(_telling(here))
         await stack.enter_async_context(here.reserve(10 * MIB))
-        await _until_available(there, 890 * MIB)
+        await until_answer(890 * MIB, there.available_bytes)
         # From now on nobody tells that it is over. The clock is put forward by a minute and a bit.
         await telling.aclose()
         await sql("UPDATE storage.announcements SET told_at = told_at - interval '70 s'")
-    await _until_available(there, 900 * MIB)
+    await until_answer(900 * MIB, there.available_bytes)
     async with _telling(there), there.reserve(100 * MIB):
-        async with asyncio.timeout(STEP_SECONDS):
-            told = "SELECT count(*), max(remaining_bytes) FROM storage.announcements"
-            while await sql(told) != f"1|{LOOK_AHEAD_BYTES}":  # noqa: ASYNC110 - Postgres sets no event
-                await asyncio.sleep(0.05)
+        told = "SELECT count(*), max(remaining_bytes) FROM storage.announcements"
+        await until_answer(f"1|{LOOK_AHEAD_BYTES}", lambda: sql(told))

@@ -1,7 +1,7 @@
 """Traffic: counted, kept, limited."""
 
-import asyncio
-from collections.abc import Awaitable
+from collections.abc import AsyncIterator, Awaitable
+from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +10,8 @@ from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from tests.service.storage.conftest import Sql
-from tests.support.storage import failure, oid_of, running_storage, upload
-from tests.support.waiting import STEP_SECONDS
+from tests.support.storage import RunningStorage, failure, oid_of, running_storage, upload
+from tests.support.waiting import STEP_SECONDS, until_answer
 
 
 async def test_traffic_is_kept(sql: Sql, database_url: SecretStr, tmp_path: Path) -> None:
@@ -20,9 +20,7 @@ async def test_traffic_is_kept(sql: Sql, database_url: SecretStr, tmp_path: Path
     async with running_storage(database_url, tmp_path) as storage:
         oid = await storage.write(1, bytes(100))
         await storage.read(1, oid)
-        async with asyncio.timeout(STEP_SECONDS):
-            while await sql(query) != "100|100":  # noqa: ASYNC110 - Postgres sets no event
-                await asyncio.sleep(0.1)
+        await until_answer("100|100", lambda: sql(query))
         await storage.read(1, oid, length=10)
     assert await sql(query) == "100|110"
     async with running_storage(database_url, tmp_path) as storage:
@@ -31,23 +29,30 @@ async def test_traffic_is_kept(sql: Sql, database_url: SecretStr, tmp_path: Path
         assert (usage.repositories[0].bytes_in_today, usage.repositories[0].bytes_out_today) == (100, 111)
 
 
-async def test_what_one_service_moves_counts_at_all(database_url: SecretStr, tmp_path: Path) -> None:
-    """Within seconds a repository that has moved its bytes here is refused there, too."""
-    settings: dict[str, Any] = {"storage_url": (tmp_path / "bytes").as_uri(), "storage_bandwidth_limit": 100}
-    folders = tmp_path / "a", tmp_path / "b"
-    for folder in folders:
-        folder.mkdir()
+@asynccontextmanager
+async def _two_limited(database_url: SecretStr, folder: Path) -> AsyncIterator[tuple[RunningStorage, RunningStorage]]:
+    """Two services on one store, with a limit of 100 bytes a day."""
+    settings: dict[str, Any] = {"storage_url": (folder / "bytes").as_uri(), "storage_bandwidth_limit": 100}
+    folders = folder / "a", folder / "b"
+    for each in folders:
+        each.mkdir()
     async with (
         running_storage(database_url, folders[0], **settings) as here,
         running_storage(database_url, folders[1], **settings) as there,
     ):
+        yield here, there
+
+
+async def test_what_one_service_moves_counts_at_all(database_url: SecretStr, tmp_path: Path) -> None:
+    """Within seconds a repository that has moved its bytes here is refused there, too."""
+    async with _two_limited(database_url, tmp_path) as (here, there):
         oid = await here.write(1, bytes(100))
-        async with asyncio.timeout(STEP_SECONDS):
-            while True:
-                usage = await there.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=STEP_SECONDS)
-                if usage.repositories[0].bytes_in_today == 100:
-                    break
-                await asyncio.sleep(0.1)
+
+        async def bytes_in() -> int:
+            usage = await there.stub.GetUsage(pb.GetUsageRequest(repository_ids=[1]), timeout=STEP_SECONDS)
+            return usage.repositories[0].bytes_in_today
+
+        await until_answer(100, bytes_in)
         assert (await failure(there.read(1, oid))).reason == "BANDWIDTH_EXCEEDED"
 
 
@@ -94,14 +99,7 @@ async def test_reads_of_others_are_counted(sql: Sql, database_url: SecretStr, tm
 
 async def test_who_reads_is_told_whose_bytes_are_used_up(database_url: SecretStr, tmp_path: Path) -> None:
     """Whoever has moved them, as soon as another service has counted them."""
-    settings: dict[str, Any] = {"storage_url": (tmp_path / "bytes").as_uri(), "storage_bandwidth_limit": 100}
-    folders = tmp_path / "a", tmp_path / "b"
-    for folder in folders:
-        folder.mkdir()
-    async with (
-        running_storage(database_url, folders[0], **settings) as here,
-        running_storage(database_url, folders[1], **settings) as there,
-    ):
+    async with _two_limited(database_url, tmp_path) as (here, there):
         for storage, counts, used_up in (
             (here, {1: 50, 2: 99}, []),
             (there, {1: 50, 2: 0}, [1]),

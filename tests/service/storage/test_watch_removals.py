@@ -6,9 +6,11 @@ from pathlib import Path
 import grpc
 import pytest
 from pydantic import SecretStr
+from sqlalchemy import text
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason, Unavailable
+from services.database.engine import create_engine
 from services.database.migrations import migrate
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
@@ -119,9 +121,7 @@ async def test_a_deleted_repository_ends_the_places_before_it(storage: RunningSt
 async def test_doubted_bytes_end_the_places_before_them(storage: RunningStorage, watcher: Watcher) -> None:
     """They may be damaged."""
     stores = Stores(storage)
-    await stores.add("other")
-    await stores.copy("first", "other")
-    await stores.wait_filled("other")
+    await stores.fill("other", "first")
     place = await watcher.place()
     storage.path(oid_of(DATA)).unlink()
     assert await storage.read(1, oid_of(DATA)) == DATA
@@ -158,21 +158,16 @@ async def test_what_removes_nothing_ends_no_place(storage: RunningStorage, watch
 
 
 async def test_a_removal_under_way_ends_what_was_told_meanwhile(
-    storage: RunningStorage, watcher: Watcher, sql: Sql
+    storage: RunningStorage, watcher: Watcher, database_url: SecretStr
 ) -> None:
     """A batch that does not see it yet has a place of before it, whatever else was committed in between."""
-    removing = asyncio.ensure_future(
-        sql("BEGIN; UPDATE storage.objects SET removed_at = now(), removal_reason = 'x'; SELECT pg_sleep(1); COMMIT")
-    )
-
-    async def is_removing() -> bool:
-        return await sql("SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%pg_sleep(1)%COMMIT'") != "0"
-
-    await until(is_removing)
-    await storage.write(2, b"committed meanwhile")
-    place = await watcher.place()
-    assert place.suffix
-    await removing
+    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
+    async with engine.begin() as removing:
+        await removing.execute(text("UPDATE storage.objects SET removed_at = now(), removal_reason = 'x'"))
+        await storage.write(2, b"committed meanwhile")
+        place = await watcher.place()
+        assert place.suffix
+    await engine.dispose()
     assert not await watcher.allows(place)
 
 
@@ -181,6 +176,7 @@ async def test_who_waits_is_told_as_it_happens(storage: RunningStorage, watcher:
     place = await watcher.place()
     await watcher.ask(wait=0.1)
     waiting = asyncio.create_task(watcher.ask(wait=LONG))
+    # Nothing tells that a call waits; one that does not has ended by then.
     await asyncio.sleep(0.2)
     assert not waiting.done()
     await storage.delete(1, oid_of(DATA))

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from services.common.lifecycle import cancel_and_wait
+from tests.support.loop import never, settled
 from tests.support.waiting import STEP_SECONDS
 
 
@@ -16,14 +17,14 @@ async def test_a_lost_cancellation_is_asked_for_again() -> None:
         nonlocal lost
         while True:
             try:
-                await asyncio.sleep(3600)
+                await never()
             except asyncio.CancelledError:
                 if lost:
                     raise
                 lost += 1
 
-    tasks = [asyncio.create_task(work()), asyncio.create_task(asyncio.sleep(3600))]
-    await asyncio.sleep(0)
+    tasks = [asyncio.create_task(work()), asyncio.create_task(never())]
+    await settled()
     async with asyncio.timeout(STEP_SECONDS):
         await cancel_and_wait(*tasks)
     assert lost == 1
@@ -37,7 +38,7 @@ async def test_what_a_task_raised_is_raised() -> None:
         raise OSError("the disk is gone")
 
     failed = asyncio.create_task(fail())
-    await asyncio.sleep(0)
+    await settled()
     with pytest.raises(OSError, match="the disk is gone"):
         await cancel_and_wait(failed)
 

@@ -28,6 +28,15 @@ class Doubler:
         return [ValueError(number) if number == 13 else 2 * number for number in numbers]
 
 
+async def _asked(grouped: Doubling, *moments: Sequence[int]) -> list[asyncio.Task[int]]:
+    """Ask for the numbers of each moment at once, and let all go on before the next."""
+    asking = []
+    for numbers in moments:
+        asking += [asyncio.create_task(grouped.submit(number)) for number in numbers]
+        await settled()
+    return asking
+
+
 async def test_what_comes_in_one_moment_is_one_group() -> None:
     """Requests of one moment share one group, and each caller gets the answer to its own request."""
     doubler = Doubler()
@@ -41,10 +50,7 @@ async def test_what_comes_meanwhile_is_the_next_group() -> None:
     """So many groups are under way at once, and each is so large, as was said."""
     doubler = Doubler()
     grouped = Doubling(doubler.double, max_batch=3, max_in_flight=2, max_wait_seconds=0)
-    asking = []
-    for numbers in ([1], [2], [3, 4], [5, 6]):
-        asking += [asyncio.create_task(grouped.submit(number)) for number in numbers]
-        await settled()
+    asking = await _asked(grouped, [1], [2], [3, 4], [5, 6])
     assert doubler.groups == [[1], [2]]
     doubler.free.set()
     assert await asyncio.gather(*asking) == [2, 4, 6, 8, 10, 12]
@@ -55,14 +61,11 @@ async def test_a_group_that_is_stuck_is_passed() -> None:
     """While one is under way others wait, but no longer than was said; then as many go on as may."""
     doubler = Doubler()
     grouped = Doubling(doubler.double, max_batch=10, max_in_flight=2, max_wait_seconds=1)
-    asking = [asyncio.create_task(grouped.submit(1))]
-    await settled()
-    asking += [asyncio.create_task(grouped.submit(number)) for number in (2, 3)]
-    await settled()
+    asking = await _asked(grouped, [1], [2, 3])
     assert doubler.groups == [[1]]
     await until(lambda: doubler.groups == [[1], [2, 3]], "the group that is stuck is passed")
     asking.append(asyncio.create_task(grouped.submit(4)))
-    await asyncio.sleep(0.1)
+    await settled()
     assert doubler.groups == [[1], [2, 3]]
     doubler.free.set()
     assert await asyncio.gather(*asking) == [2, 4, 6, 8]
@@ -73,10 +76,7 @@ async def test_what_is_held_goes_on_as_soon_as_it_can() -> None:
     """The end of the group that was under way is enough."""
     doubler = Doubler()
     grouped = Doubling(doubler.double, max_batch=10, max_in_flight=2, max_wait_seconds=3600)
-    asking = [asyncio.create_task(grouped.submit(1))]
-    await settled()
-    asking += [asyncio.create_task(grouped.submit(number)) for number in (2, 3)]
-    await settled()
+    asking = await _asked(grouped, [1], [2, 3])
     doubler.free.set()
     assert await asyncio.wait_for(asyncio.gather(*asking), STEP_SECONDS) == [2, 4, 6]
     assert doubler.groups == [[1], [2, 3]]
@@ -109,25 +109,19 @@ async def test_who_gives_up_changes_nothing_for_others() -> None:
     """One that waits is not asked for any more; one that is under way goes on."""
     doubler = Doubler()
     grouped = Doubling(doubler.double, max_batch=10, max_in_flight=1, max_wait_seconds=0)
-    under_way = [asyncio.create_task(grouped.submit(number)) for number in (1, 2)]
-    await settled()
-    waiting = [asyncio.create_task(grouped.submit(number)) for number in (3, 4)]
-    await settled()
-    for task in (under_way[0], waiting[0]):
+    asking = await _asked(grouped, [1, 2], [3, 4])
+    for task in asking[::2]:
         task.cancel()
     await settled()
     doubler.free.set()
-    assert [await under_way[1], await waiting[1]] == [4, 8]
+    assert await asyncio.gather(*asking[1::2]) == [4, 8]
     assert doubler.groups == [[1, 2], [4]]
 
 
 async def test_closed_amid_work() -> None:
     """Whoever waits is told."""
     grouped = Doubling(Doubler().double, max_batch=10, max_in_flight=1)
-    asking = [asyncio.create_task(grouped.submit(1))]
-    await settled()
-    asking.append(asyncio.create_task(grouped.submit(2)))
-    await settled()
+    asking = await _asked(grouped, [1], [2])
     await grouped.close()
     for task in asking:
         with pytest.raises(asyncio.CancelledError):

@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from services.common.concurrency.uncancellable import run_in_thread, run_to_completion
+from tests.support.loop import settled
 from tests.support.waiting import STEP_SECONDS
 
 
@@ -19,9 +20,9 @@ async def test_cancellation_waits_for_the_thread() -> None:
 
     task = asyncio.create_task(run_in_thread(work))
     for _ in range(2):
-        await asyncio.sleep(0.02)
+        await settled()
         task.cancel()
-    await asyncio.sleep(0.02)
+    await settled()
     assert not task.done()
     release.set()
     with pytest.raises(asyncio.CancelledError):
@@ -31,14 +32,17 @@ async def test_cancellation_waits_for_the_thread() -> None:
 
 async def test_failure_after_cancellation_is_not_lost_in_warnings() -> None:
     """Cancelled work that then fails ends as cancelled."""
+    fail = asyncio.Event()
 
     async def work() -> None:
-        await asyncio.sleep(0.05)
+        await fail.wait()
         raise OSError("disk")
 
     task = asyncio.create_task(run_to_completion(work()))
-    await asyncio.sleep(0.01)
+    await settled()
     task.cancel()
+    await settled()
+    fail.set()
     with pytest.raises(asyncio.CancelledError):
         await task
 

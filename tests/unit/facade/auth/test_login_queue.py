@@ -8,6 +8,7 @@ import pytest
 from services.common.errors import ResourceExhausted
 from services.facade.auth.login_queue import LoginQueue
 from services.facade.web.error_reasons import HttpReason
+from tests.support.loop import settled
 
 A, B = "192.0.2.1", "192.0.2.2"
 
@@ -23,7 +24,7 @@ async def test_one_address_has_one_turn_at_a_time() -> None:
             under_way += 1
             most = max(most, under_way)
             async with queue.turn(B):
-                await asyncio.sleep(0)
+                await settled()
             under_way -= 1
 
     await asyncio.gather(*(work() for _ in range(8)))
@@ -54,7 +55,7 @@ async def test_who_gives_up_leaves_the_line() -> None:
     queue = LoginQueue(2, 60.0)
     async with queue.turn(A):
         waiting = asyncio.create_task(queue.turn(A).__aenter__())
-        await asyncio.sleep(0)
+        await settled()
         waiting.cancel()
         with pytest.raises(asyncio.CancelledError):
             await waiting

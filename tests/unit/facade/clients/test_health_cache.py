@@ -8,6 +8,7 @@ import pytest
 from services.common.rpc.client import Health
 from services.facade.clients import health_cache
 from services.facade.clients.health_cache import HealthCache
+from tests.support.loop import settled
 
 
 class _Services:
@@ -28,7 +29,7 @@ async def test_all_who_ask_at_once_share_one_answer() -> None:
     services = _Services()
     health = HealthCache(services.ask)
     asking = [asyncio.create_task(health.get()) for _ in range(50)]
-    await asyncio.sleep(0)
+    await settled()
     asking.pop(0).cancel()
     services.may_answer.set()
     assert await asyncio.gather(*asking) == [{"storage": Health.SERVING}] * 49
@@ -54,8 +55,7 @@ async def test_the_end_leaves_nothing_under_way() -> None:
     services = _Services()
     health = HealthCache(services.ask)
     asking = asyncio.create_task(health.get())
-    await asyncio.sleep(0)
-    await asyncio.sleep(0)
+    await settled()
     await health.close()
     with pytest.raises(asyncio.CancelledError):
         await asking

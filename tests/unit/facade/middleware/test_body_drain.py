@@ -7,6 +7,7 @@ from starlette.responses import PlainTextResponse
 from starlette.types import Message, Receive, Scope, Send
 
 from services.facade.middleware.body_drain import BodyDrain
+from tests.support.loop import never
 from tests.support.waiting import until
 
 
@@ -25,7 +26,7 @@ async def _exchange(
     async def receive() -> Message:
         nonlocal read
         if not waiting and silent:
-            await asyncio.sleep(3600)
+            await never()
         read += 1
         piece = waiting.pop(0)
         return {"type": "http.request", "body": piece, "more_body": bool(waiting) or silent}

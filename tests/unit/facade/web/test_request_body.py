@@ -5,6 +5,8 @@ import json
 import threading
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
+from math import inf
+from types import SimpleNamespace
 from typing import Self
 
 import pytest
@@ -18,6 +20,7 @@ from services.common.errors import DeadlineExceeded, InvalidArgument, Reason, Re
 from services.facade.web import request_body
 from services.facade.web.error_reasons import ClientDisconnected, HttpReason
 from services.facade.web.schemas import BatchRequest, CreateLockRequest, DeleteLockRequest, VerifyLocksRequest
+from tests.support.loop import never, settled
 
 
 def _sending(pieces: Iterable[bytes], *, end: bool = True) -> Receive:
@@ -29,8 +32,7 @@ def _sending(pieces: Iterable[bytes], *, end: bool = True) -> Receive:
     async def receive() -> Message:
         for message in waiting:
             return message
-        await asyncio.sleep(60)
-        raise AssertionError("nobody waits so long")
+        return await never()
 
     return receive
 
@@ -60,15 +62,36 @@ async def test_a_body_has_a_time_in_which_it_must_be_there() -> None:
         await _read(_sending([b"ab"], end=False))
     assert caught.value.reason == HttpReason.CLIENT_SLOW
     with pytest.raises(DeadlineExceeded):
-        await _read(_dripping(b"a", pause=0.01), max_bytes=10_000)
+        await _read(_dripping(b"a"), max_bytes=10**9)
 
 
-def _dripping(piece: bytes, *, pause: float, count: int = 10_000) -> Receive:
+class _Clock:
+    """The clock of the module; the test puts it on."""
+
+    now = 0.0
+
+    def time(self) -> float:
+        """Return the seconds so far."""
+        return self.now
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> _Clock:
+    """The clock by which a rate is told."""
+    clock = _Clock()
+    known = SimpleNamespace(timeout=asyncio.timeout, get_running_loop=lambda: clock)
+    monkeypatch.setattr(request_body, "asyncio", known)
+    return clock
+
+
+def _dripping(piece: bytes, *, pause: float = 0, count: float = inf, clock: _Clock | None = None) -> Receive:
     left = count
 
     async def receive() -> Message:
         nonlocal left
-        await asyncio.sleep(pause)
+        await settled()
+        if clock is not None:
+            clock.now += pause
         left -= 1
         return {"type": "http.request", "body": piece, "more_body": left > 0}
 
@@ -83,10 +106,10 @@ async def test_a_silent_upload_is_not_waited_for() -> None:
     assert caught.value.reason == HttpReason.CLIENT_SILENT
 
 
-async def test_an_upload_has_a_least_rate() -> None:
+async def test_an_upload_has_a_least_rate(clock: _Clock) -> None:
     """An upload must keep a least rate even if it began fast, because early bytes are no credit for days."""
     for first in (0, 1):
-        receive = _dripping(b"a", pause=0.02)
+        receive = _dripping(b"a", pause=0.02, clock=clock)
         fast = iter([{"type": "http.request", "body": bytes(10**6), "more_body": True}] * first)
 
         async def begun(receive: Receive = receive, fast: Iterator[Message] = fast) -> Message:
@@ -98,17 +121,17 @@ async def test_an_upload_has_a_least_rate() -> None:
         assert caught.value.reason == HttpReason.CLIENT_SLOW
 
 
-async def test_an_upload_that_is_fast_enough_goes_on() -> None:
+async def test_an_upload_that_is_fast_enough_goes_on(clock: _Clock) -> None:
     """For longer than the time over which its rate is looked at."""
-    came = [data async for data in request_body.chunks(_dripping(bytes(1_000), pause=0.02, count=60), 0.5, 100)]
-    assert len(came) == 60
+    receive = _dripping(bytes(1_000), pause=0.02, count=60, clock=clock)
+    assert len([data async for data in request_body.chunks(receive, 0.5, 100)]) == 60
 
 
-async def test_an_upload_is_not_slow_because_we_are() -> None:
+async def test_an_upload_is_not_slow_because_we_are(clock: _Clock) -> None:
     """Storage that takes its time is no fault of the client."""
     count = 0
     async for _ in request_body.chunks(_sending([b"a"] * 10), 0.05, 1_000):
-        await asyncio.sleep(0.02)
+        clock.now += 0.02
         count += 1
     assert count == 10
 

@@ -13,11 +13,11 @@ async def test_pauses_add_up(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each caller waits until its bytes and all before them are due; without a rate nobody waits."""
     pauses: list[float] = []
 
-    async def sleep(seconds: float) -> None:
+    async def pause(seconds: float) -> None:
         pauses.append(seconds)
 
     # Not in asyncio itself: other tasks of this loop sleep too.
-    known = SimpleNamespace(sleep=sleep, get_running_loop=asyncio.get_running_loop)
+    known = SimpleNamespace(sleep=pause, get_running_loop=asyncio.get_running_loop)
     monkeypatch.setattr(module, "asyncio", known)
     pace = RateLimiter(1000)
     for count in (1000, 2000, 500):
