@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import TOWPATH, Stack
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, finished, until
 
 MOMENT = re.compile(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ")
 
@@ -32,14 +32,7 @@ def failure(stack: Stack, *arguments: str) -> str:
 
 def run(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run a command."""
-    return subprocess.run(
-        [*TOWPATH, *arguments],
-        capture_output=True,
-        text=True,
-        timeout=STEP_SECONDS,
-        check=False,
-        env={**os.environ, **(environment or {})},
-    )
+    return finished([*TOWPATH, *arguments], env={**os.environ, **(environment or {})})
 
 
 def timeless(record: dict[str, Any]) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from towpath.locks.v1.lock_service_pb2_grpc import LockServiceStub
 from services.common.rpc.client import ServiceClient
 from tests.support.ports import free_address
 from tests.support.stack import TOWPATH
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import STEP_SECONDS, finished
 
 SECRET = "the secret between the services of this test"
 LOCKS = [sys.executable, "-m", "services.locks"]
@@ -31,13 +31,8 @@ class Remote:
 
     def towpath(self, *arguments: str) -> Any:  # noqa: ANN401 - whatever JSON the command prints
         """Run a command against it, and return what it prints, parsed."""
-        result = subprocess.run(
-            [*TOWPATH, *arguments, "--json", "--server", self.address],
-            env={**os.environ, "TOWPATH_TOKEN": self.token},
-            capture_output=True,
-            text=True,
-            timeout=STEP_SECONDS,
-            check=False,
+        result = finished(
+            [*TOWPATH, *arguments, "--json", "--server", self.address], env={**os.environ, "TOWPATH_TOKEN": self.token}
         )
         assert result.returncode == 0, result.stderr
         return json.loads(result.stdout)

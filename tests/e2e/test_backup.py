@@ -17,7 +17,7 @@ from tests.e2e.bytes_at_rest import overwrite, remove, stored
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import TOWPATH, Stack, processes_of, running_stack
 from tests.support.storage import stored_path
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import STEP_SECONDS, finished, until
 
 DATA = {name: content(name, size) for name, size in (("one", 1), ("two", 70_000), ("three", 3_000_000))}
 
@@ -45,13 +45,7 @@ def target(own: Stack) -> Path:
 def towpath(stack: Stack, *arguments: str | Path, status: int = 0) -> list[str]:
     """Run a command without --json on the stack's data and return the lines of its standard output and error."""
     place = ("--storage", stack.bucket.url) if arguments[0] == "restore" and stack.bucket is not None else ()
-    result = subprocess.run(
-        [*TOWPATH, *arguments, *place, "--data", stack.data],
-        capture_output=True,
-        text=True,
-        timeout=STEP_SECONDS,
-        check=False,
-    )
+    result = finished([*TOWPATH, *arguments, *place, "--data", stack.data])
     assert result.returncode == status, result.stderr
     return [*result.stdout.splitlines(), *result.stderr.splitlines()]
 
@@ -225,9 +219,7 @@ def test_the_environment_of_the_stack(own: Stack, target: Path) -> None:
 
 def test_where_no_data_are(tmp_path: Path) -> None:
     """A folder without data is told, and nothing is made."""
-    result = subprocess.run(
-        [*TOWPATH, "check", "--data", tmp_path], capture_output=True, text=True, timeout=STEP_SECONDS, check=False
-    )
+    result = finished([*TOWPATH, "check", "--data", tmp_path])
     assert (result.returncode, result.stdout) == (1, "")
     assert "no data of a `towpath up`" in result.stderr
     assert list(tmp_path.iterdir()) == []
@@ -243,7 +235,7 @@ def test_a_restore_of_no_backup_makes_nothing(own: Stack, target: Path, tmp_path
         next((folder / "index").rglob("locks.users")).write_text("nobody")
     data = tmp_path / "made-by-restore"
     command = [*TOWPATH, "restore", str(folder), "--data", str(data)]
-    result = subprocess.run(command, capture_output=True, text=True, timeout=STEP_SECONDS, check=False)
+    result = finished(command)
     assert (result.returncode, result.stdout) == (1, "")
     assert result.stderr.startswith("towpath: ")
     assert not data.exists()

@@ -18,7 +18,7 @@ from tests.support.certificates import certificate_files
 from tests.support.inner_services import InnerServices, inner_services
 from tests.support.outside import ROOT, Outside
 from tests.support.postgres import TestPostgres
-from tests.support.waiting import LONG_SECONDS, STEP_SECONDS
+from tests.support.waiting import LONG_SECONDS, finished
 
 EXAMPLES = ROOT / "examples"
 REPOSITORY = "studio/film"
@@ -59,14 +59,10 @@ def node(tmp_path_factory: pytest.TempPathFactory) -> Path | None:
 
 def run_node(folder: Path, environment: dict[str, str], *arguments: str) -> subprocess.CompletedProcess[str]:
     """Run the example of Node.js."""
-    return subprocess.run(
+    return finished(
         ["node", "take_lock.js", *arguments],
         cwd=folder,
         env={**os.environ, **environment, "TOWPATH_PROTO": str(ROOT / "proto")},
-        capture_output=True,
-        text=True,
-        timeout=STEP_SECONDS,
-        check=False,
     )
 
 

@@ -7,7 +7,6 @@ import re
 import secrets
 import shutil
 import socket
-import subprocess
 import tempfile
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from tests.support.interpreters import OLDEST, RUNNING, Interpreter, PackagesMis
 from tests.support.privileges import privileged, users_of
 from tests.support.stack import Stack, processes_of
 from tests.support.starters import Starter, can_mount, ordinary_user, ourselves
+from tests.support.waiting import finished
 
 START_SECONDS = 300
 """The time that a start may take on a host with much else to do, copies of the installation included."""
@@ -124,13 +124,7 @@ class Place:
 
     def refused(self, data: Path, *arguments: str) -> str:
         """Run a `towpath up` that does not come up, and return the line that it ends with."""
-        done = subprocess.run(
-            [*self.command(), "up", "--demo", "--data", str(data), *arguments],
-            capture_output=True,
-            text=True,
-            timeout=START_SECONDS,
-            check=False,
-        )
+        done = finished([*self.command(), "up", "--demo", "--data", str(data), *arguments], seconds=START_SECONDS)
         assert (done.returncode, done.stdout) == (1, ""), done.stderr
         line = done.stderr.splitlines()[-1]
         assert line.startswith("towpath: ")

@@ -13,7 +13,7 @@ import pytest
 from pydantic import SecretStr
 
 from tests.support.stack import TOWPATH
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import STEP_SECONDS, finished
 
 FIRST = "the-first-token-of-the-administrator"
 SECOND = "the-second-token-of-the-administrator"
@@ -28,14 +28,7 @@ class Site:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run a command of `towpath`."""
-        return subprocess.run(
-            [*TOWPATH, *arguments],
-            env=self.environment,
-            capture_output=True,
-            text=True,
-            timeout=STEP_SECONDS,
-            check=False,
-        )
+        return finished([*TOWPATH, *arguments], env=self.environment)
 
     def give_token(self, token: str) -> None:
         """Write the administrator's token."""

@@ -16,7 +16,7 @@ from pydantic import SecretStr
 
 from tests.support.certificates import certificate_files
 from tests.support.stack import TOWPATH
-from tests.support.waiting import STEP_SECONDS, until
+from tests.support.waiting import finished, until
 
 SERVICES = {"storage": "towpath.storage.v1.StorageService", "locks": "towpath.locks.v1.LockService"}
 
@@ -36,14 +36,7 @@ class Site:
 
     def run(self, *command: str, **overrides: str) -> subprocess.CompletedProcess[str]:
         """Run a command with the environment of the services, and on top of it what is given."""
-        return subprocess.run(
-            command,
-            env={**self.environment, **overrides},
-            capture_output=True,
-            text=True,
-            timeout=STEP_SECONDS,
-            check=False,
-        )
+        return finished(command, env={**self.environment, **overrides})
 
     def healthy(self, *arguments: str, **overrides: str) -> bool:
         """Ask the health probe."""

@@ -4,7 +4,6 @@ import asyncio
 import os
 import re
 import socket
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,7 +18,7 @@ from tests.support.git import Workspace
 from tests.support.http import Client, content
 from tests.support.postgres import TestPostgres
 from tests.support.stack import TOWPATH, Stack, processes_of, running, running_stack
-from tests.support.waiting import START_SECONDS, STEP_SECONDS
+from tests.support.waiting import START_SECONDS, STEP_SECONDS, finished
 
 
 @pytest.fixture(scope="module")
@@ -31,15 +30,7 @@ def own() -> Iterator[Stack]:
 
 def refused(*arguments: str, environment: dict[str, str] | None = None) -> str:
     """Run a `towpath up` that does not come up, and return the message that it ends with."""
-    result = subprocess.run(
-        [*TOWPATH, "up", *arguments],
-        capture_output=True,
-        text=True,
-        # It may have been started again several times before.
-        timeout=START_SECONDS,
-        check=False,
-        env={**os.environ, **(environment or {})},
-    )
+    result = finished([*TOWPATH, "up", *arguments], env={**os.environ, **(environment or {})}, seconds=START_SECONDS)
     assert (result.returncode, result.stdout) == (1, "")
     message = result.stderr.splitlines()[-1]
     assert message.startswith("towpath: ")
@@ -108,15 +99,7 @@ def test_demo_lines(own: Stack, tmp_path: Path) -> None:
     text = own.log().partition("Try it with git")[2].partition("Tokens: ")[0]
     script = [line.removeprefix("    ") for line in text.splitlines() if line.startswith("    ")]
     computer = Workspace(tmp_path / "home", "somebody", None, origin=own.origin)
-    result = subprocess.run(
-        ["sh", "-e", "-c", "\n".join(script)],
-        cwd=computer.home,
-        env=computer.environment,
-        capture_output=True,
-        text=True,
-        timeout=STEP_SECONDS,
-        check=False,
-    )
+    result = finished(["sh", "-e", "-c", "\n".join(script)], cwd=computer.home, env=computer.environment)
     assert result.returncode == 0, result.stderr
     [stored] = [entry for entry in own.towpath("object", "list", "demo/assets") if entry["size"] == 1_000_000]
     assert "big.bin" in result.stdout.splitlines()[-1]
@@ -192,9 +175,7 @@ async def test_any_data_path(tmp_path: Path) -> None:
 
 def migrate(url: str) -> list[str]:
     """Run `towpath migrate`, and return the lines that it prints."""
-    result = subprocess.run(
-        [*TOWPATH, "migrate", "--database-url", url], capture_output=True, text=True, timeout=STEP_SECONDS, check=False
-    )
+    result = finished([*TOWPATH, "migrate", "--database-url", url])
     assert result.returncode == 0, result.stderr
     return result.stdout.splitlines()
 

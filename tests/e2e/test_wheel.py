@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.outside import ROOT, Outside
-from tests.support.waiting import LONG_SECONDS
+from tests.support.waiting import LONG_SECONDS, finished
 
 EXAMPLES = ROOT / "examples" / "python"
 TYPES = ["types-grpcio", "types-grpcio-reflection", "types-grpcio-status", "types-protobuf"]
@@ -76,7 +76,7 @@ def test_the_examples_are_typed_by_the_installed_stubs(furnished: Outside, tmp_p
     def mypy(*files: str, folder: Path) -> subprocess.CompletedProcess[str]:
         command = [sys.executable, "-m", "mypy", "--strict", "--python-executable", str(furnished.python)]
         command += ["--config-file=", "--no-incremental", f"--cache-dir={tmp_path / 'cache'}", *files]
-        return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=LONG_SECONDS, check=False)
+        return finished(command, cwd=folder, seconds=LONG_SECONDS)
 
     done = mypy(*sorted(path.name for path in EXAMPLES.glob("*.py")), folder=EXAMPLES)
     assert done.returncode == 0, done.stdout + done.stderr

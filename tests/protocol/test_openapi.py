@@ -2,7 +2,6 @@
 
 import json
 import os
-import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +12,7 @@ import pytest
 from tests.protocol.blobs import new_blob
 from tests.protocol.client import Action, Client
 from tests.support.stack import Stack, running_stack
-from tests.support.waiting import LONG_SECONDS
+from tests.support.waiting import LONG_SECONDS, finished
 
 SECONDS = int(os.environ.get("TOWPATH_FUZZ_SECONDS", "60"))
 """The duration of each test; `make fuzz` sets 10 minutes."""
@@ -85,9 +84,7 @@ def run(folder: Path, stack: Stack, config: str, *options: str) -> None:
     command = [str(program), f"--config-file={folder / 'schemathesis.toml'}", "--no-color", "run"]
     command += [f"{stack.origin}/openapi.json", f"--checks={','.join(CHECKS)}", f"--max-time={SECONDS}"]
     command += ["--continue-on-failure", "--warnings=off", "--generation-database=none", "--suppress-health-check=all"]
-    result = subprocess.run(
-        [*command, *options], cwd=folder, capture_output=True, text=True, timeout=SECONDS + LONG_SECONDS, check=False
-    )
+    result = finished([*command, *options], cwd=folder, seconds=SECONDS + LONG_SECONDS)
     assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-5_000:]
 
 

@@ -1,7 +1,6 @@
 """Operation beyond the README: the first mistake, a second stack on the host, ports that a restart does not change."""
 
 import os
-import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 
@@ -11,14 +10,14 @@ import pytest
 from tests.stack.compose import ROOT, ComposeStack, docker, wait_healthy
 from tests.stack.conftest import free_ports
 from tests.stack.work import CREW, REPOSITORY
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import STEP_SECONDS, finished
 
 
 def test_compose_without_make_says_what_to_do() -> None:
     """Nothing is made, and the message names the command that prepares everything."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("TOWPATH_")}
     command = ["docker", "compose", "--env-file=/dev/null", "--project-name=towpath-test-none", "up", "--detach"]
-    result = subprocess.run(command, cwd=ROOT, env=kept, capture_output=True, text=True, timeout=60, check=False)
+    result = finished(command, cwd=ROOT, env=kept, seconds=60)
     assert result.returncode != 0
     assert "there are no secrets yet; `make stack` makes them and starts everything" in result.stderr
 

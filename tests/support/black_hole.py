@@ -4,19 +4,17 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
-from tests.support import streams
+from tests.support.streams import LoopbackServer
 
 
-class BlackHole:
+class BlackHole(LoopbackServer):
     """A proxy on a port, which passes bytes on until it is cut."""
 
     def __init__(self, port: int) -> None:
+        super().__init__()
         self._port = port
         self._to_server = asyncio.Event()
         self._to_client = asyncio.Event()
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._writers: set[asyncio.StreamWriter] = set()
-        self._server: asyncio.Server | None = None
 
     def cut(self, *, answers_only: bool = False) -> None:
         """Pass nothing on, or only what goes to the server; the connections that stand now are dead for good."""
@@ -34,30 +32,14 @@ class BlackHole:
     async def start(self) -> str:
         """Listen, pass everything on, and return the address."""
         self.mend()
-        self._server = await asyncio.start_server(self._connect, "127.0.0.1", 0)
-        return f"127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+        return await super().start()
 
-    async def _connect(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        assert self._server is not None
-        if not self._server.is_serving():
-            # It came in the moment of `stop`, which does not know of it.
-            writer.transport.abort()
-            return
-        self._tasks.add(task)
-        self._writers.add(writer)
-        try:
-            # Cancelled by `stop` only; asyncio would log a cancelled handler as a failure of its own.
-            with suppress(OSError, asyncio.CancelledError):
-                server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._port)
-                self._writers.add(server_writer)
-                async with asyncio.TaskGroup() as pumps:
-                    pumps.create_task(self._pump(reader, server_writer, self._to_server))
-                    pumps.create_task(self._pump(server_reader, writer, self._to_client))
-        finally:
-            self._tasks.discard(task)
-            writer.close()
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        server_reader, server_writer = await asyncio.open_connection("127.0.0.1", self._port)
+        self._writers.add(server_writer)
+        async with asyncio.TaskGroup() as pumps:
+            pumps.create_task(self._pump(reader, server_writer, self._to_server))
+            pumps.create_task(self._pump(server_reader, writer, self._to_client))
 
     async def _pump(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, is_open: asyncio.Event) -> None:
         # A connection that one end gives up is no news here.
@@ -70,16 +52,6 @@ class BlackHole:
         finally:
             writer.close()
 
-    async def stop(self) -> None:
-        """End it, and what it carries."""
-        assert self._server is not None
-        self._server.close()
-        for task in tuple(self._tasks):
-            task.cancel()
-            with suppress(asyncio.CancelledError):
-                await task
-        await streams.end(self._writers)
-
 
 @asynccontextmanager
 async def black_hole(port: int) -> AsyncIterator[tuple[BlackHole, str]]:
@@ -89,4 +61,4 @@ async def black_hole(port: int) -> AsyncIterator[tuple[BlackHole, str]]:
     try:
         yield hole, address
     finally:
-        await hole.stop()
+        await hole.close()

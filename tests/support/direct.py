@@ -81,11 +81,11 @@ class DirectStorage:
         """Return the names under which there are bytes of an object."""
         return [name async for name, _ in self.backend.list_blobs() if name.startswith(oid_of(data))]
 
-    async def wait_signing(self, intent: "pb.Intent.ValueType") -> None:
+    async def wait_signing(self, *intents: "pb.Intent.ValueType") -> None:
         """Wait until the probe has passed."""
 
         async def signs() -> bool:
-            return (await self.stat(1, intent=intent)).is_signed
+            return all([(await self.stat(1, intent=intent)).is_signed for intent in intents])
 
         await until(signs)
 

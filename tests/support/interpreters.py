@@ -19,6 +19,7 @@ from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
 from tests.support.outside import ROOT
+from tests.support.waiting import finished
 
 OLDEST = (3, 11)
 RUNNING = sys.version_info[:2]
@@ -72,7 +73,7 @@ def is_open(path: Path) -> bool:
 
 def _ask(program: Path) -> Interpreter | None:
     try:
-        told = subprocess.run([program, "-I", "-c", _ASK], capture_output=True, text=True, timeout=60, check=False)
+        told = finished([program, "-I", "-c", _ASK], seconds=60)
     except OSError:
         return None
     if told.returncode != 0:

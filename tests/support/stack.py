@@ -17,7 +17,7 @@ import psutil
 
 from tests.support.folders import temporary_folder
 from tests.support.seaweedfs import Prefix
-from tests.support.waiting import START_SECONDS, STEP_SECONDS
+from tests.support.waiting import START_SECONDS, STEP_SECONDS, finished
 
 new_bucket: Callable[[], Prefix | None] = lambda: None  # noqa: E731 - a default that tests replace
 """The function that gives a new stack its place for objects; None means the data folder."""
@@ -147,13 +147,7 @@ class Stack:
 
     def towpath(self, *arguments: str, check: bool = True, seconds: float = STEP_SECONDS) -> Any:  # noqa: ANN401 - whatever JSON the command prints
         """Run an administrative command with --json, for so many seconds at most, and return what it prints, parsed."""
-        result = subprocess.run(
-            [*TOWPATH, *arguments, "--data", str(self.data), "--json"],
-            capture_output=True,
-            text=True,
-            timeout=seconds,
-            check=False,
-        )
+        result = finished([*TOWPATH, *arguments, "--data", str(self.data), "--json"], seconds=seconds)
         if check:
             assert result.returncode == 0, f"{arguments}: {result.stderr}"
         return json.loads(result.stdout) if result.stdout.strip() else None

@@ -10,6 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.support.waiting import finished
+
 _ATTEMPTS = 10
 _RETRY_SECONDS = 1.0
 # What the tests' own Python was told is not for another.
@@ -99,7 +101,7 @@ def ordinary_user() -> Iterator[Starter]:
 def _change(*command: str) -> None:
     """Change the users of this host; another process may just be doing the same."""
     for attempt in range(_ATTEMPTS):
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+        done = finished(command, seconds=120)
         if done.returncode == 0:
             return
         time.sleep(_RETRY_SECONDS * (attempt + 1 < _ATTEMPTS))

@@ -58,6 +58,12 @@ class Stores:
         """Forget a store."""
         await self.stub.DeleteStore(pb.DeleteStoreRequest(name=name), timeout=STEP_SECONDS)
 
+    async def fill(self, name: str, from_store: str) -> None:
+        """Add a store, make it a copy of another, and wait until it is whole."""
+        await self.add(name)
+        await self.copy(from_store, name)
+        await self.wait_filled(name)
+
     async def wait_filled(self, name: str) -> pb.Store:
         """Wait until a store lacks nothing that another has."""
 

@@ -15,14 +15,12 @@ from services.cli.embedded_postgres import PostgresError, programs
 from services.cli.main import app
 from services.cli.options import parse_rate
 from tests.support.stack import TOWPATH
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import finished
 
 
 def towpath(*arguments: str, environment: dict[str, str] | None = None) -> subprocess.CompletedProcess[str]:
     """Run the command."""
-    return subprocess.run(
-        [*TOWPATH, *arguments], capture_output=True, text=True, timeout=STEP_SECONDS, check=False, env=environment
-    )
+    return finished([*TOWPATH, *arguments], env=environment)
 
 
 def test_version() -> None:

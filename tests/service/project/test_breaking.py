@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.programs import needed
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import STEP_SECONDS, finished
 
 PROTO = Path(__file__).parents[3] / "proto"
 BUF = Path(sysconfig.get_path("scripts")) / "buf"
@@ -49,9 +49,7 @@ class Repository:
         """Run the script."""
         script = (folder or self.folder) / "proto" / "breaking.sh"
         command = ["sh", str(script), str(BUF)]
-        return subprocess.run(
-            command, env=_environment(), capture_output=True, text=True, timeout=STEP_SECONDS, check=False
-        )
+        return finished(command, env=_environment())
 
 
 def _environment() -> dict[str, str]:

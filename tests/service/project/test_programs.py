@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.programs import SKIPPED
+from tests.support.waiting import finished
 
 ROOT = Path(__file__).parents[3]
 
@@ -16,14 +17,11 @@ ROOT = Path(__file__).parents[3]
 def listed(folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
     """Make the list on a computer where no program is to be found, by a Python outside of any virtual environment's."""
     code = "import sys; sys.prefix = '/nowhere'; from tests.support import programs; sys.exit(programs.main())"
-    return subprocess.run(
+    return finished(
         [sys.executable, "-c", code],
         cwd=ROOT,
         env={**{name: value for name, value in os.environ.items() if name != "CI"}, "PATH": str(folder), **environment},
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
+        seconds=60,
     )
 
 

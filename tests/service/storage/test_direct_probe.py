@@ -2,7 +2,9 @@
 
 import asyncio
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from tests.support.direct import DirectStorage, direct_storage, some_bytes
 from tests.support.seaweedfs import SeaweedFS
 from tests.support.storage import oid_of, running_storage
 from tests.support.store_proxy import StoreProxy, store_proxy
-from tests.support.waiting import until
+from tests.support.waiting import until, until_answer
 
 READ, WRITE = pb.INTENT_READ, pb.INTENT_WRITE
 SIGNED_PUT, SIGNED_GET = re.compile("^PUT .*X-Amz-Signature"), re.compile("^GET .*X-Amz-Signature")
@@ -24,12 +26,20 @@ SIGNED_PUT, SIGNED_GET = re.compile("^PUT .*X-Amz-Signature"), re.compile("^GET 
 BRIEF_PUT, BRIEF_GET = re.compile("^PUT .*X-Amz-Expires=1&"), re.compile("^GET .*X-Amz-Expires=1&")
 ANY_HEAD = re.compile("^HEAD ")
 
+Starting = Callable[..., AbstractAsyncContextManager[DirectStorage]]
+
 
 @pytest.fixture
 async def proxy(seaweedfs: SeaweedFS) -> AsyncIterator[StoreProxy]:
     """The way to the store."""
     async with store_proxy(seaweedfs.port) as running:
         yield running
+
+
+@pytest.fixture
+def starting(seaweedfs: SeaweedFS, proxy: StoreProxy, database_url: SecretStr, tmp_path: Path) -> Starting:
+    """Return what starts a service whose store is behind the proxy."""
+    return partial(direct_storage, seaweedfs, database_url, tmp_path, endpoint=f"http://{proxy.address}")
 
 
 def _relayed(logs: list[Any]) -> dict[str, str]:
@@ -64,17 +74,15 @@ async def test_a_store_that_is_unsuitable(
     status: int,
     direction: str,
     why: str,
-    seaweedfs: SeaweedFS,
+    starting: Starting,
     proxy: StoreProxy,
-    database_url: SecretStr,
-    tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """One that takes what it is sent, has no ranges, refuses, keeps what it refuses, knows no time, or fails."""
     monkeypatch.setattr(probe, "_CLOCK_SECONDS", 3)
     proxy.answer, proxy.answer_only = (status, b""), only
     with capture_logs() as logs:
-        async with direct_storage(seaweedfs, database_url, tmp_path, endpoint=f"http://{proxy.address}") as direct:
+        async with starting() as direct:
             await direct.wait_signing(READ if direction == "uploads" else WRITE)
             await until(lambda: direction in _relayed(logs))
             if direction == "uploads":
@@ -83,19 +91,11 @@ async def test_a_store_that_is_unsuitable(
     assert "X-Amz-Signature" not in str(logs)
 
 
-async def test_a_way_that_changes_bytes(
-    seaweedfs: SeaweedFS, proxy: StoreProxy, database_url: SecretStr, tmp_path: Path
-) -> None:
+async def test_a_way_that_changes_bytes(starting: Starting, proxy: StoreProxy) -> None:
     """The right bytes are refused then."""
     proxy.damaging = True
     with capture_logs() as logs:
-        async with direct_storage(
-            seaweedfs,
-            database_url,
-            tmp_path,
-            endpoint=f"http://{proxy.address}",
-            storage_transfer="download=relay,upload=direct",
-        ) as direct:
+        async with starting(storage_transfer="download=relay,upload=direct") as direct:
             await until(lambda: bool(_relayed(logs)))
             proxy.damaging = False
             await _moves_by_relay(direct)
@@ -103,49 +103,33 @@ async def test_a_way_that_changes_bytes(
 
 
 async def test_it_is_probed_until_it_passes(
-    seaweedfs: SeaweedFS,
-    proxy: StoreProxy,
-    database_url: SecretStr,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
+    starting: Starting, proxy: StoreProxy, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One warning however often; then direct, and nothing of the probes stays in the store."""
     monkeypatch.setattr(prober, "_UNTIL_PASSED_SECONDS", 0.1)
     proxy.answer, proxy.answer_only = (200, b""), SIGNED_PUT
     with capture_logs() as logs:
-        async with direct_storage(seaweedfs, database_url, tmp_path, endpoint=f"http://{proxy.address}") as direct:
+        async with starting() as direct:
             await until(lambda: sum(map(bool, map(SIGNED_PUT.search, proxy.requests))) >= 3)
             proxy.answer = None
-            await direct.wait_signing(WRITE)
-            await direct.wait_signing(READ)
+            await direct.wait_signing(WRITE, READ)
 
-            async def is_empty() -> bool:
-                return [name async for name, _ in direct.backend.list_blobs()] == []
+            async def names() -> list[str]:
+                return [name async for name, _ in direct.backend.list_blobs()]
 
-            await until(is_empty)
+            await until_answer([], names)
     assert [line["event"] for line in logs].count("bytes are relayed") == 1
 
 
-async def test_no_probe_where_all_is_relayed(
-    seaweedfs: SeaweedFS, proxy: StoreProxy, database_url: SecretStr, tmp_path: Path
-) -> None:
+async def test_no_probe_where_all_is_relayed(seaweedfs: SeaweedFS, starting: Starting, proxy: StoreProxy) -> None:
     """`auto` relays where the address of the store may be this network's own; a public one makes it direct."""
-    endpoint = f"http://{proxy.address}"
-    async with direct_storage(seaweedfs, database_url, tmp_path, endpoint=endpoint, storage_transfer="auto") as direct:
+    async with starting(storage_transfer="auto") as direct:
         await _moves_by_relay(direct)
         for intent in (READ, WRITE):
             assert not (await direct.stat(1, intent=intent)).is_signed
     assert not any("X-Amz-Signature" in line for line in proxy.requests)
-    async with direct_storage(
-        seaweedfs,
-        database_url,
-        tmp_path,
-        endpoint=endpoint,
-        storage_transfer="auto",
-        storage_public_endpoint=seaweedfs.endpoint,
-    ) as direct:
-        await direct.wait_signing(READ)
-        await direct.wait_signing(WRITE)
+    async with starting(storage_transfer="auto", storage_public_endpoint=seaweedfs.endpoint) as direct:
+        await direct.wait_signing(READ, WRITE)
         proxy.requests.clear()
         data = some_bytes()
         signed = await direct.upload_url(1, data)
@@ -156,17 +140,9 @@ async def test_no_probe_where_all_is_relayed(
         assert any(line.startswith("HEAD ") and oid_of(data) in line for line in proxy.requests)
 
 
-async def test_a_batch_makes_no_request_to_the_store(
-    seaweedfs: SeaweedFS, proxy: StoreProxy, database_url: SecretStr, tmp_path: Path
-) -> None:
+async def test_a_batch_makes_no_request_to_the_store(starting: Starting, proxy: StoreProxy) -> None:
     """1,000 objects are looked up in the index, and signed, without a word to the store."""
-    async with direct_storage(
-        seaweedfs,
-        database_url,
-        tmp_path,
-        endpoint=f"http://{proxy.address}",
-        storage_transfer="download=direct,upload=relay",
-    ) as direct:
+    async with starting(storage_transfer="download=direct,upload=relay") as direct:
         await direct.wait_signing(READ)
         contents = [some_bytes(10) for _ in range(1000)]
         for start in range(0, 1000, 50):

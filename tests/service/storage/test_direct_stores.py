@@ -95,8 +95,7 @@ async def test_without_credentials_bytes_are_relayed(
     end = datetime.datetime.now(datetime.UTC) + datetime.timedelta(minutes=5)
     program = _told_by_a_program(seaweedfs, tmp_path, monkeypatch, end)
     async with direct_storage(seaweedfs, database_url, tmp_path) as direct:
-        await direct.wait_signing(READ)
-        await direct.wait_signing(WRITE)
+        await direct.wait_signing(READ, WRITE)
         data = some_bytes()
         await direct.bring(1, data)
         program.write_text("raise SystemExit(1)")
@@ -142,8 +141,7 @@ async def test_an_address_says_nothing_of_itself(seaweedfs: SeaweedFS) -> None:
 async def test_limits_of_bandwidth_hold(seaweedfs: SeaweedFS, database_url: SecretStr, tmp_path: Path) -> None:
     """Signed bytes count, so a repository that has used up its day gets no more URLs."""
     async with direct_storage(seaweedfs, database_url, tmp_path, storage_bandwidth_limit=2000) as direct:
-        await direct.wait_signing(READ)
-        await direct.wait_signing(WRITE)
+        await direct.wait_signing(READ, WRITE)
         data = some_bytes(1000)
         oid = await direct.bring(1, data)
         [signed] = await direct.sign(1, (oid, 1000), intent=READ)

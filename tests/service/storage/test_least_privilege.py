@@ -12,9 +12,10 @@ import pytest
 
 from services.common.errors import Unavailable
 from services.common.rpc.options import CHUNK_BYTES
-from services.storage.backends.base import Backend, BytesMissing
+from services.storage.backends.base import BytesMissing
 from services.storage.backends.object_store.opening import open_object_store
 from services.storage.blob_names import new_name
+from tests.service.storage.test_backend_suite import put
 from tests.support.azurite import CONTAINER, Azurite
 from tests.support.storage import chunks_of, oid_of
 
@@ -31,16 +32,6 @@ def _sas(azurite: Azurite, permissions: str) -> str:
     return urlencode({"sp": permissions, "se": expiry, "sv": _VERSION, "sr": "c", "sig": signature})
 
 
-async def _put(backend: Backend, data: bytes) -> str:
-    """Store bytes, and return their name."""
-    name = new_name(oid_of(data))
-    async with backend.create(name, len(data)) as upload:
-        for chunk in chunks_of(data):
-            await upload.write(chunk)
-        await upload.finish()
-    return name
-
-
 async def test_azure_takes_a_signature_for_one_container(azurite: Azurite, monkeypatch: pytest.MonkeyPatch) -> None:
     """To read, write, delete and list is enough for whole objects, for those in parts, and to take both away."""
     monkeypatch.delenv("AZURE_STORAGE_ACCOUNT_KEY")
@@ -51,7 +42,7 @@ async def test_azure_takes_a_signature_for_one_container(azurite: Azurite, monke
     names = {}
     for size in (1000, 12 * CHUNK_BYTES + 1):
         data = os.urandom(size)
-        name = await _put(backend, data)
+        name = await put(backend, data)
         names[name] = size
         async with backend.open(name) as stored:
             assert b"".join([chunk async for chunk in stored.chunks(500, size - 500)]) == data[500:]
@@ -70,4 +61,4 @@ async def test_azure_takes_a_signature_for_one_container(azurite: Azurite, monke
     assert not await azurite.uncommitted(f"{prefix}/objects/{half[:2]}/{half[2:4]}/{half}")
     monkeypatch.setenv("AZURE_STORAGE_SAS_TOKEN", _sas(azurite, "rdl"))
     with pytest.raises(Unavailable, match="does not accept the credentials"):
-        await _put(await open_object_store(azurite.url(prefix)), b"more")
+        await put(await open_object_store(azurite.url(prefix)), b"more")

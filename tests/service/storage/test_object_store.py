@@ -16,23 +16,14 @@ from services.storage.backends.object_store.opening import open_object_store
 from services.storage.backends.object_store.upload import MEBIBYTE, PART_BYTES, PartedUpload
 from services.storage.blob_names import new_name
 from tests.conftest import BackendFactory
+from tests.service.storage.test_backend_suite import put
 from tests.support.azurite import Azurite
 from tests.support.seaweedfs import BUCKET, SeaweedFS
-from tests.support.storage import chunks_of, oid_of
+from tests.support.storage import oid_of
 
 
 class GivenUp(Exception):
     """Whatever ends an upload."""
-
-
-async def put(backend: ObjectStoreBackend, data: bytes) -> str:
-    """Put bytes under a new name."""
-    name = new_name(oid_of(data))
-    async with backend.create(name, len(data)) as upload:
-        for chunk in chunks_of(data):
-            await upload.write(chunk)
-        await upload.finish()
-    return name
 
 
 async def get(backend: ObjectStoreBackend, name: str, offset: int, length: int) -> bytes:

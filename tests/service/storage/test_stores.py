@@ -41,6 +41,12 @@ async def _lose(path: Path) -> None:
     await asyncio.to_thread(path.unlink)
 
 
+def _damage(path: Path) -> None:
+    """Change the bytes of an object behind the service's back."""
+    path.chmod(0o600)
+    path.write_bytes(b"x" * path.stat().st_size)
+
+
 async def test_there_is_a_first_store(stores: Stores) -> None:
     """It is the primary, that of the setting, and lacks nothing."""
     first = await stores.get("first")
@@ -98,9 +104,7 @@ async def test_the_move_and_the_way_back(storage: RunningStorage, stores: Stores
     await asyncio.to_thread((tmp_path / "bytes").rename, tmp_path / "gone")
     for oid in (*oids, newest):
         assert oid_of(await storage.read(1, oid)) == oid
-    await stores.add("third")
-    await stores.copy("second", "third")
-    await stores.wait_filled("third")
+    await stores.fill("third", "second")
     await stores.set_primary("third")
     await stores.remove("second")
     await asyncio.to_thread((tmp_path / "second").rename, tmp_path / "gone too")
@@ -112,9 +116,7 @@ async def test_the_move_and_the_way_back(storage: RunningStorage, stores: Stores
 async def test_a_lost_object_is_read_elsewhere_and_brought_again(storage: RunningStorage, stores: Stores) -> None:
     """A reader sees nothing of the loss, a batch neither, and soon the bytes are there again."""
     oid = await storage.write(1, os.urandom(2000))
-    await stores.add("second")
-    await stores.copy("first", "second")
-    await stores.wait_filled("second")
+    await stores.fill("second", "first")
     await _lose(stores.path("first", oid))
     assert oid_of(await storage.read(1, oid)) == oid
     assert await storage.statuses(1, oid) == [PRESENT]
@@ -125,12 +127,9 @@ async def test_a_lost_object_is_read_elsewhere_and_brought_again(storage: Runnin
 async def test_a_copy_that_lost_an_object_gets_it_again(storage: RunningStorage, stores: Stores, sql: Sql) -> None:
     """A damaged blob must be replaced by an intact one, so that the copy is complete again."""
     oid = await storage.write(1, os.urandom(2000))
-    await stores.add("second")
-    await stores.copy("first", "second")
-    await stores.wait_filled("second")
+    await stores.fill("second", "first")
     damaged = stores.path("second", oid)
-    await asyncio.to_thread(damaged.chmod, 0o600)
-    await asyncio.to_thread(damaged.write_bytes, b"x" * 2000)
+    await asyncio.to_thread(_damage, damaged)
     await sql("UPDATE storage.contents SET is_doubted = true WHERE store_id <> 1")
     await until(lambda: not damaged.exists())
     assert oid_of(stores.path("second", oid).read_bytes()) == oid
@@ -141,8 +140,7 @@ async def test_bytes_that_are_damaged_are_not_copied(storage: RunningStorage, st
     """An object that no store has intact must be replaced by nothing, and must not delay the copy of the others."""
     damaged, whole = [await storage.write(1, os.urandom(2000)) for _ in range(2)]
     path = stores.path("first", damaged)
-    await asyncio.to_thread(path.chmod, 0o600)
-    await asyncio.to_thread(path.write_bytes, b"x" * 2000)
+    await asyncio.to_thread(_damage, path)
     await stores.add("second")
     await stores.copy("first", "second")
     await until(lambda: stores.path("second", whole).exists())
@@ -153,15 +151,10 @@ async def test_bytes_that_are_damaged_are_not_copied(storage: RunningStorage, st
 async def test_a_damaged_source_is_passed_over(storage: RunningStorage, stores: Stores) -> None:
     """A third store gets the bytes of the second where those of the first are damaged, and so does the first."""
     oid = await storage.write(1, os.urandom(2000))
-    await stores.add("second")
-    await stores.copy("first", "second")
-    await stores.wait_filled("second")
+    await stores.fill("second", "first")
     path = stores.path("first", oid)
-    await asyncio.to_thread(path.chmod, 0o600)
-    await asyncio.to_thread(path.write_bytes, b"x" * 2000)
-    await stores.add("third")
-    await stores.copy("first", "third")
-    await stores.wait_filled("third")
+    await asyncio.to_thread(_damage, path)
+    await stores.fill("third", "first")
     assert oid_of(stores.path("third", oid).read_bytes()) == oid
     await until(lambda: oid_of(stores.path("first", oid).read_bytes()) == oid)
 
@@ -193,9 +186,7 @@ async def test_a_copy_that_fails_fails_no_upload(storage: RunningStorage, stores
 async def test_what_is_removed_goes_from_every_store(storage: RunningStorage, stores: Stores) -> None:
     """Nothing of an object remains in a copy either."""
     oid = await storage.write(1, os.urandom(2000))
-    await stores.add("second")
-    await stores.copy("first", "second")
-    await stores.wait_filled("second")
+    await stores.fill("second", "first")
     paths = [stores.path(name, oid) for name in ("first", "second")]
     assert all(path.exists() for path in paths)
     await storage.delete(1, oid)
@@ -224,9 +215,7 @@ async def test_a_store_that_is_needed_is_not_removed(storage: RunningStorage, st
         return error.message
 
     assert "primary" in await refused("first")
-    await stores.add("second")
-    await stores.copy("first", "second")
-    await stores.wait_filled("second")
+    await stores.fill("second", "first")
     await stores.set_primary("second")
     await stores.copy("second", "first")
     assert "primary" in await refused("second")
@@ -361,9 +350,7 @@ async def test_another_process_follows(
     (tmp_path / "beside").mkdir()
     async with running_storage(database_url, tmp_path / "beside", storage_url=storage.root.as_uri()) as beside:
         old = await storage.write(1, os.urandom(2000))
-        await stores.add("second")
-        await stores.copy("first", "second")
-        await stores.wait_filled("second")
+        await stores.fill("second", "first")
         await stores.set_primary("second")
 
         async def has_followed() -> bool:

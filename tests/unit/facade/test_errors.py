@@ -33,6 +33,7 @@ from services.facade.web.media_types import DIALECTS, GIT_LFS, Dialect
 ROWS: list[tuple[ServiceError, dict[Area, int]]] = [
     (InvalidArgument(Reason.INVALID_FIELD, ""), {Area.ELSEWHERE: 422, Area.ACTIONS: 400}),
     (InvalidArgument(Reason.HASH_MISMATCH, ""), {Area.ACTIONS: 400}),
+    (InvalidArgument(Reason.MALFORMED_STREAM, ""), {Area.ACTIONS: 400}),
     (InvalidArgument(HttpReason.MALFORMED_JSON, ""), dict.fromkeys(Area, 400)),
     (InvalidArgument(HttpReason.INVALID_HOST, ""), dict.fromkeys(Area, 400)),
     (InvalidArgument(HttpReason.NOT_ACCEPTABLE, ""), dict.fromkeys(Area, 406)),

@@ -7,6 +7,17 @@ from services.locks.locking.unlock_policy import check_unlock
 from services.locks.models import FORCED_BY_ADMINS, FORCED_BY_WRITERS
 
 
+def _unlock(forced_unlock: str, *, writes_every_ref: bool, admin: bool, force: bool = True) -> None:
+    check_unlock(
+        own=False,
+        owner_name="alice",
+        force=force,
+        forced_unlock=forced_unlock,
+        writes_every_ref=writes_every_ref,
+        admin=admin,
+    )
+
+
 @pytest.mark.parametrize("force", [False, True])
 @pytest.mark.parametrize("forced_unlock", [FORCED_BY_WRITERS, FORCED_BY_ADMINS])
 def test_the_owner_always_may(force: bool, forced_unlock: str) -> None:
@@ -21,37 +32,19 @@ def test_the_owner_always_may(force: bool, forced_unlock: str) -> None:
 def test_without_force_no_one_else_may(admin: bool, forced_unlock: str) -> None:
     """An unlock of another's lock without force is refused and names the owner, so that users can ask (trap-22)."""
     with pytest.raises(PermissionDenied, match="alice") as caught:
-        check_unlock(
-            own=False,
-            owner_name="alice",
-            force=False,
-            forced_unlock=forced_unlock,
-            writes_every_ref=True,
-            admin=admin,
-        )
+        _unlock(forced_unlock, writes_every_ref=True, admin=admin, force=False)
     assert caught.value.reason == Reason.LOCK_NOT_OWNED
     # Advice that leads to the next refusal is worse than none.
     may_force = admin or forced_unlock == FORCED_BY_WRITERS
     assert ("`git lfs unlock --force` removes it" in caught.value.message) is may_force
 
 
-def _force(forced_unlock: str, *, writes_every_ref: bool, admin: bool) -> None:
-    check_unlock(
-        own=False,
-        owner_name="alice",
-        force=True,
-        forced_unlock=forced_unlock,
-        writes_every_ref=writes_every_ref,
-        admin=admin,
-    )
-
-
 def test_force_is_for_writers_or_for_admins() -> None:
     """A repository may keep force to its admins."""
-    _force(FORCED_BY_WRITERS, writes_every_ref=True, admin=False)
-    _force(FORCED_BY_ADMINS, writes_every_ref=True, admin=True)
+    _unlock(FORCED_BY_WRITERS, writes_every_ref=True, admin=False)
+    _unlock(FORCED_BY_ADMINS, writes_every_ref=True, admin=True)
     with pytest.raises(PermissionDenied, match="alice") as caught:
-        _force(FORCED_BY_ADMINS, writes_every_ref=True, admin=False)
+        _unlock(FORCED_BY_ADMINS, writes_every_ref=True, admin=False)
     assert caught.value.reason == Reason.FORCE_NOT_ALLOWED
 
 
@@ -59,5 +52,5 @@ def test_force_is_for_writers_or_for_admins() -> None:
 def test_force_is_not_for_writers_of_some_refs(forced_unlock: str) -> None:
     """The ref is what the client says, so whoever may write one could remove the lock of anybody."""
     with pytest.raises(PermissionDenied, match=r"belongs to alice; only .* every ref can remove it by force") as caught:
-        _force(forced_unlock, writes_every_ref=False, admin=False)
+        _unlock(forced_unlock, writes_every_ref=False, admin=False)
     assert caught.value.reason == Reason.FORCE_NOT_ALLOWED
