@@ -10,7 +10,7 @@ import httpx
 
 from tests.protocol.answers import check
 from tests.protocol.blobs import Blob
-from tests.protocol.dialects import NEUTRAL, Dialect
+from tests.protocol.dialects import GENERIC, Dialect
 from tests.support.waiting import STEP_SECONDS
 
 Action = Mapping[str, Any]
@@ -39,7 +39,7 @@ class Client:
     http: httpx.Client
     base_url: str
     authorization: str | None = None
-    dialect: Dialect = NEUTRAL
+    dialect: Dialect = GENERIC
 
     def speaking(self, dialect: Dialect) -> "Client":
         """Return the same somebody in another dialect."""

@@ -12,6 +12,6 @@ class Dialect:
     challenge: str
 
 
-NEUTRAL = Dialect("neutral", "application/vnd.blob+json", "Blob-Authenticate")
-WIDESPREAD = Dialect("widespread", "application/vnd.git-lfs+json", "LFS-Authenticate")
-DIALECTS = (NEUTRAL, WIDESPREAD)
+GENERIC = Dialect("neutral", "application/vnd.blob+json", "Blob-Authenticate")
+GIT_LFS = Dialect("widespread", "application/vnd.git-lfs+json", "LFS-Authenticate")
+DIALECTS = (GENERIC, GIT_LFS)

@@ -8,7 +8,7 @@ import pytest
 from tests.protocol.administration import Administration
 from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client, basic
-from tests.protocol.dialects import NEUTRAL, WIDESPREAD, Dialect
+from tests.protocol.dialects import GENERIC, GIT_LFS, Dialect
 from tests.support.stack import Stack
 from tests.support.waiting import blocking_until
 
@@ -55,10 +55,10 @@ _BROWSER = "Mozilla/5.0 (X11; Linux x86_64; rv:140.0) Gecko/20100101 Firefox/140
         ([], True),
         ([("Accept", "*/*"), ("User-Agent", "curl/8.5.0")], True),
         ([("Accept", "application/*, text/html;q=0.5"), ("User-Agent", "Python-urllib/3.11")], True),
-        ([("Accept", WIDESPREAD.media_type), ("User-Agent", "git-lfs/2.3.4 (Mercurial 6.3.2)")], True),
-        ([("Accept", WIDESPREAD.media_type), ("User-Agent", "git-lfs/3.3.0 (GitHub; linux amd64; go 1.19.8)")], False),
+        ([("Accept", GIT_LFS.media_type), ("User-Agent", "git-lfs/2.3.4 (Mercurial 6.3.2)")], True),
+        ([("Accept", GIT_LFS.media_type), ("User-Agent", "git-lfs/3.3.0 (GitHub; linux amd64; go 1.19.8)")], False),
         ([("Accept", "*/*"), ("User-Agent", "git-lfs/3.3.0 (GitHub; linux amd64; go 1.19.8)")], False),
-        ([("Accept", f"{NEUTRAL.media_type}; q=0.9, */*; q=0.1")], False),
+        ([("Accept", f"{GENERIC.media_type}; q=0.9, */*; q=0.1")], False),
         ([("Accept", "text/html,application/xhtml+xml,*/*;q=0.8"), ("User-Agent", _BROWSER)], False),
     ],
 )
@@ -69,7 +69,7 @@ def test_who_does_not_know_the_interface_gets_the_standard_challenge(
     method, path = {"locks": ("GET", "/locks"), "lock": ("POST", "/locks"), "verify": ("POST", "/locks/verify")}.get(
         endpoint, ("POST", "/locks/1/unlock" if endpoint == "unlock" else "/objects/batch")
     )
-    answered_in = WIDESPREAD if ("Accept", WIDESPREAD.media_type) in headers else NEUTRAL
+    answered_in = GIT_LFS if ("Accept", GIT_LFS.media_type) in headers else GENERIC
     answer = anonymous.speaking(answered_in).send(method, anonymous.base_url + path, headers=headers)
     assert answer.status_code == 401
     shown = answer.headers.get("www-authenticate")

@@ -9,7 +9,7 @@ import pytest
 from tests.protocol.answers import check
 from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
-from tests.protocol.dialects import DIALECTS, NEUTRAL, WIDESPREAD, Dialect
+from tests.protocol.dialects import DIALECTS, GENERIC, GIT_LFS, Dialect
 
 BATCH = json.dumps({"operation": "download", "objects": []}).encode()
 
@@ -31,9 +31,7 @@ def test_the_answer_is_json_in_the_media_type_that_accept_names(alice: Client, d
     assert answer.json() == {"transfer": "basic", "objects": [], "hash_algo": "sha256"}
 
 
-@pytest.mark.parametrize(
-    ("accepted", "sent"), [(NEUTRAL, WIDESPREAD), (WIDESPREAD, NEUTRAL)], ids=["neutral", "widespread"]
-)
+@pytest.mark.parametrize(("accepted", "sent"), [(GENERIC, GIT_LFS), (GIT_LFS, GENERIC)], ids=["neutral", "widespread"])
 def test_accept_decides_before_content_type(alice: Client, accepted: Dialect, sent: Dialect) -> None:
     """A client must be able to read the answer, so it is in the dialect that the request's Accept names."""
     assert ask(alice, accepted.media_type, sent.media_type, accepted).status_code == 200
@@ -51,15 +49,15 @@ def test_the_neutral_dialect_answers_where_nothing_names_one(alice: Client, head
     headers = [("Authorization", alice.authorization or ""), *headers]
     answer = alice.send("GET", f"{alice.base_url}/locks", headers=headers)
     assert answer.status_code == 200
-    assert answer.headers["content-type"] == NEUTRAL.media_type
+    assert answer.headers["content-type"] == GENERIC.media_type
 
 
 def test_a_list_in_accept_is_read_with_its_weights(alice: Client) -> None:
     """HTTP gives the media types in Accept weights, and a client expects the server to respect them."""
-    first = f"{NEUTRAL.media_type};q=0.5, {WIDESPREAD.media_type}"
-    assert ask(alice, first, NEUTRAL.media_type, WIDESPREAD).status_code == 200
-    refused = f"{NEUTRAL.media_type};q=0, {WIDESPREAD.media_type};q=0.1, text/html"
-    assert ask(alice, refused, NEUTRAL.media_type, WIDESPREAD).status_code == 200
+    first = f"{GENERIC.media_type};q=0.5, {GIT_LFS.media_type}"
+    assert ask(alice, first, GENERIC.media_type, GIT_LFS).status_code == 200
+    refused = f"{GENERIC.media_type};q=0, {GIT_LFS.media_type};q=0.1, text/html"
+    assert ask(alice, refused, GENERIC.media_type, GIT_LFS).status_code == 200
 
 
 def test_accept_may_carry_parameters_and_capitals(alice: Client, dialect: Dialect) -> None:
@@ -80,7 +78,7 @@ def test_an_accept_that_excludes_both_is_406(alice: Client, dialect: Dialect, ac
 def test_the_locking_endpoints_answer_406_alike(alice: Client, method: str, path: str) -> None:
     """A client that accepts neither dialect cannot read an answer about locks either, so the status is 406."""
     headers = [("Authorization", alice.authorization or ""), ("Accept", "text/html")]
-    headers += [("Content-Type", NEUTRAL.media_type)] if method == "POST" else []
+    headers += [("Content-Type", GENERIC.media_type)] if method == "POST" else []
     answer = alice.send(method, alice.base_url + path, headers=headers, content=b"{}" if method == "POST" else None)
     assert answer.status_code == 406
 
@@ -104,7 +102,7 @@ def test_the_locking_endpoints_answer_415_alike(alice: Client, path: str) -> Non
     """The service must not guess at a body on any endpoint if the Content-Type is neither dialect's."""
     headers = [
         ("Authorization", alice.authorization or ""),
-        ("Accept", NEUTRAL.media_type),
+        ("Accept", GENERIC.media_type),
         ("Content-Type", "text/plain"),
     ]
     assert alice.send("POST", alice.base_url + path, headers=headers, content=b"{}").status_code == 415

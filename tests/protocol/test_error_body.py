@@ -7,7 +7,7 @@ import pytest
 from tests.protocol import raw
 from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
-from tests.protocol.dialects import NEUTRAL, Dialect
+from tests.protocol.dialects import GENERIC, Dialect
 from tests.support.stack import Stack
 from tests.support.waiting import until
 
@@ -148,7 +148,7 @@ def test_what_is_no_http_is_400_with_a_message(stack: Stack, alice: Client, requ
         connection.send(request_head)
         answer = connection.answer()
     assert answer.status_code in (400, 401, 404, 431)
-    assert answer.headers["content-type"] == NEUTRAL.media_type
+    assert answer.headers["content-type"] == GENERIC.media_type
     assert answer.json()["message"]
     assert alice.locks().status_code == 200
 

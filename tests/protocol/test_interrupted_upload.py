@@ -9,7 +9,7 @@ import pytest
 from tests.protocol.answers import check
 from tests.protocol.blobs import Blob, corrupted, new_blob
 from tests.protocol.client import Action, Client
-from tests.protocol.dialects import NEUTRAL
+from tests.protocol.dialects import GENERIC
 from tests.protocol.raw import Connection
 from tests.support.stack import Stack
 from tests.support.waiting import blocking_until
@@ -21,7 +21,7 @@ BIG = 12 * 1024 * 1024
 def begin(connection: Connection, action: Action, *headers: tuple[str, str]) -> None:
     """Send the head of a PUT."""
     target = httpx.URL(action["href"]).raw_path
-    connection.begin("PUT", target, [*action.get("header", {}).items(), ("Accept", NEUTRAL.media_type), *headers])
+    connection.begin("PUT", target, [*action.get("header", {}).items(), ("Accept", GENERIC.media_type), *headers])
 
 
 def wait_for_files(stack: Stack, blob: Blob, count: int) -> None:
@@ -127,7 +127,7 @@ def test_an_upload_refused_by_its_head_is_answered_readably(alice: Client, stack
     with Connection(stack.origin) as connection:
         begin(connection, refused, *headers)
         send_all(connection, bytes(BIG))
-        answer = check(connection.answer(), NEUTRAL)
+        answer = check(connection.answer(), GENERIC)
     assert answer.status_code == status
 
 
@@ -138,7 +138,7 @@ def test_an_upload_refused_by_its_head_is_answered_before_its_body(alice: Client
     status, refused, headers = list(early_refusals(action))[which]
     with Connection(stack.origin) as connection:
         begin(connection, refused, *headers)
-        assert check(connection.answer(), NEUTRAL).status_code == status
+        assert check(connection.answer(), GENERIC).status_code == status
 
 
 @pytest.mark.parametrize("size", [64, 1024 * 1024, SIZE])
@@ -151,5 +151,5 @@ def test_chunks_are_refused_as_soon_as_they_are_too_many(alice: Client, stack: S
         begin(connection, action, ("Transfer-Encoding", "chunked"))
         connection.send_chunk(blob.content)
         connection.send_chunk(bytes(1 if excess == "one byte" else size))
-        assert check(connection.answer(), NEUTRAL).status_code == 400
+        assert check(connection.answer(), GENERIC).status_code == 400
     assert not alice.holds(blob)

@@ -10,7 +10,7 @@ from tests.protocol.administration import Administration
 from tests.protocol.answers import check
 from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
-from tests.protocol.dialects import NEUTRAL, Dialect
+from tests.protocol.dialects import GENERIC, Dialect
 from tests.support.stack import Stack, running_stack
 
 ALLOWANCE = 100_000
@@ -60,10 +60,10 @@ def test_a_full_disk_is_507(alice: Client, tight: Stack) -> None:
     assert answer.status_code == 507
     assert "objects" not in answer.json()
     with raw.Connection(tight.origin) as connection:
-        headers = [*action["header"].items(), ("Content-Length", str(new.size)), ("Accept", NEUTRAL.media_type)]
+        headers = [*action["header"].items(), ("Content-Length", str(new.size)), ("Accept", GENERIC.media_type)]
         connection.begin("PUT", httpx.URL(action["href"]).raw_path, headers)
         connection.send(new.content)
-        assert check(connection.answer(), NEUTRAL).status_code == 507
+        assert check(connection.answer(), GENERIC).status_code == 507
     assert alice.get(alice.action("download", held)).content == held.content
     assert "actions" not in alice.entry("upload", held)
     assert alice.lock("full.bin").status_code == 201

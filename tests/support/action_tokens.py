@@ -3,6 +3,6 @@
 from services.facade.auth.action_tokens import ActionGrant, ActionTokens
 
 
-def issue(tokens: ActionTokens, permit: ActionGrant, expires_at: int) -> str:
+def issue(tokens: ActionTokens, grant: ActionGrant, expires_at: int) -> str:
     """Return a token that is good for this until `expires_at` (Unix time)."""
-    return tokens.issuer(permit, expires_at).issue(permit.oid, permit.size, permit.place)
+    return tokens.issuer(grant, expires_at).issue(grant.oid, grant.size, grant.place)

@@ -40,11 +40,11 @@ class TwoStores:
         await self.sql(insert, oid=oid_of(data), size=len(data))
         return oid_of(data)
 
-    async def put(self, store: int, oid: str, data: bytes | None, *, doubted: bool = False) -> str:
+    async def put(self, store: int, oid: str, data: bytes | None, *, damaged: bool = False) -> str:
         """Name an object's bytes in a store, put these there, whatever they are, and return the name."""
         name = new_name(oid)
-        insert = "INSERT INTO storage.contents (store_id, oid, name, is_doubted) VALUES (:store, :oid, :name, :doubted)"
-        await self.sql(insert, store=store, oid=oid, name=name, doubted=doubted)
+        insert = "INSERT INTO storage.contents (store_id, oid, name, is_doubted) VALUES (:store, :oid, :name, :damaged)"
+        await self.sql(insert, store=store, oid=oid, name=name, damaged=damaged)
         if data is not None:
             await self.lay(store, name, data)
         return name
@@ -60,8 +60,8 @@ class TwoStores:
         await self.sql("UPDATE storage.stores SET is_primary = false")
         await self.sql("UPDATE storage.stores SET is_primary = true WHERE id = :id", id=SECOND)
 
-    async def doubted(self) -> set[str]:
-        """Return the names that are doubted."""
+    async def damaged(self) -> set[str]:
+        """Return the names that are marked as damaged."""
         return {row.name for row in await self.sql("SELECT name FROM storage.contents WHERE is_doubted")}
 
 

@@ -45,7 +45,7 @@ async def test_healable(stores: TwoStores, store: int, damage: bytes | None, opt
     found = (await stores.place.run("check", *options)).document
     assert found["findings"] == [told(oid, name, "healable", store, f"{problem}; {NAMES[other]} has them")]
     assert (found["missing"], found["corrupt"], found["healable"], found["objects"]) == (0, 0, 1, 1)
-    assert await stores.doubted() == set()
+    assert await stores.damaged() == set()
 
 
 async def test_lost_in_all_stores(stores: TwoStores) -> None:
@@ -63,38 +63,38 @@ async def test_lost_in_all_stores(stores: TwoStores) -> None:
     assert sorted(found["findings"], key=lambda finding: finding["name"]) == sorted(
         expected, key=lambda finding: finding["name"]
     )
-    assert await stores.doubted() == {first, second}
+    assert await stores.damaged() == {first, second}
 
 
 async def test_what_was_lost_and_is_there_again(stores: TwoStores) -> None:
-    """Bytes that are doubted, and are right, are believed again: only --hash knows, only --heal changes anything."""
+    """Intact bytes that are marked as damaged are marked as intact again: only --hash knows, only --heal changes it."""
     oid = await stores.hold(b"data")
     for store in (FIRST, SECOND):
-        name = await stores.put(store, oid, b"data", doubted=True)
+        name = await stores.put(store, oid, b"data", damaged=True)
     for options in ([], ["--hash"]):
         assert (await stores.place.run("check", *options)).document["findings"] == []
-        assert name in await stores.doubted()
+        assert name in await stores.damaged()
     found = (await stores.place.run("check", "--hash", "--heal")).document
     assert (found["findings"], found["healing"], found["wanted"]) == ([], 0, 0)
-    assert await stores.doubted() == set()
+    assert await stores.damaged() == set()
 
 
 async def test_heal(stores: TwoStores) -> None:
-    """With --heal what another store has is doubted, and what is right is not any more; all else stays."""
-    gone, wrong, sound, doubted = [await stores.hold(data) for data in (b"gone", b"wrong", b"sound", b"doubted")]
+    """With --heal, damaged bytes that another store has are marked, and intact bytes are unmarked; all else stays."""
+    gone, wrong, sound, damaged = [await stores.hold(data) for data in (b"gone", b"wrong", b"sound", b"doubted")]
     bad = {await stores.put(FIRST, gone, None), await stores.put(SECOND, wrong, b"WRONG")}
     await stores.put(SECOND, gone, b"gone")
     await stores.put(FIRST, wrong, b"wrong")
     for store in (FIRST, SECOND):
         await stores.put(store, sound, b"sound")
-    bad.add(await stores.put(FIRST, doubted, b"DOUBTED"))
-    await stores.put(SECOND, doubted, b"doubted", doubted=True)
+    bad.add(await stores.put(FIRST, damaged, b"DOUBTED"))
+    await stores.put(SECOND, damaged, b"doubted", damaged=True)
     found = (await stores.place.run("check", "--hash", "--heal")).document
     assert (found["healable"], found["healing"], found["missing"], found["corrupt"]) == (3, 3, 0, 0)
-    assert await stores.doubted() == bad
+    assert await stores.damaged() == bad
     found = (await stores.place.run("check", "--hash", "--heal")).document
     assert (found["healable"], found["healing"]) == (3, 3)
-    assert await stores.doubted() == bad
+    assert await stores.damaged() == bad
 
 
 async def test_heal_needs_reading(stores: TwoStores) -> None:

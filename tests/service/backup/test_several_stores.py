@@ -14,14 +14,14 @@ from tests.support.two_stores import FIRST, SECOND, TwoStores, bytes_in, stores_
 
 
 async def test_the_best_bytes_of_each_object(stores: TwoStores, target: Path) -> None:
-    """Each object is there once: what is not doubted before what is, and the primary's before the other's."""
-    both, moved, doubted, poor = [await stores.hold(data) for data in (b"both", b"moved", b"doubted", b"poor")]
+    """Each object is there once: the intact before the damaged, and the primary's before the other's."""
+    both, moved, damaged, poor = [await stores.hold(data) for data in (b"both", b"moved", b"doubted", b"poor")]
     await stores.put(SECOND, both, b"both")
     expected = {await stores.put(FIRST, both, b"both"): b"both"}
     expected[await stores.put(SECOND, moved, b"moved")] = b"moved"
-    await stores.put(FIRST, doubted, b"DAMAGED", doubted=True)
-    expected[await stores.put(SECOND, doubted, b"doubted")] = b"doubted"
-    expected[await stores.put(FIRST, poor, b"poor", doubted=True)] = b"poor"
+    await stores.put(FIRST, damaged, b"DAMAGED", damaged=True)
+    expected[await stores.put(SECOND, damaged, b"doubted")] = b"doubted"
+    expected[await stores.put(FIRST, poor, b"poor", damaged=True)] = b"poor"
     nameless = await stores.hold(b"nameless")
     await stores.lay(FIRST, nameless, b"nameless")
     expected[nameless] = b"nameless"
@@ -74,7 +74,7 @@ async def test_one_store_is_restored(stores: TwoStores, target: Path, empty_plac
     for data, places in ((b"both", (FIRST, SECOND)), (b"old", (FIRST,)), (b"new", (SECOND,))):
         oid = await stores.hold(data)
         for place in places:
-            await stores.put(place, oid, data, doubted=data == b"new")
+            await stores.put(place, oid, data, damaged=data == b"new")
     gone = {store: new_name(oid_of(b"gone")) for store in (FIRST, SECOND)}
     coming = {store: new_name(oid_of(b"coming")) for store in (FIRST, SECOND)}
     for store in (FIRST, SECOND):

@@ -33,8 +33,8 @@ def client_of(facade: RunningFacade) -> Client:
 
 def action_of(facade: RunningFacade, operation: Operation, size: int = len(DATA)) -> tuple[str, dict[str, str]]:
     """Return the href and the header of an action on the object DATA."""
-    permit = ActionGrant(operation, "demo/assets", 1, OID, size, "alice")
-    token = issue(ActionTokens(SecretStr(SIGNING_KEY)), permit, int(time.time()) + 60)
+    grant = ActionGrant(operation, "demo/assets", 1, OID, size, "alice")
+    token = issue(ActionTokens(SecretStr(SIGNING_KEY)), grant, int(time.time()) + 60)
     return f"{facade.origin}/demo/assets/objects/{OID}", {"Authorization": f"Bearer {token}"}
 
 

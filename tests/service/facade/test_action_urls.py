@@ -20,8 +20,8 @@ def _permit(place: Place, operation: Operation, oid: str, size: int) -> ActionGr
     return ActionGrant(operation, place.name, place.repository_id, oid, size, "alice")
 
 
-def _header(permit: ActionGrant, seconds: int = 60) -> dict[str, str]:
-    token = issue(ActionTokens(SecretStr(SIGNING_KEY)), permit, int(time.time()) + seconds)
+def _header(grant: ActionGrant, seconds: int = 60) -> dict[str, str]:
+    token = issue(ActionTokens(SecretStr(SIGNING_KEY)), grant, int(time.time()) + seconds)
     return {"Authorization": f"Bearer {token}"}
 
 

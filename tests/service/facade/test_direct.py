@@ -37,11 +37,11 @@ def _asked(inner: Scripted, name: str) -> list[object]:
     asked: list[object] = []
     answer: Callable[[object], Awaitable[object]] = inner.answers[name]
 
-    async def noted(request: object) -> object:
+    async def recorded(request: object) -> object:
         asked.append(request)
         return await answer(request)
 
-    inner.answers[name] = noted
+    inner.answers[name] = recorded
     return asked
 
 

@@ -43,10 +43,8 @@ def _action(
     operation: Operation = Operation.DOWNLOAD,
     size: int = 100,
 ) -> Action:
-    permit = ActionGrant(
-        operation, "demo/assets", 1, OID, size, "alice", place=place or ObjectLocation(SUFFIX, 100, 50)
-    )
-    token = issue(ActionTokens(SecretStr(SIGNING_KEY)), permit, int(time.time()) + 60)
+    grant = ActionGrant(operation, "demo/assets", 1, OID, size, "alice", place=place or ObjectLocation(SUFFIX, 100, 50))
+    token = issue(ActionTokens(SecretStr(SIGNING_KEY)), grant, int(time.time()) + 60)
     return Action(f"{facade.origin}/demo/assets/objects/{OID}", {"Authorization": f"Bearer {token}"})
 
 

@@ -150,12 +150,12 @@ async def test_a_use_is_written_when_postgres_takes_it(
         await _show(service, token)
         said = ""
 
-        def is_told() -> bool:
+        def is_reported() -> bool:
             nonlocal said
             said += capsys.readouterr().out
             return "uses of tokens are not written" in said
 
-        await until(is_told)
+        await until(is_reported)
         assert not (await _tokens(service, "alice"))["laptop"].HasField("last_used_at")
         # Longer than the way of the use to Postgres takes.
         await asyncio.sleep(3)

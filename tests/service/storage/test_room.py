@@ -85,7 +85,7 @@ async def test_what_cannot_fit_is_refused_before_it_comes(make_room: MakeRoom) -
             assert not any(letter.isdigit() for letter in caught.value.message)
 
 
-class LateNeighbours(PeerReservations):
+class LatePeers(PeerReservations):
     """Those of whom nothing is known before they are let tell."""
 
     def __init__(self, database: Database) -> None:
@@ -104,14 +104,14 @@ async def test_what_is_written_during_a_look_is_not_missed(database_url: SecretS
     """The disk is looked at before the neighbours have told; what an upload brings meanwhile is gone by then."""
     await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=1))
-    neighbours = LateNeighbours(database)
-    room = SpaceManager(lambda: disk, RESERVE, neighbours)
+    peers = LatePeers(database)
+    room = SpaceManager(lambda: disk, RESERVE, peers)
     upload = Reservation(500 * MIB, room)
     asking = asyncio.create_task(room.require(500 * MIB))
-    await asyncio.wait_for(neighbours.asked.wait(), STEP_SECONDS)
+    await asyncio.wait_for(peers.asked.wait(), STEP_SECONDS)
     disk.capacity -= 500 * MIB
     upload.written(500 * MIB)
-    neighbours.tell_now.set()
+    peers.tell_now.set()
     with pytest.raises(ResourceExhausted):
         await asyncio.wait_for(asking, STEP_SECONDS)
     await database.close()

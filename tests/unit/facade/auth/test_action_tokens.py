@@ -131,14 +131,14 @@ def test_they_are_json_web_tokens(
     operation: Operation, name: str, repository_id: int, oid: str, size: int, user: str, place: ObjectLocation | None
 ) -> None:
     """A library for them reads ours, and ours reads what it makes: to the last bit of the signature."""
-    permit = ActionGrant(operation, name, repository_id, oid, size, user, place=place)
-    token, expires_at = issue(TOKENS, permit, _later()), _later()
+    grant = ActionGrant(operation, name, repository_id, oid, size, user, place=place)
+    token, expires_at = issue(TOKENS, grant, _later()), _later()
     claims = jwt.decode(token, KEY, algorithms=["HS256"])
     assert claims.pop("exp") in (expires_at - 1, expires_at)
     told = {"place": list(place)} if place else {}
-    assert claims == {name: value for name, value in permit._asdict().items() if name != "place"} | told
-    theirs = jwt.encode({**permit._asdict(), "exp": expires_at}, KEY, algorithm="HS256")
-    assert _check(f"Bearer {theirs}", operation=operation, name=name, oid=oid) == permit
+    assert claims == {name: value for name, value in grant._asdict().items() if name != "place"} | told
+    theirs = jwt.encode({**grant._asdict(), "exp": expires_at}, KEY, algorithm="HS256")
+    assert _check(f"Bearer {theirs}", operation=operation, name=name, oid=oid) == grant
 
 
 @pytest.mark.parametrize("payload", [b"", b"[]", b"7", b"{", b'{"exp": 4000000000}', b"\xff"])

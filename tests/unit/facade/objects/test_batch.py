@@ -46,10 +46,10 @@ def _fault(entry: dict[str, Any], **fields: Any) -> int | None:  # noqa: ANN401 
 
 
 def _answer(operation: Operation, stat: ObjectStat, size: int = 12) -> dict[str, Any]:
-    permit = ActionGrant(operation, "demo/assets", 7, "", 0, "alice")
-    transfers = MAKER.for_operation(permit)
+    grant = ActionGrant(operation, "demo/assets", 7, "", 0, "alice")
+    transfers = MAKER.for_operation(grant)
     verifies = (
-        MAKER.for_operation(permit._replace(operation=Operation.VERIFY)) if operation is Operation.UPLOAD else None
+        MAKER.for_operation(grant._replace(operation=Operation.VERIFY)) if operation is Operation.UPLOAD else None
     )
     entry = ObjectEntry(oid=OID, size=size)
     error = refusal(entry, stat, operation)
