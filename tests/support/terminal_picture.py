@@ -46,15 +46,15 @@ def record(console: Console, folder: Path, stack: Stack) -> None:
     for user in USERS:
         administer(f"towpath grant {user} studio/film --role write")
     alice, bob = (Workspace(folder / user, user, stack.tokens[user], origin=stack.origin) for user in USERS)
-    for workspace in (alice, bob):
-        workspace.git("config", "--global", "lfs.locksverify", "true")
     lfs_url = f"{stack.origin}/studio/film"
     alices = shared_repository(alice, folder / "film.git", lfs_url=lfs_url)
     bobs = bob.clone(folder / "film.git", lfs_url=lfs_url)
     alices.commit({"cover.dat": secrets.token_bytes(5_000_000)}, "Add the cover")
+    work(alices, "git config lfs.locksverify true")
     work(alices, "git push origin main")
     work(alices, "git lfs lock cover.dat")
     bobs.git("pull", "--quiet")
+    work(bobs, "git config lfs.locksverify true")
     work(bobs, "git lfs lock cover.dat")
     work(bobs, "git lfs locks")
     bobs.commit({"cover.dat": secrets.token_bytes(5_000_000)}, "Change the cover")
