@@ -217,7 +217,7 @@ async def test_run_once() -> None:
     """A caller needs the output of a command, and after a failure the way in which it ended."""
     python = [sys.executable, "-S", "-c"]
     assert await run_once("it", [*python, "print('x')"], ENVIRONMENT, seconds=STEP_SECONDS) == ("x\n", "")
-    told = "from services.common.failure import tell; tell('how it went')"
+    told = "from services.common.failure import report; report('how it went')"
     command = [sys.executable, "-P", "-c", told]
     assert await run_once("it", command, ENVIRONMENT, seconds=STEP_SECONDS) == ("", "how it went")
     with pytest.raises(CommandError, match="it failed with exit status 4"):
