@@ -12,7 +12,7 @@ from towpath.locks.v1 import lock_service_pb2
 from services.common.errors import Reason, ServiceError
 from services.common.observability import request_id
 from services.common.observability.logs import get_logger
-from services.facade.locks import lock_body
+from services.facade.locks import BatchReply, failure_body, lock_body
 from services.facade.web import media_types, schemas
 from services.facade.web.error_reasons import ClientDisconnected, HttpReason
 from services.facade.web.responses import json_response
@@ -29,6 +29,7 @@ class Area(StrEnum):
 
 _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     # By reason, where the reason says more than the gRPC status.
+    (None, HttpReason.BATCH_REFUSED): 409,
     (None, HttpReason.CLIENT_SILENT): 408,
     (None, HttpReason.CLIENT_SLOW): 408,
     (None, HttpReason.INVALID_HOST): 400,
@@ -128,11 +129,14 @@ class ErrorRenderer:
         if status >= _OTHERWISE:
             message = f"{message} (request id {request_id.current()})"
         standing = error.detail if isinstance(error.detail, lock_service_pb2.Lock) else None
+        failures = error.detail.failures if isinstance(error.detail, BatchReply) else ()
         body = schemas.Error(
             message=message,
             request_id=request_id.current(),
             documentation_url=self._documentation_url,
-            lock=schemas.Lock.model_validate(lock_body(standing)) if standing is not None else None,
+            lock=_lock(standing) if standing is not None else None,
+            locks=[_lock(failure.lock) for failure in failures if failure.HasField("lock")] or None,
+            failures=[schemas.LockPathFailure.model_validate(failure_body(failure)) for failure in failures] or None,
         )
         response = json_response(body, dialect_of(scope), status=status)
         if status == 401:
@@ -145,6 +149,10 @@ class ErrorRenderer:
         if status == 416 and "size" in error.metadata:
             response.headers["Content-Range"] = f"bytes */{error.metadata['size']}"
         return response
+
+
+def _lock(lock: lock_service_pb2.Lock) -> schemas.Lock:
+    return schemas.Lock.model_validate(lock_body(lock))
 
 
 def _area_of(scope: Scope) -> Area:

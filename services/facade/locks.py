@@ -1,18 +1,20 @@
-"""The four lock calls: requests to the LockService, and its replies as bodies (docs/protocol.md, "Lock object").
+"""The lock calls: requests to the LockService, and its replies as bodies (docs/protocol.md, "Lock object").
 
 Bodies with locks are plain dicts, because pages of a thousand locks are rendered often.
 """
 
 import re
+from collections.abc import Sequence
 from datetime import UTC, datetime
 
 from pydantic_core import to_json
 from towpath.locks.v1 import lock_service_pb2 as pb
 
-from services.common.errors import AlreadyExists, InvalidArgument, Reason
+from services.common.errors import AlreadyExists, InvalidArgument, Reason, ServiceError
 from services.facade.clients.services import ServiceClients
-from services.facade.web.error_reasons import invalid_reply
+from services.facade.web.error_reasons import HttpReason, invalid_reply
 
+BatchReply = pb.CreateLocksResponse | pb.DeleteLocksResponse
 Body = dict[str, object]
 """A JSON object in the form of a model of `schemas`; each function names the model."""
 
@@ -87,6 +89,62 @@ async def delete(
     )
     reply = await clients.locks.call(clients.lock_stub.DeleteLock, request)
     return {"lock": lock_body(reply.lock)}
+
+
+async def create_many(
+    clients: ServiceClients, repository_id: int, user_id: int, paths: Sequence[str], *, atomic: bool
+) -> Body:
+    """Lock paths and return a `LockPathsAnswer`; what the user has locked already counts as locked.
+
+    With `atomic`, raises `ServiceError` (BATCH_REFUSED) if a path cannot be locked; its detail is the reply. See
+    LockService.CreateLocks.
+    """
+    request = pb.CreateLocksRequest(repository_id=repository_id, user_id=user_id, paths=paths, all_or_nothing=atomic)
+    reply = await clients.locks.call(clients.lock_stub.CreateLocks, request)
+    return _batch_body(reply, "locked", atomic=atomic)
+
+
+async def delete_many(
+    clients: ServiceClients,
+    repository_id: int,
+    user_id: int,
+    paths: Sequence[str],
+    *,
+    force: bool,
+    atomic: bool,
+    key: str,
+) -> Body:
+    """Remove the locks of paths and return a `LockPathsAnswer`; `key` is the idempotency key, the same for a retry.
+
+    With `atomic`, raises `ServiceError` (BATCH_REFUSED) if a lock cannot be removed; its detail is the reply. See
+    LockService.DeleteLocks.
+    """
+    request = pb.DeleteLocksRequest(
+        repository_id=repository_id,
+        user_id=user_id,
+        paths=paths,
+        force=force,
+        all_or_nothing=atomic,
+        idempotency_key=key,
+    )
+    reply = await clients.locks.call(clients.lock_stub.DeleteLocks, request)
+    return _batch_body(reply, "unlocked", atomic=atomic)
+
+
+def _batch_body(reply: BatchReply, done: str, *, atomic: bool) -> Body:
+    if not atomic:
+        paths, failures = [lock.path for lock in reply.locks], list(map(failure_body, reply.failures))
+        return {"batch": {"paths": paths, "failures": failures}}
+    if reply.failures:
+        first = reply.failures[0]
+        problem = f"no path was {done}, because {len(reply.failures)} failed; {first.path}: {first.message}"
+        raise ServiceError(HttpReason.BATCH_REFUSED, problem, detail=reply)
+    return {"locks": list(map(lock_body, reply.locks))}
+
+
+def failure_body(failure: pb.PathFailure) -> Body:
+    """Return the body of a path that a batch of paths has left as it was."""
+    return {"path": failure.path, "reason": failure.message}
 
 
 def lock_body(lock: pb.Lock) -> Body:

@@ -50,7 +50,7 @@ def check_error(answer: httpx.Response) -> None:
     """Check an Error body (protocol: Error body)."""
     body = parse(answer.content)
     assert isinstance(body, dict)
-    lock = {"lock"} if answer.status_code == 409 else set()
+    lock = {"lock", "locks", "failures"} if answer.status_code == 409 else set()
     assert {"message", "request_id"} <= set(body), body
     assert set(body) <= ERROR_KEYS | lock, body
     assert isinstance(body["message"], str)

@@ -18,6 +18,8 @@ ENDPOINTS = {
     ("post", "/{repository}/locks"): {201, 400, 401, 403, 406, 409, 413, 415, 422, 429},
     ("get", "/{repository}/locks"): {200, 401, 403, 406, 422, 429},
     ("post", "/{repository}/locks/verify"): {200, 400, 401, 403, 406, 413, 415, 422, 429},
+    ("post", "/{repository}/locks/batch/lock"): {200, 201, 400, 401, 403, 406, 409, 413, 415, 422, 429},
+    ("post", "/{repository}/locks/batch/unlock"): {200, 400, 401, 403, 406, 409, 413, 415, 422, 429},
     ("post", "/{repository}/locks/{lock_id}/unlock"): {200, 400, 401, 403, 404, 406, 413, 415, 422, 429},
 }
 ANYWHERE = {500, 502, 503, 504}
@@ -79,7 +81,7 @@ def test_every_endpoint_is_described_with_its_statuses(description: dict[str, An
 
 
 def test_nothing_else_is_described(description: dict[str, Any]) -> None:
-    """The description must be true, so every operation in it is one of the protocol's, or health."""
+    """The description must be true, so every operation in it is one of the protocol's, or of many locks, or health."""
     operations = {(method, path) for path, methods in description["paths"].items() for method in methods}
     health = {(method, path) for method in ("get", "head") for path in ("/healthz", "/readyz")}
     assert operations == ENDPOINTS.keys() | health

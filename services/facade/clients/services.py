@@ -24,7 +24,7 @@ ACCESS_SERVICE = "towpath.access.v1.AccessService"
 # Methods that are safe for gRPC to retry by itself; `objects.upload` and `objects.download` do their own retries.
 _REPEATABLE = {
     STORAGE_SERVICE: ["BatchStatObjects", "ConfirmObject", "LocateObject", "WatchRemovals"],
-    LOCK_SERVICE: ["CreateLock", "ListLocks", "VerifyLocks", "DeleteLock"],
+    LOCK_SERVICE: ["CreateLock", "ListLocks", "VerifyLocks", "DeleteLock", "CreateLocks", "DeleteLocks"],
     ACCESS_SERVICE: ["Authenticate", "CheckAccess", "WatchAccess"],
 }
 

@@ -16,6 +16,8 @@ from services.facade.web.schemas import (
     DeleteLockRequest,
     LockAnswer,
     LockPage,
+    LockPathsAnswer,
+    LockPathsRequest,
     LockVerification,
     VerifyLocksRequest,
 )
@@ -24,6 +26,8 @@ router = APIRouter(default_response_class=Response, route_class=endpoints_in(Are
 
 # Enough for a path of 4,096 bytes whose non-ASCII characters are JSON escapes, and a ref.
 _BODY_BYTES = 16 * 1024
+# Enough for a thousand paths of a thousand bytes.
+_PATHS_BYTES = 1024 * 1024
 
 
 @router.post(
@@ -93,6 +97,48 @@ async def verify_locks(request: Request) -> Response:
         call.context.clients, repository_id, call.caller.user_id, cursor=asked.cursor or "", limit=asked.limit
     )
     return json_response(page, call.dialect)
+
+
+# Before the route of a single lock, whose id the word "batch" could be.
+@router.post(
+    "/{repository:base}/locks/batch/lock",
+    operation_id="create_locks",
+    summary="Lock many paths",
+    responses=answers(LockPathsAnswer, 400, 401, 403, 406, 408, 409, 413, 415, 422, 429)
+    | answers(LockPathsAnswer, status=201),
+    openapi_extra=json_request(LockPathsRequest),
+)
+async def create_locks(request: Request) -> Response:
+    """Lock paths for the caller: each that can be locked, or with `atomic` all of them or none."""
+    call, asked = await open_call_with_body(request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES)
+    repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
+    created = await locks.create_many(
+        call.context.clients, repository_id, call.caller.user_id, asked.paths, atomic=bool(asked.atomic)
+    )
+    return json_response(created, call.dialect, status=201 if asked.atomic else 200)
+
+
+@router.post(
+    "/{repository:base}/locks/batch/unlock",
+    operation_id="delete_locks",
+    summary="Remove the locks of many paths",
+    responses=answers(LockPathsAnswer, 400, 401, 403, 406, 408, 409, 413, 415, 422, 429),
+    openapi_extra=json_request(LockPathsRequest),
+)
+async def delete_locks(request: Request) -> Response:
+    """Remove the caller's locks of paths, or with `force` anybody's: each that can be, or with `atomic` all or none."""
+    call, asked = await open_call_with_body(request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES)
+    repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
+    removed = await locks.delete_many(
+        call.context.clients,
+        repository_id,
+        call.caller.user_id,
+        asked.paths,
+        force=bool(asked.force),
+        atomic=bool(asked.atomic),
+        key=idempotency_key(request),
+    )
+    return json_response(removed, call.dialect)
 
 
 @router.post(

@@ -51,8 +51,16 @@ _REQUESTS = (
     schemas.CreateLockRequest,
     schemas.VerifyLocksRequest,
     schemas.DeleteLockRequest,
+    schemas.LockPathsRequest,
 )
-_ANSWERS = (schemas.BatchAnswer, schemas.LockAnswer, schemas.LockPage, schemas.LockVerification, schemas.Error)
+_ANSWERS = (
+    schemas.BatchAnswer,
+    schemas.LockAnswer,
+    schemas.LockPage,
+    schemas.LockVerification,
+    schemas.LockPathsAnswer,
+    schemas.Error,
+)
 
 _ON_ACTIONS = ("download", "head", "upload", "verify")
 

@@ -9,6 +9,7 @@ from services.common.errors import ServiceError
 class HttpReason(StrEnum):
     """The reasons that exist only in the facade; `errors.http_status` maps each to an HTTP status."""
 
+    BATCH_REFUSED = "BATCH_REFUSED"
     BODY_TOO_LARGE = "BODY_TOO_LARGE"
     CLIENT_SILENT = "CLIENT_SILENT"
     CLIENT_SLOW = "CLIENT_SLOW"

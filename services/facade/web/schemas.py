@@ -16,6 +16,7 @@ LOCK_ID_PATTERN = "^[A-Za-z0-9_-]+$"
 TIME_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"
 # Clients name four transfers at most; validating each takes long where there are many.
 MAX_TRANSFERS = 64
+MAX_LOCK_PATHS = 1000
 
 _TRANSFERS = {
     "type": "array",
@@ -132,6 +133,17 @@ class DeleteLockRequest(WithRef):
     force: bool | None = None
 
 
+class LockPathsRequest(WithRef):
+    """Paths to lock or unlock together; `atomic` means all of them or none.
+
+    `force` removes the locks of other users. It has no meaning where paths are locked: no call takes over a lock.
+    """
+
+    paths: Annotated[list[str], Field(fail_fast=True, min_length=1, max_length=MAX_LOCK_PATHS)]
+    force: bool | None = None
+    atomic: bool | None = None
+
+
 class LockOwner(Body):
     """The user who holds a lock."""
 
@@ -168,6 +180,27 @@ class LockVerification(Body):
     next_cursor: str | None = None
 
 
+class LockPathFailure(Body):
+    """A path that was left as it is, and the reason, in words."""
+
+    path: str
+    reason: str
+
+
+class LockPathsOutcome(Body):
+    """The paths that are now locked, or unlocked, and those that are not."""
+
+    paths: list[str]
+    failures: list[LockPathFailure]
+
+
+class LockPathsAnswer(Body):
+    """The answer to a batch of paths: `batch`, or with `atomic` the `locks` that were created or removed."""
+
+    batch: LockPathsOutcome | None = None
+    locks: list[Lock] | None = None
+
+
 class Error(Body):
     """The body of every error that is not one object's (protocol: "Error body")."""
 
@@ -175,6 +208,8 @@ class Error(Body):
     request_id: str
     documentation_url: str | None = None
     lock: Lock | None = Field(default=None, description="the standing lock, in the answer 409 to Create lock")
+    locks: list[Lock] | None = Field(default=None, description="the standing locks, in a 409 to many paths")
+    failures: list[LockPathFailure] | None = Field(default=None, description="the failed paths, in a 409 to many paths")
 
 
 class Readiness(Body):

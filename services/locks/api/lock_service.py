@@ -8,8 +8,9 @@ from towpath.locks.v1.lock_service_pb2_grpc import LockServiceServicer
 
 from services.common.errors import AlreadyExists, Reason
 from services.database.transactions import Database
-from services.locks.api.messages import lock_message
+from services.locks.api.messages import lock_message, path_failure_message
 from services.locks.ids import parse_id
+from services.locks.locking import batch
 from services.locks.locking.pages import LockPages
 from services.locks.locking.paths import check_path
 from services.locks.locking.release import remove_lock
@@ -77,6 +78,40 @@ class LockServicer(LockServiceServicer):
         )
         count_released(forced=lock.owner_id != request.user_id)
         return pb.DeleteLockResponse(lock=lock_message(lock))
+
+    async def CreateLocks(self, request: pb.CreateLocksRequest, _context: object) -> pb.CreateLocksResponse:
+        """Lock many paths."""
+        outcome = await batch.create_locks(
+            self._database,
+            repository_id=request.repository_id,
+            user_id=request.user_id,
+            paths=request.paths,
+            max_path_bytes=self._max_path_bytes,
+            limits=self._limits,
+            all_or_nothing=request.all_or_nothing,
+        )
+        LOCKS_CREATED.inc(outcome.changed)
+        LOCK_CONFLICTS.inc(sum(failure.lock is not None for failure in outcome.failures))
+        return pb.CreateLocksResponse(
+            locks=map(lock_message, outcome.locks), failures=map(path_failure_message, outcome.failures)
+        )
+
+    async def DeleteLocks(self, request: pb.DeleteLocksRequest, _context: object) -> pb.DeleteLocksResponse:
+        """Remove the locks of many paths and return them."""
+        outcome = await batch.remove_locks(
+            self._database,
+            repository_id=request.repository_id,
+            user_id=request.user_id,
+            paths=request.paths,
+            force=request.force,
+            idempotency_key=_key(request.idempotency_key),
+            all_or_nothing=request.all_or_nothing,
+        )
+        for lock in outcome.locks:
+            count_released(forced=lock.owner_id != request.user_id)
+        return pb.DeleteLocksResponse(
+            locks=map(lock_message, outcome.locks), failures=map(path_failure_message, outcome.failures)
+        )
 
 
 def _key(given: str) -> str:

@@ -11,6 +11,7 @@ from towpath.locks.v1 import lock_service_pb2 as locks
 from services.common.errors import InvalidArgument, Reason
 from services.locks import models
 from services.locks.access.policy import Permission, Role
+from services.locks.locking.batch import PathFailure
 from services.locks.locking.table import LockWithOwner
 
 ROLE_NUMBERS = {
@@ -48,6 +49,16 @@ def lock_message(lock: LockWithOwner) -> locks.Lock:
     message = locks.Lock(id=str(lock.id), path=lock.path, owner_id=lock.owner_id, owner_name=lock.owner_name)
     message.locked_at.seconds = int(lock.locked_at.timestamp())
     return message
+
+
+def path_failure_message(failure: PathFailure) -> locks.PathFailure:
+    """Return the message of a path that a batch of locks has left as it was."""
+    return locks.PathFailure(
+        path=failure.path,
+        reason=failure.error.reason,
+        message=failure.error.message,
+        lock=lock_message(failure.lock) if failure.lock is not None else None,
+    )
 
 
 def released_lock_message(released: models.ReleasedLock) -> admin.ReleasedLock:

@@ -50,10 +50,15 @@ async def release_locks(
     )
 
 
-async def find_release(
-    connection: AsyncConnection, *, repository_id: int, lock_id: int, released_by_id: int, idempotency_key: str
-) -> LockWithOwner | None:
-    """Return the lock that an earlier call of the same user and idempotency key released; None if no call did."""
+async def find_releases(
+    connection: AsyncConnection,
+    which: ColumnElement[bool],
+    *,
+    repository_id: int,
+    released_by_id: int,
+    idempotency_key: str,
+) -> Sequence[LockWithOwner]:
+    """Return those locks that an earlier call of the same user and idempotency key released."""
     statement = select(
         col(ReleasedLock.lock_id),
         col(ReleasedLock.path),
@@ -61,13 +66,12 @@ async def find_release(
         col(ReleasedLock.owner_id),
         col(ReleasedLock.owner_name),
     ).where(
-        col(ReleasedLock.lock_id) == lock_id,
+        which,
         col(ReleasedLock.repository_id) == repository_id,
         col(ReleasedLock.released_by_id) == released_by_id,
         col(ReleasedLock.idempotency_key) == idempotency_key,
     )
-    row = (await connection.execute(statement)).one_or_none()
-    return LockWithOwner(*row) if row is not None else None
+    return [LockWithOwner(*row) for row in await connection.execute(statement)]
 
 
 async def list_released(

@@ -4,10 +4,10 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import NotFound, Reason
-from services.locks.locking.history import find_release, release_locks
-from services.locks.locking.table import LockWithOwner, select_lock_for_update
+from services.locks.locking.history import find_releases, release_locks
+from services.locks.locking.table import LockRemoval, LockWithOwner, select_locks_for_update
 from services.locks.locking.unlock_policy import check_unlock
-from services.locks.models import Lock
+from services.locks.models import Lock, ReleasedLock
 
 
 async def remove_lock(
@@ -25,29 +25,25 @@ async def remove_lock(
     A repeated call with the same user and idempotency key returns the same lock again. Raises `NotFound`
     (LOCK_NOT_FOUND, USER_NOT_FOUND) and the errors of `check_unlock`.
     """
-    removal = await select_lock_for_update(connection, repository_id=repository_id, lock_id=lock_id, user_id=user_id)
-    if removal is None:
-        removed = await find_release(
+    removals = await select_locks_for_update(
+        connection, col(Lock.id) == lock_id, repository_id=repository_id, user_id=user_id
+    )
+    if not removals:
+        removed = await find_releases(
             connection,
+            col(ReleasedLock.lock_id) == lock_id,
             repository_id=repository_id,
-            lock_id=lock_id,
             released_by_id=user_id,
             idempotency_key=idempotency_key,
         )
-        if removed is None:
+        if not removed:
             raise NotFound(Reason.LOCK_NOT_FOUND, "id: there is no such lock in this repository")
-        return removed
+        return removed[0]
+    [removal] = removals
     if removal.user_name is None:
         raise NotFound(Reason.USER_NOT_FOUND, "user_id: there is no such user")
     if not administrator:
-        check_unlock(
-            own=removal.lock.owner_id == user_id,
-            owner_name=removal.lock.owner_name,
-            force=force,
-            forced_unlock=removal.forced_unlock,
-            writes_every_ref=removal.user_writes_every_ref,
-            admin=removal.user_is_admin,
-        )
+        check_removal(removal, user_id=user_id, force=force)
     await release_locks(
         connection,
         col(Lock.id) == lock_id,
@@ -56,3 +52,15 @@ async def remove_lock(
         idempotency_key=idempotency_key,
     )
     return removal.lock
+
+
+def check_removal(removal: LockRemoval, *, user_id: int, force: bool) -> None:
+    """Raise the errors of `check_unlock` unless the user may remove this lock."""
+    check_unlock(
+        own=removal.lock.owner_id == user_id,
+        owner_name=removal.lock.owner_name,
+        force=force,
+        forced_unlock=removal.forced_unlock,
+        writes_every_ref=removal.user_writes_every_ref,
+        admin=removal.user_is_admin,
+    )

@@ -3,12 +3,13 @@
 The table's unique constraint alone ensures that only one of many concurrent callers gets a path.
 """
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import NamedTuple
 
 from asyncpg import IntegrityConstraintViolationError
-from sqlalchemy import exists, func, or_, select
+from sqlalchemy import ColumnElement, exists, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -117,18 +118,19 @@ async def create_lock(
         try:
             [[room, *lock, key]] = await database.fetch(statement)
         except (IntegrityError, IntegrityConstraintViolationError) as error:
-            raise _unknown_party(error) from error
+            raise unknown_party(error) from error
         if key is not None:
             standing = LockWithOwner(*lock)
             return standing, key == idempotency_key and standing.owner_id == user_id
         if room == _NEAR:
             alone = True
         elif room != _ROOM:
-            raise _too_many(room, limits)
+            raise too_many_locks(room, limits)
     raise Aborted(Reason.UNAVAILABLE, "the lock of this path changes too fast; try again")
 
 
-def _too_many(limit: str, limits: LockLimits) -> ResourceExhausted:
+def too_many_locks(limit: str, limits: LockLimits) -> ResourceExhausted:
+    """Return the error for a limit that is reached: that of the `user`, or of the `repository`."""
     if limit == "user":
         problem = f"you hold {limits.per_user} locks in this repository, the most that a user may (locks_per_user)"
     else:
@@ -136,7 +138,8 @@ def _too_many(limit: str, limits: LockLimits) -> ResourceExhausted:
     return ResourceExhausted(Reason.TOO_MANY_LOCKS, f"{problem}; unlock some that are not needed")
 
 
-def _unknown_party(error: IntegrityError | IntegrityConstraintViolationError) -> Exception:
+def unknown_party(error: IntegrityError | IntegrityConstraintViolationError) -> Exception:
+    """Return the error for a lock whose owner or repository does not exist; `error` itself for any other violation."""
     match violated(error):
         case "fk_locks_owner_id":
             return NotFound(Reason.USER_NOT_FOUND, "user_id: there is no such user")
@@ -145,13 +148,13 @@ def _unknown_party(error: IntegrityError | IntegrityConstraintViolationError) ->
     return error
 
 
-async def select_lock_for_update(
-    connection: AsyncConnection, *, repository_id: int, lock_id: int, user_id: int
-) -> LockRemoval | None:
-    """Return a standing lock of the repository, and bar other transactions from removing it before this one ends.
+async def select_locks_for_update(
+    connection: AsyncConnection, which: ColumnElement[bool], *, repository_id: int, user_id: int
+) -> Sequence[LockRemoval]:
+    """Return standing locks of the repository, and bar other transactions from removing them before this one ends.
 
-    If another transaction is removing it, wait for that transaction, and return None if it commits. `user_name` is None
-    for an unknown user.
+    If another transaction is removing a lock, wait for that transaction, and omit the lock if it commits. `user_name`
+    is None for an unknown user. Every caller takes the row locks in the order of the paths.
     """
     user_name = select(col(User.name)).where(col(User.id) == user_id).scalar_subquery()
     is_administrator = exists().where(col(User.id) == user_id, col(User.administrator))
@@ -167,11 +170,11 @@ async def select_lock_for_update(
         select(*standing, col(Repository.forced_unlock), user_name, or_(is_administrator, writes_every_ref), is_admin)
         .join_from(Lock, User, col(Lock.owner_id) == col(User.id))
         .join(Repository, col(Repository.id) == col(Lock.repository_id))
-        .where(col(Lock.repository_id) == repository_id, col(Lock.id) == lock_id)
+        .where(col(Lock.repository_id) == repository_id, which)
+        .order_by(col(Lock.path))
         .with_for_update(of=Lock)
     )
-    row = (await connection.execute(statement)).one_or_none()
-    if row is None:
-        return None
-    *lock, forced_unlock, name, writes, admin = row
-    return LockRemoval(LockWithOwner(*lock), forced_unlock, name, user_writes_every_ref=writes, user_is_admin=admin)
+    return [
+        LockRemoval(LockWithOwner(*lock), forced_unlock, name, user_writes_every_ref=writes, user_is_admin=admin)
+        for *lock, forced_unlock, name, writes, admin in await connection.execute(statement)
+    ]

@@ -321,3 +321,179 @@ class DeleteLockResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteLockResponse: _TypeAlias = DeleteLockResponse  # noqa: Y015
+
+@_typing.final
+class CreateLocksRequest(_message.Message):
+    """CreateLocksRequest asks for locks of many paths."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    PATHS_FIELD_NUMBER: _builtins.int
+    ALL_OR_NOTHING_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository that the paths belong to."""
+    user_id: _builtins.int
+    """The user who will own the locks."""
+    all_or_nothing: _builtins.bool
+    """Whether to lock none of the paths where one of them cannot be locked."""
+    @_builtins.property
+    def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """1 to 1,000 paths as of CreateLock; a path that is repeated counts once."""
+
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        user_id: _builtins.int = ...,
+        paths: _abc.Iterable[_builtins.str] | None = ...,
+        all_or_nothing: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "paths", b"paths", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateLocksRequest: _TypeAlias = CreateLocksRequest  # noqa: Y015
+
+@_typing.final
+class CreateLocksResponse(_message.Message):
+    """CreateLocksResponse tells what became of each path."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCKS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def locks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lock]:
+        """The locks that the user now holds on the paths, in the order of the paths."""
+
+    @_builtins.property
+    def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___PathFailure]:
+        """The paths that could not be locked, in the order of the paths."""
+
+    def __init__(
+        self,
+        *,
+        locks: _abc.Iterable[Global___Lock] | None = ...,
+        failures: _abc.Iterable[Global___PathFailure] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures", "locks", b"locks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateLocksResponse: _TypeAlias = CreateLocksResponse  # noqa: Y015
+
+@_typing.final
+class DeleteLocksRequest(_message.Message):
+    """DeleteLocksRequest asks for the removal of the locks of many paths."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    PATHS_FIELD_NUMBER: _builtins.int
+    FORCE_FIELD_NUMBER: _builtins.int
+    ALL_OR_NOTHING_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository that the paths belong to."""
+    user_id: _builtins.int
+    """The user who removes the locks."""
+    force: _builtins.bool
+    """Whether locks of other users may be removed."""
+    all_or_nothing: _builtins.bool
+    """Whether to remove none of the locks where one of them cannot be removed."""
+    idempotency_key: _builtins.str
+    """Chosen anew by the caller for each intention to unlock, at most 64 characters; empty: not repeatable."""
+    @_builtins.property
+    def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """1 to 1,000 paths; a path that is repeated counts once."""
+
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        user_id: _builtins.int = ...,
+        paths: _abc.Iterable[_builtins.str] | None = ...,
+        force: _builtins.bool = ...,
+        all_or_nothing: _builtins.bool = ...,
+        idempotency_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "force", b"force", "idempotency_key", b"idempotency_key", "paths", b"paths", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteLocksRequest: _TypeAlias = DeleteLocksRequest  # noqa: Y015
+
+@_typing.final
+class DeleteLocksResponse(_message.Message):
+    """DeleteLocksResponse tells what became of each path."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCKS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def locks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lock]:
+        """The removed locks, in the order of the paths."""
+
+    @_builtins.property
+    def failures(self) -> _containers.RepeatedCompositeFieldContainer[Global___PathFailure]:
+        """The paths whose locks could not be removed, in the order of the paths."""
+
+    def __init__(
+        self,
+        *,
+        locks: _abc.Iterable[Global___Lock] | None = ...,
+        failures: _abc.Iterable[Global___PathFailure] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures", "locks", b"locks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteLocksResponse: _TypeAlias = DeleteLocksResponse  # noqa: Y015
+
+@_typing.final
+class PathFailure(_message.Message):
+    """PathFailure tells why a path of a call was left as it is."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATH_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    LOCK_FIELD_NUMBER: _builtins.int
+    path: _builtins.str
+    """The path as asked."""
+    reason: _builtins.str
+    """The reason, as in google.rpc.ErrorInfo of the call for a single path."""
+    message: _builtins.str
+    """A sentence for people."""
+    @_builtins.property
+    def lock(self) -> Global___Lock:
+        """The lock that stands on the path, if one does."""
+
+    def __init__(
+        self,
+        *,
+        path: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+        lock: Global___Lock | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lock", b"lock"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lock", b"lock", "message", b"message", "path", b"path", "reason", b"reason"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PathFailure: _TypeAlias = PathFailure  # noqa: Y015

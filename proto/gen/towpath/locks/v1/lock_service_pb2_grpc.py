@@ -60,6 +60,16 @@ class LockServiceStub:
                 request_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLockRequest.SerializeToString,
                 response_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLockResponse.FromString,
                 _registered_method=True)
+        self.CreateLocks = channel.unary_unary(
+                '/towpath.locks.v1.LockService/CreateLocks',
+                request_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.CreateLocksRequest.SerializeToString,
+                response_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.CreateLocksResponse.FromString,
+                _registered_method=True)
+        self.DeleteLocks = channel.unary_unary(
+                '/towpath.locks.v1.LockService/DeleteLocks',
+                request_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLocksRequest.SerializeToString,
+                response_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLocksResponse.FromString,
+                _registered_method=True)
 
 
 class LockServiceServicer:
@@ -117,6 +127,36 @@ class LockServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateLocks(self, request, context):
+        """CreateLocks locks many paths for a user in one transaction. A path that the user has locked already counts as
+        locked by this call, so that the call is safe to repeat.
+
+        A path that cannot be locked is a failure of the response: INVALID_PATH, or PATH_LOCKED with the standing lock.
+        Where all_or_nothing is set and there is a failure, no path is locked, and the response has no locks.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: no path, or more than 1,000), NOT_FOUND (USER_NOT_FOUND,
+        REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS: the limit of the repository or of the user in it does
+        not allow all of them; none is locked).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteLocks(self, request, context):
+        """DeleteLocks removes the locks of many paths in one transaction, and returns them.
+
+        Safe to repeat with the same idempotency_key: the locks removed by the first call are returned.
+
+        A path whose lock cannot be removed is a failure of the response: LOCK_NOT_FOUND, or with the standing lock
+        LOCK_NOT_OWNED or FORCE_NOT_ALLOWED, as of DeleteLock. Where all_or_nothing is set and there is a failure, no lock
+        is removed, and the response has no locks.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: no path, or more than 1,000), NOT_FOUND (USER_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LockServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -139,6 +179,16 @@ def add_LockServiceServicer_to_server(servicer, server):
                     servicer.DeleteLock,
                     request_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLockRequest.FromString,
                     response_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLockResponse.SerializeToString,
+            ),
+            'CreateLocks': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateLocks,
+                    request_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.CreateLocksRequest.FromString,
+                    response_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.CreateLocksResponse.SerializeToString,
+            ),
+            'DeleteLocks': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteLocks,
+                    request_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLocksRequest.FromString,
+                    response_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLocksResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -255,6 +305,60 @@ class LockService:
             '/towpath.locks.v1.LockService/DeleteLock',
             towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLockRequest.SerializeToString,
             towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLockResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateLocks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.locks.v1.LockService/CreateLocks',
+            towpath_dot_locks_dot_v1_dot_lock__service__pb2.CreateLocksRequest.SerializeToString,
+            towpath_dot_locks_dot_v1_dot_lock__service__pb2.CreateLocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteLocks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.locks.v1.LockService/DeleteLocks',
+            towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLocksRequest.SerializeToString,
+            towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLocksResponse.FromString,
             options,
             channel_credentials,
             insecure,

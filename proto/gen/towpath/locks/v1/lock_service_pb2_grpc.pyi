@@ -69,6 +69,28 @@ class LockServiceStub:
     another user's and force is false; FORCE_NOT_ALLOWED: the user's grants are limited to some refs,
     or the repository keeps force to its admins).
     """
+    CreateLocks: _grpc.UnaryUnaryMultiCallable[_lock_service_pb2.CreateLocksRequest, _lock_service_pb2.CreateLocksResponse]
+    """CreateLocks locks many paths for a user in one transaction. A path that the user has locked already counts as
+    locked by this call, so that the call is safe to repeat.
+
+    A path that cannot be locked is a failure of the response: INVALID_PATH, or PATH_LOCKED with the standing lock.
+    Where all_or_nothing is set and there is a failure, no path is locked, and the response has no locks.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: no path, or more than 1,000), NOT_FOUND (USER_NOT_FOUND,
+    REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS: the limit of the repository or of the user in it does
+    not allow all of them; none is locked).
+    """
+    DeleteLocks: _grpc.UnaryUnaryMultiCallable[_lock_service_pb2.DeleteLocksRequest, _lock_service_pb2.DeleteLocksResponse]
+    """DeleteLocks removes the locks of many paths in one transaction, and returns them.
+
+    Safe to repeat with the same idempotency_key: the locks removed by the first call are returned.
+
+    A path whose lock cannot be removed is a failure of the response: LOCK_NOT_FOUND, or with the standing lock
+    LOCK_NOT_OWNED or FORCE_NOT_ALLOWED, as of DeleteLock. Where all_or_nothing is set and there is a failure, no lock
+    is removed, and the response has no locks.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: no path, or more than 1,000), NOT_FOUND (USER_NOT_FOUND).
+    """
 
 @_typing.type_check_only
 class LockServiceAsyncStub(LockServiceStub):
@@ -110,6 +132,28 @@ class LockServiceAsyncStub(LockServiceStub):
     Errors: NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is
     another user's and force is false; FORCE_NOT_ALLOWED: the user's grants are limited to some refs,
     or the repository keeps force to its admins).
+    """
+    CreateLocks: _aio.UnaryUnaryMultiCallable[_lock_service_pb2.CreateLocksRequest, _lock_service_pb2.CreateLocksResponse]  # type: ignore[assignment]
+    """CreateLocks locks many paths for a user in one transaction. A path that the user has locked already counts as
+    locked by this call, so that the call is safe to repeat.
+
+    A path that cannot be locked is a failure of the response: INVALID_PATH, or PATH_LOCKED with the standing lock.
+    Where all_or_nothing is set and there is a failure, no path is locked, and the response has no locks.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: no path, or more than 1,000), NOT_FOUND (USER_NOT_FOUND,
+    REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS: the limit of the repository or of the user in it does
+    not allow all of them; none is locked).
+    """
+    DeleteLocks: _aio.UnaryUnaryMultiCallable[_lock_service_pb2.DeleteLocksRequest, _lock_service_pb2.DeleteLocksResponse]  # type: ignore[assignment]
+    """DeleteLocks removes the locks of many paths in one transaction, and returns them.
+
+    Safe to repeat with the same idempotency_key: the locks removed by the first call are returned.
+
+    A path whose lock cannot be removed is a failure of the response: LOCK_NOT_FOUND, or with the standing lock
+    LOCK_NOT_OWNED or FORCE_NOT_ALLOWED, as of DeleteLock. Where all_or_nothing is set and there is a failure, no lock
+    is removed, and the response has no locks.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: no path, or more than 1,000), NOT_FOUND (USER_NOT_FOUND).
     """
 
 class LockServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -173,6 +217,40 @@ class LockServiceServicer(metaclass=_abc_1.ABCMeta):
         Errors: NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND), PERMISSION_DENIED (LOCK_NOT_OWNED: the lock is
         another user's and force is false; FORCE_NOT_ALLOWED: the user's grants are limited to some refs,
         or the repository keeps force to its admins).
+        """
+
+    @_abc_1.abstractmethod
+    def CreateLocks(
+        self,
+        request: _lock_service_pb2.CreateLocksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lock_service_pb2.CreateLocksResponse, _abc.Awaitable[_lock_service_pb2.CreateLocksResponse]]:
+        """CreateLocks locks many paths for a user in one transaction. A path that the user has locked already counts as
+        locked by this call, so that the call is safe to repeat.
+
+        A path that cannot be locked is a failure of the response: INVALID_PATH, or PATH_LOCKED with the standing lock.
+        Where all_or_nothing is set and there is a failure, no path is locked, and the response has no locks.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: no path, or more than 1,000), NOT_FOUND (USER_NOT_FOUND,
+        REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS: the limit of the repository or of the user in it does
+        not allow all of them; none is locked).
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteLocks(
+        self,
+        request: _lock_service_pb2.DeleteLocksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lock_service_pb2.DeleteLocksResponse, _abc.Awaitable[_lock_service_pb2.DeleteLocksResponse]]:
+        """DeleteLocks removes the locks of many paths in one transaction, and returns them.
+
+        Safe to repeat with the same idempotency_key: the locks removed by the first call are returned.
+
+        A path whose lock cannot be removed is a failure of the response: LOCK_NOT_FOUND, or with the standing lock
+        LOCK_NOT_OWNED or FORCE_NOT_ALLOWED, as of DeleteLock. Where all_or_nothing is set and there is a failure, no lock
+        is removed, and the response has no locks.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: no path, or more than 1,000), NOT_FOUND (USER_NOT_FOUND).
         """
 
 def add_LockServiceServicer_to_server(servicer: LockServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
