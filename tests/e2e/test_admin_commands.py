@@ -212,14 +212,40 @@ async def test_locks(stack: Stack) -> None:
     title, row, _ = text(stack, "lock", "list", "locks/tests")
     assert title.split() == ["ID", "OWNER", "LOCKED", "AT", "PATH"]
     assert row.endswith(r"one\n\x1b[31m.bin")
-    assert stack.towpath("lock", "remove", "locks/tests", one["id"]) == one
-    assert "lock" in failure(stack, "lock", "remove", "locks/tests", one["id"])
+    assert stack.towpath("lock", "remove", "locks/tests", "--id", one["id"]) == one
+    assert "lock" in failure(stack, "lock", "remove", "locks/tests", "--id", one["id"])
     [released] = stack.towpath("lock", "history", "locks/tests")
     assert MOMENT.fullmatch(released.pop("released_at"))
     assert released == {**one, "released_by": "admin", "forced": True}
     assert text(stack, "lock", "history", "locks/tests", "--path", "two.bin") == ["(none)"]
     assert failure(stack, "repo", "remove", "locks/tests")
     stack.towpath("repo", "remove", "locks/tests", "--force")
+
+
+def test_locks_of_many_paths(stack: Stack) -> None:
+    """`lock add|remove` with paths: each that can be, or with --atomic all or none, and what fails is named."""
+    stack.towpath("repo", "add", "locks/many")
+    added = stack.towpath("lock", "add", "locks/many", "b", "a", "--user", "alice")
+    assert [(timeless(lock)["path"], lock["owner"]) for lock in added["locks"]] == [("b", "alice"), ("a", "alice")]
+    assert added["failures"] == []
+    assert stack.towpath("lock", "add", "locks/many", "b", "a", "--user", "alice", "--atomic") == added
+
+    def refusal(*arguments: str) -> str:
+        result = run("lock", *arguments, "--data", str(stack.data))
+        assert result.returncode == 1
+        return result.stderr
+
+    for more in (("--atomic",), ()):
+        refused = refusal("add", "locks/many", "a", "c", "--user", "bob", *more)
+        assert "a: the path is locked by alice" in refused
+        assert refused.startswith(f"towpath: locked {0 if more else 1} paths, and failed at 1:\n")
+    assert [lock["path"] for lock in stack.towpath("lock", "list", "locks/many")] == ["a", "b", "c"]
+    assert "a: the lock belongs to alice" in refusal("remove", "locks/many", "a", "--mine")
+    assert "none: no lock stands" in refusal("remove", "locks/many", "a", "none", "--atomic", "--yes")
+    removed = stack.towpath("lock", "remove", "locks/many", "c", "a", "b")
+    assert [lock["path"] for lock in removed["locks"]] == ["c", "a", "b"]
+    assert "give the paths" in run("lock", "remove", "locks/many", "--data", str(stack.data)).stderr
+    stack.towpath("repo", "remove", "locks/many")
 
 
 async def test_objects_and_usage(stack: Stack) -> None:

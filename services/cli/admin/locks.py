@@ -8,14 +8,17 @@ from towpath.access.v1 import admin_service_pb2 as pb
 from services.cli.admin.pagination import show_pages
 from services.cli.admin.records import lock_record, released_lock_record
 from services.cli.connection import Target
+from services.cli.errors import CommandError
 from services.cli.options import Data, Json, Repository, Server, Yes, confirm
-from services.cli.output import show_removal
+from services.cli.output import cell, show_record, show_records, show_removal
 
-app = typer.Typer(help="List and remove locks, and see who held them.", no_args_is_help=True)
+app = typer.Typer(help="List, add and remove locks, and see who held them.", no_args_is_help=True)
 
 Path = Annotated[
     str | None, typer.Option("--path", metavar="PATH", help="Only those of exactly this path.", show_default=False)
 ]
+
+Atomic = Annotated[bool, typer.Option("--atomic", help="All of the paths, or none.")]
 
 
 @app.command("list")
@@ -48,18 +51,64 @@ def lock_history(
     )
 
 
-@app.command("remove")
-def remove_lock(
+@app.command("add")
+def add_locks(
     repository: Repository,
-    lock_id: Annotated[str, typer.Argument(metavar="ID", help="The lock's id.", show_default=False)],
+    paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="The paths to lock.", show_default=False)],
+    user: Annotated[
+        str, typer.Option("--user", metavar="USER", help="The owner; by default the administrator.", show_default=False)
+    ] = "",
+    atomic: Atomic = False,
+    data: Data = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Lock paths for a user. What the user has locked already stays, and counts as locked."""
+    request = pb.LockPathsRequest(repository=repository, user_name=user, paths=paths, all_or_nothing=atomic)
+    response = Target(data, server).ask(lambda admin: admin.LockPaths, request)
+    _show_outcome("locked", response, as_json=as_json)
+
+
+@app.command("remove")
+def remove_locks(
+    repository: Repository,
+    paths: Annotated[
+        list[str] | None, typer.Argument(metavar="[PATH...]", help="The locked paths.", show_default=False)
+    ] = None,
+    lock_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The lock with this id instead.", show_default=False)
+    ] = None,
+    mine: Annotated[bool, typer.Option("--mine", help="Only locks of the administrator who calls.")] = False,
+    atomic: Atomic = False,
     yes: Yes = False,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Remove a lock, whoever holds it."""
-    confirm(f"Remove the lock {lock_id} of {repository}, whoever holds it?", yes=yes)
-    request = pb.RemoveLockRequest(repository=repository, id=lock_id)
-    response = Target(data, server).ask(lambda admin: admin.RemoveLock, request)
-    lock = lock_record(response.lock)
-    show_removal(f"the lock {lock_id} of {lock['owner']} on {lock['path']}", lock, as_json=as_json)
+    """Remove the locks of paths, whoever holds them."""
+    if (lock_id is None) == (not paths):
+        raise typer.BadParameter("give the paths, or the id of one lock", param_hint="PATH...")
+    target = Target(data, server)
+    if lock_id is not None:
+        confirm(f"Remove the lock {lock_id} of {repository}, whoever holds it?", yes=yes)
+        request = pb.RemoveLockRequest(repository=repository, id=lock_id)
+        lock = lock_record(target.ask(lambda admin: admin.RemoveLock, request).lock)
+        show_removal(f"the lock {lock_id} of {lock['owner']} on {lock['path']}", lock, as_json=as_json)
+        return
+    if not mine:
+        confirm(f"Remove the locks of {len(paths or ())} paths of {repository}, whoever holds them?", yes=yes)
+    unlock = pb.UnlockPathsRequest(repository=repository, paths=paths, mine=mine, all_or_nothing=atomic)
+    _show_outcome("unlocked", target.ask(lambda admin: admin.UnlockPaths, unlock), as_json=as_json)
+
+
+def _show_outcome(done: str, response: pb.LockPathsResponse | pb.UnlockPathsResponse, *, as_json: bool) -> None:
+    """Print the locks that were created or removed. Raises `CommandError` that names each path which failed."""
+    locks = list(map(lock_record, response.locks))
+    failures = [{"path": failure.path, "reason": failure.message} for failure in response.failures]
+    if as_json:
+        show_record({"locks": locks, "failures": failures}, as_json=True)
+    else:
+        show_records(locks, ("id", "owner", "locked_at", "path"), as_json=False)
+    if failures:
+        problems = "".join(f"\n  {cell(failure['path'])}: {cell(failure['reason'])}" for failure in failures)
+        raise CommandError(f"{done} {len(locks)} paths, and failed at {len(failures)}:{problems}")

@@ -158,8 +158,9 @@ async def remove_locks(
     force: bool,
     idempotency_key: str,
     all_or_nothing: bool,
+    administrator: bool = False,
 ) -> BatchOutcome:
-    """Remove the locks of paths, and return them as they were; `force` as in `check_unlock`.
+    """Remove the locks of paths, and return them as they were; `force` and `administrator` as in `remove_lock`.
 
     A repeated call with the same user and idempotency key returns the same locks again. With `all_or_nothing`, a
     failure leaves all locks standing. Raises `InvalidArgument` (INVALID_FIELD) and `NotFound` (USER_NOT_FOUND).
@@ -173,6 +174,7 @@ async def remove_locks(
         force=force,
         idempotency_key=idempotency_key,
         all_or_nothing=all_or_nothing,
+        administrator=administrator,
     )
     try:
         removed, failures = await database.run(remove)
@@ -190,6 +192,7 @@ async def _remove(
     force: bool,
     idempotency_key: str,
     all_or_nothing: bool,
+    administrator: bool,
 ) -> tuple[Sequence[LockWithOwner], Sequence[PathFailure]]:
     user_name = (await connection.execute(select(col(User.name)).where(col(User.id) == user_id))).scalar()
     if user_name is None:
@@ -211,7 +214,8 @@ async def _remove(
     for path in paths:
         if path in standing:
             try:
-                check_removal(standing[path], user_id=user_id, force=force)
+                if not administrator:
+                    check_removal(standing[path], user_id=user_id, force=force)
             except ServiceError as error:
                 failures.append(PathFailure(path, error, standing.pop(path).lock))
         elif path not in removed:

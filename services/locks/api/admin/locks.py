@@ -6,11 +6,13 @@ from functools import partial
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.locks.api.admin.base import Handlers, administrator_only
-from services.locks.api.messages import lock_message, released_lock_message
+from services.locks.api.messages import lock_message, path_failure_message, released_lock_message
 from services.locks.ids import parse_cursor, parse_id
+from services.locks.locking import batch
 from services.locks.locking.history import list_released
 from services.locks.locking.release import remove_lock
-from services.locks.metrics import count_released
+from services.locks.locking.table import LockLimits
+from services.locks.metrics import LOCKS_CREATED, count_released
 from services.locks.models import User
 
 
@@ -45,6 +47,47 @@ class LockHandlers(Handlers):
         )
         count_released(forced=lock.owner_id != administrator.id)
         return pb.RemoveLockResponse(lock=lock_message(lock))
+
+    @administrator_only
+    async def LockPaths(self, request: pb.LockPathsRequest, administrator: User) -> pb.LockPathsResponse:
+        """Lock many paths for a user."""
+        repository = await self.find_repository(request.repository)
+        owner = administrator
+        if request.user_name:
+            owner = await self.database.run(partial(self.find_user, field="user_name", name=request.user_name))
+        outcome = await batch.create_locks(
+            self.database,
+            repository_id=repository.id,
+            user_id=owner.id,
+            paths=request.paths,
+            max_path_bytes=self.settings.lock_path_bytes,
+            limits=LockLimits(self.settings.locks_per_repository, self.settings.locks_per_user),
+            all_or_nothing=request.all_or_nothing,
+        )
+        LOCKS_CREATED.inc(outcome.changed)
+        return pb.LockPathsResponse(
+            locks=map(lock_message, outcome.locks), failures=map(path_failure_message, outcome.failures)
+        )
+
+    @administrator_only
+    async def UnlockPaths(self, request: pb.UnlockPathsRequest, administrator: User) -> pb.UnlockPathsResponse:
+        """Remove anybody's locks of many paths, or only the administrator's own."""
+        repository = await self.find_repository(request.repository)
+        outcome = await batch.remove_locks(
+            self.database,
+            repository_id=repository.id,
+            user_id=administrator.id,
+            paths=request.paths,
+            force=False,
+            idempotency_key=uuid.uuid4().hex,
+            all_or_nothing=request.all_or_nothing,
+            administrator=not request.mine,
+        )
+        for lock in outcome.locks:
+            count_released(forced=lock.owner_id != administrator.id)
+        return pb.UnlockPathsResponse(
+            locks=map(lock_message, outcome.locks), failures=map(path_failure_message, outcome.failures)
+        )
 
     @administrator_only
     async def ListReleasedLocks(

@@ -1142,6 +1142,138 @@ class RemoveLockResponse(_message.Message):
 Global___RemoveLockResponse: _TypeAlias = RemoveLockResponse  # noqa: Y015
 
 @_typing.final
+class LockPathsRequest(_message.Message):
+    """LockPathsRequest names the paths to lock."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    PATHS_FIELD_NUMBER: _builtins.int
+    ALL_OR_NOTHING_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The repository's name."""
+    user_name: _builtins.str
+    """The name of the user who will own the locks; empty for the administrator who calls."""
+    all_or_nothing: _builtins.bool
+    """Whether to lock none of the paths where one of them cannot be locked."""
+    @_builtins.property
+    def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """1 to 1,000 paths; a path that is repeated counts once."""
+
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        user_name: _builtins.str = ...,
+        paths: _abc.Iterable[_builtins.str] | None = ...,
+        all_or_nothing: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "paths", b"paths", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LockPathsRequest: _TypeAlias = LockPathsRequest  # noqa: Y015
+
+@_typing.final
+class LockPathsResponse(_message.Message):
+    """LockPathsResponse tells what became of each path."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCKS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def locks(self) -> _containers.RepeatedCompositeFieldContainer[_lock_service_pb2.Lock]:
+        """The locks that the user now holds on the paths, in the order of the paths."""
+
+    @_builtins.property
+    def failures(self) -> _containers.RepeatedCompositeFieldContainer[_lock_service_pb2.PathFailure]:
+        """The paths that could not be locked, in the order of the paths."""
+
+    def __init__(
+        self,
+        *,
+        locks: _abc.Iterable[_lock_service_pb2.Lock] | None = ...,
+        failures: _abc.Iterable[_lock_service_pb2.PathFailure] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures", "locks", b"locks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LockPathsResponse: _TypeAlias = LockPathsResponse  # noqa: Y015
+
+@_typing.final
+class UnlockPathsRequest(_message.Message):
+    """UnlockPathsRequest names the paths whose locks to remove."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    PATHS_FIELD_NUMBER: _builtins.int
+    MINE_FIELD_NUMBER: _builtins.int
+    ALL_OR_NOTHING_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The repository's name."""
+    mine: _builtins.bool
+    """Whether to remove only locks of the administrator who calls."""
+    all_or_nothing: _builtins.bool
+    """Whether to remove none of the locks where one of them cannot be removed."""
+    @_builtins.property
+    def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """1 to 1,000 paths; a path that is repeated counts once."""
+
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        paths: _abc.Iterable[_builtins.str] | None = ...,
+        mine: _builtins.bool = ...,
+        all_or_nothing: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "mine", b"mine", "paths", b"paths", "repository", b"repository"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnlockPathsRequest: _TypeAlias = UnlockPathsRequest  # noqa: Y015
+
+@_typing.final
+class UnlockPathsResponse(_message.Message):
+    """UnlockPathsResponse tells what became of each path."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCKS_FIELD_NUMBER: _builtins.int
+    FAILURES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def locks(self) -> _containers.RepeatedCompositeFieldContainer[_lock_service_pb2.Lock]:
+        """The removed locks, in the order of the paths."""
+
+    @_builtins.property
+    def failures(self) -> _containers.RepeatedCompositeFieldContainer[_lock_service_pb2.PathFailure]:
+        """The paths whose locks could not be removed, in the order of the paths."""
+
+    def __init__(
+        self,
+        *,
+        locks: _abc.Iterable[_lock_service_pb2.Lock] | None = ...,
+        failures: _abc.Iterable[_lock_service_pb2.PathFailure] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["failures", b"failures", "locks", b"locks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnlockPathsResponse: _TypeAlias = UnlockPathsResponse  # noqa: Y015
+
+@_typing.final
 class ListReleasedLocksRequest(_message.Message):
     """ListReleasedLocksRequest asks for a page of released locks."""
 

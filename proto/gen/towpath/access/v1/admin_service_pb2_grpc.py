@@ -122,6 +122,16 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveLockRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveLockResponse.FromString,
                 _registered_method=True)
+        self.LockPaths = channel.unary_unary(
+                '/towpath.access.v1.AdminService/LockPaths',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.LockPathsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.LockPathsResponse.FromString,
+                _registered_method=True)
+        self.UnlockPaths = channel.unary_unary(
+                '/towpath.access.v1.AdminService/UnlockPaths',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UnlockPathsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UnlockPathsResponse.FromString,
+                _registered_method=True)
         self.ListReleasedLocks = channel.unary_unary(
                 '/towpath.access.v1.AdminService/ListReleasedLocks',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListReleasedLocksRequest.SerializeToString,
@@ -308,6 +318,22 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def LockPaths(self, request, context):
+        """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does. Errors: INVALID_ARGUMENT
+        (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnlockPaths(self, request, context):
+        """UnlockPaths removes anybody's locks of up to 1,000 paths, or only those of the administrator, as
+        LockService.DeleteLocks does. Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (REPOSITORY_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListReleasedLocks(self, request, context):
         """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
         Errors: INVALID_ARGUMENT (INVALID_CURSOR).
@@ -478,6 +504,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RemoveLock,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveLockRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveLockResponse.SerializeToString,
+            ),
+            'LockPaths': grpc.unary_unary_rpc_method_handler(
+                    servicer.LockPaths,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.LockPathsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.LockPathsResponse.SerializeToString,
+            ),
+            'UnlockPaths': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnlockPaths,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UnlockPathsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UnlockPathsResponse.SerializeToString,
             ),
             'ListReleasedLocks': grpc.unary_unary_rpc_method_handler(
                     servicer.ListReleasedLocks,
@@ -975,6 +1011,60 @@ class AdminService:
             '/towpath.access.v1.AdminService/RemoveLock',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveLockRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveLockResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def LockPaths(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/LockPaths',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.LockPathsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.LockPathsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnlockPaths(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/UnlockPaths',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.UnlockPathsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.UnlockPathsResponse.FromString,
             options,
             channel_credentials,
             insecure,

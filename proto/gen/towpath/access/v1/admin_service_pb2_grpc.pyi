@@ -84,6 +84,14 @@ class AdminServiceStub:
     """
     RemoveLock: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveLockRequest, _admin_service_pb2.RemoveLockResponse]
     """RemoveLock removes anybody's lock. Errors: NOT_FOUND (LOCK_NOT_FOUND)."""
+    LockPaths: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.LockPathsRequest, _admin_service_pb2.LockPathsResponse]
+    """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does. Errors: INVALID_ARGUMENT
+    (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+    """
+    UnlockPaths: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UnlockPathsRequest, _admin_service_pb2.UnlockPathsResponse]
+    """UnlockPaths removes anybody's locks of up to 1,000 paths, or only those of the administrator, as
+    LockService.DeleteLocks does. Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (REPOSITORY_NOT_FOUND).
+    """
     ListReleasedLocks: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListReleasedLocksRequest, _admin_service_pb2.ListReleasedLocksResponse]
     """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
     Errors: INVALID_ARGUMENT (INVALID_CURSOR).
@@ -182,6 +190,14 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """
     RemoveLock: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveLockRequest, _admin_service_pb2.RemoveLockResponse]  # type: ignore[assignment]
     """RemoveLock removes anybody's lock. Errors: NOT_FOUND (LOCK_NOT_FOUND)."""
+    LockPaths: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.LockPathsRequest, _admin_service_pb2.LockPathsResponse]  # type: ignore[assignment]
+    """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does. Errors: INVALID_ARGUMENT
+    (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+    """
+    UnlockPaths: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UnlockPathsRequest, _admin_service_pb2.UnlockPathsResponse]  # type: ignore[assignment]
+    """UnlockPaths removes anybody's locks of up to 1,000 paths, or only those of the administrator, as
+    LockService.DeleteLocks does. Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (REPOSITORY_NOT_FOUND).
+    """
     ListReleasedLocks: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListReleasedLocksRequest, _admin_service_pb2.ListReleasedLocksResponse]  # type: ignore[assignment]
     """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
     Errors: INVALID_ARGUMENT (INVALID_CURSOR).
@@ -373,6 +389,26 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.RemoveLockResponse, _abc.Awaitable[_admin_service_pb2.RemoveLockResponse]]:
         """RemoveLock removes anybody's lock. Errors: NOT_FOUND (LOCK_NOT_FOUND)."""
+
+    @_abc_1.abstractmethod
+    def LockPaths(
+        self,
+        request: _admin_service_pb2.LockPathsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.LockPathsResponse, _abc.Awaitable[_admin_service_pb2.LockPathsResponse]]:
+        """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does. Errors: INVALID_ARGUMENT
+        (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+        """
+
+    @_abc_1.abstractmethod
+    def UnlockPaths(
+        self,
+        request: _admin_service_pb2.UnlockPathsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.UnlockPathsResponse, _abc.Awaitable[_admin_service_pb2.UnlockPathsResponse]]:
+        """UnlockPaths removes anybody's locks of up to 1,000 paths, or only those of the administrator, as
+        LockService.DeleteLocks does. Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (REPOSITORY_NOT_FOUND).
+        """
 
     @_abc_1.abstractmethod
     def ListReleasedLocks(
