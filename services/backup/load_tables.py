@@ -15,6 +15,7 @@ from services.backup.object_list import read_list
 from services.backup.parallel import batches
 from services.database.migrations import MIGRATION_KEY, mark_restoring, upgrade
 from services.database.versions import RESTORING, version_of
+from services.locks.models import SCHEMA as LOCKS
 from services.storage.index.models import SCHEMA_NAME as STORAGE
 
 ID_GAP = 1_000_000
@@ -25,6 +26,13 @@ _SET_SEQUENCE = text(
     "SELECT setval(seqrelid, CAST(:value AS bigint)"
     "  + CASE seqtypid WHEN CAST('bigint' AS regtype) THEN CAST(:gap AS bigint) ELSE 0 END)"
     " FROM pg_sequence WHERE seqrelid = CAST(:name AS regclass)"
+)
+# The changes of locks are counted anew. They begin where no earlier count can have been, because clients know the
+# generations that were there before.
+_NEW_GENERATIONS = text(
+    "INSERT INTO locks.locks_per_repository AS counted (repository_id, stripe, count, changes)"
+    " SELECT id, 0, 0, extract(epoch FROM clock_timestamp())::bigint FROM locks.repositories"
+    " ON CONFLICT (repository_id, stripe) DO UPDATE SET changes = counted.changes + excluded.changes"
 )
 _FILLED = {Relation("storage", "stores"): "WHERE id <> 1"}
 """The condition for the rows of a table that no migration inserts; in other tables, that is every row."""
@@ -107,6 +115,8 @@ async def load(engine: AsyncEngine, manifest: Manifest, index: Path) -> None:
         for schema in SCHEMAS.values():
             await upgrade(connection, schema)
         await _merge_stores(connection, index / "objects")
+        async with acting_for(connection, LOCKS.name):
+            await connection.execute(_NEW_GENERATIONS)
 
 
 async def _fill(connection: AsyncConnection, manifest: Manifest, index: Path) -> None:

@@ -2,6 +2,7 @@
 
 import re
 import sys
+from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,6 +13,8 @@ _UNITS = {"": MEBIBYTE, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1024, "MIB
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 # No store is this fast: a number without a unit that is this large is meant as bytes.
 _MAX_MEBIBYTES = 1_000_000
+_SPAN = re.compile(r"([1-9][0-9]{0,4})([hdw])", re.ASCII)
+_SPAN_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 UP_DATA = Path("var")
 """The default data folder of `towpath up`."""
@@ -77,3 +80,9 @@ def parse_rate(value: str | int) -> int:
     if not found[2] and float(found[1]) >= _MAX_MEBIBYTES:
         raise typer.BadParameter(f"expected fewer than {_MAX_MEBIBYTES} MiB; for bytes, give a unit such as MB")
     return int(float(found[1]) * unit)
+
+
+def parse_span(text: str) -> timedelta | None:
+    """Return a span of time such as `12h`, `90d` or `4w`; None for any other text."""
+    match = _SPAN.fullmatch(text)
+    return int(match[1]) * _SPAN_UNITS[match[2]] if match else None

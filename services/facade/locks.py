@@ -20,6 +20,7 @@ Body = dict[str, object]
 
 _NUMBER = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _MAX_LIMIT = 2**31 - 1
+_TAG = re.compile(r'"([0-9]{1,18})-([0-9]{1,18})"', re.ASCII)
 
 
 def parse_limit(text: str) -> int:
@@ -53,28 +54,47 @@ async def create(clients: ServiceClients, repository_id: int, user_id: int, path
 
 
 async def list_page(
-    clients: ServiceClients, repository_id: int, *, path: str, lock_id: str, cursor: str, limit: int | None
-) -> bytes:
-    """Return a page of locks as JSON (`LockPage`); an empty `path` or `lock_id` does not filter.
+    clients: ServiceClients,
+    repository_id: int,
+    *,
+    path: str,
+    path_prefix: str,
+    lock_id: str,
+    owner: str,
+    cursor: str,
+    limit: int | None,
+    known: Sequence[str],
+) -> tuple[bytes | None, str]:
+    """Return a page of locks as JSON (`LockPage`), and its entity tag or "". A filter that is empty selects all.
 
-    Raises `InvalidArgument` (INVALID_CURSOR).
+    There is no page if the tag is among the `known` ones. Raises `InvalidArgument` (INVALID_CURSOR).
     """
     request = pb.ListLocksRequest(
         repository_id=repository_id,
         path=path or None,
+        path_prefix=path_prefix or None,
         id=lock_id or None,
+        owner_name=owner or None,
         cursor=cursor,
         limit=coerce_limit(limit),
+        known_generation=_generation(repository_id, known),
     )
-    return list_json(await clients.locks.call(clients.lock_stub.ListLocks, request))
+    reply = await clients.locks.call(clients.lock_stub.ListLocks, request)
+    return None if reply.unchanged else list_json(reply), _entity_tag(repository_id, reply.generation)
 
 
-async def verify(clients: ServiceClients, repository_id: int, user_id: int, *, cursor: str, limit: int | None) -> bytes:
-    """Return a page, split by owner, as JSON (`LockVerification`). Raises `InvalidArgument` (INVALID_CURSOR)."""
+async def verify(
+    clients: ServiceClients, repository_id: int, user_id: int, *, cursor: str, limit: int | None
+) -> tuple[bytes, str]:
+    """Return a page, split by owner, as JSON (`LockVerification`), and the entity tag of the list of all locks.
+
+    Raises `InvalidArgument` (INVALID_CURSOR).
+    """
     request = pb.VerifyLocksRequest(
         repository_id=repository_id, user_id=user_id, cursor=cursor, limit=coerce_limit(limit)
     )
-    return verification_json(await clients.locks.call(clients.lock_stub.VerifyLocks, request))
+    reply = await clients.locks.call(clients.lock_stub.VerifyLocks, request)
+    return verification_json(reply), _entity_tag(repository_id, reply.generation)
 
 
 async def delete(
@@ -169,6 +189,18 @@ def verification_json(page: pb.VerifyLocksResponse) -> bytes:
     sides = {"ours": page.ours, "theirs": page.theirs}
     bodies = {side: [lock_body(lock) for lock in locks] for side, locks in sides.items()}
     return to_json({**bodies, **_next(page.next_cursor)})
+
+
+def _entity_tag(repository_id: int, generation: int) -> str:
+    """Return the entity tag of a list; "" if the lock service is of a version that tells no generation."""
+    # Another repository can have the same name later, and begins to count anew.
+    return f'"{repository_id}-{generation}"' if generation else ""
+
+
+def _generation(repository_id: int, tags: Sequence[str]) -> int | None:
+    """Return the newest generation of this repository among entity tags; None if there is none."""
+    found = [int(match[2]) for tag in tags if (match := _TAG.fullmatch(tag)) and match[1] == str(repository_id)]
+    return max(found, default=None)
 
 
 def _next(cursor: str) -> dict[str, str]:

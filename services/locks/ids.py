@@ -29,5 +29,10 @@ def parse_cursor(cursor: str) -> int | None:
         return None
     last = parse_id(cursor)
     if last == NO_ID:
-        raise InvalidArgument(Reason.INVALID_CURSOR, "cursor: expected the next_cursor of a previous page")
+        raise invalid_cursor()
     return last
+
+
+def invalid_cursor() -> InvalidArgument:
+    """Return the error for a cursor that no page can have returned."""
+    return InvalidArgument(Reason.INVALID_CURSOR, "cursor: expected the next_cursor of a previous page")

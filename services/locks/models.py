@@ -23,6 +23,7 @@ from sqlalchemy import (
     Text,
     UniqueConstraint,
     func,
+    text,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
 from sqlalchemy.orm import registry
@@ -165,6 +166,8 @@ class Lock(Record, table=True):
     __table_args__ = (
         UniqueConstraint("repository_id", "path_hash"),
         Index(None, "repository_id", "id"),
+        Index(None, "repository_id", "owner_id", "id"),
+        Index("ix_locks_repository_id_path", "repository_id", text('"left"(path, 255)'), "id"),
         Index(None, "owner_id"),
     )
 
@@ -204,7 +207,8 @@ class ReleasedLock(Record, table=True):
 class RepositoryLockCount(Record, table=True):
     """A stripe of the number of locks that stand in a repository; the sum of all stripes is that number.
 
-    Triggers maintain this table and that of `UserLockCount`; see the migration 0004.
+    The sum of `changes` grows with each change of the locks. Triggers maintain this table and that of `UserLockCount`;
+    see the migrations 0004 and 0006.
     """
 
     __tablename__ = "locks_per_repository"
@@ -212,6 +216,7 @@ class RepositoryLockCount(Record, table=True):
     repository_id: int = Field(sa_column=_key_of("repositories.id"))
     stripe: int = Field(sa_column=Column(SmallInteger, primary_key=True, autoincrement=False))
     count: int = Field(sa_column=Column(BigInteger, nullable=False))
+    changes: int = Field(sa_column=Column(BigInteger, nullable=False, server_default="0"))
 
 
 class UserLockCount(Record, table=True):

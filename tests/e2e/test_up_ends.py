@@ -173,6 +173,7 @@ async def test_tables_of_an_earlier_version(stack: Stack) -> None:
         "DROP FUNCTION locks.count_locks_after_insert, locks.count_locks_after_delete CASCADE; "
         "DROP FUNCTION locks.room_for_lock; DROP TABLE locks.locks_per_repository, locks.locks_per_user; "
         "DROP TABLE locks.token_uses, locks.revoked_tokens; "
+        "DROP INDEX locks.ix_locks_repository_id_path, locks.ix_locks_repository_id_owner_id_id; "
         "UPDATE locks.alembic_version SET version_num = '0001'"
     )
     await postgres.execute(earlier, database="towpath")

@@ -16,7 +16,7 @@ ENDPOINTS = {
     ("put", "/{repository}/objects/{oid}"): {200, 400, 403, 410, 429, 507, 509},
     ("post", "/{repository}/objects/{oid}"): {200, 400, 403, 404, 410, 413},
     ("post", "/{repository}/locks"): {201, 400, 401, 403, 406, 409, 413, 415, 422, 429},
-    ("get", "/{repository}/locks"): {200, 401, 403, 406, 422, 429},
+    ("get", "/{repository}/locks"): {200, 304, 401, 403, 406, 422, 429},
     ("post", "/{repository}/locks/verify"): {200, 400, 401, 403, 406, 413, 415, 422, 429},
     ("post", "/{repository}/locks/batch/lock"): {200, 201, 400, 401, 403, 406, 409, 413, 415, 422, 429},
     ("post", "/{repository}/locks/batch/unlock"): {200, 400, 401, 403, 406, 409, 413, 415, 422, 429},

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.protocol.client import Client
@@ -121,6 +122,44 @@ def test_a_filter_holds_on_every_page(there: Client, locks: list[dict[str, Any]]
     """A cursor after the last matching lock would send the client to an empty page (docs/protocol.md, "List locks")."""
     body = there.locks(path="a", limit=1).json()
     assert body == {"locks": [lock for lock in locks if lock["path"] == "a"]}
+
+
+def test_a_client_that_knows_the_list_gets_304(new_repository: NewRepository, dialect: Dialect) -> None:
+    """An editor polls every second; the list is read only after a change, and a tag of another repository is no tag."""
+    alice = new_repository().speaking(dialect)
+
+    def poll(tag: str, client: Client = alice) -> httpx.Response:
+        headers = [*client.headers(body=False), ("If-None-Match", tag)]
+        return client.send("GET", f"{client.base_url}/locks?limit=10", headers=headers)
+
+    tags = [alice.locks().headers["etag"]]
+    lock = alice.lock("a").json()["lock"]
+    tags.append(alice.locks().headers["etag"])
+    assert alice.verify_locks().headers["etag"] == tags[-1]
+    answer = poll(f'"x", W/{tags[-1]}')
+    assert (answer.status_code, answer.content, answer.headers["etag"]) == (304, b"", tags[-1])
+    assert poll(tags[0]).json() == {"locks": [lock]}
+    alice.unlock(lock["id"])
+    changed = poll(tags[-1])
+    assert changed.json() == {"locks": []}
+    tags.append(changed.headers["etag"])
+    assert len(set(tags)) == 3
+    assert poll(tags[-1], new_repository().speaking(dialect)).status_code == 200
+    assert poll("*").status_code == 200
+
+
+def test_a_folder_and_an_owner_filter(new_repository: NewRepository, dialect: Dialect) -> None:
+    """Editors show one folder, and a user's own locks; both lists are paged."""
+    alice = new_repository().speaking(dialect)
+    for path in ("Content/Maps/b", "Content/Maps/a", "Content/Maps2/c"):
+        alice.lock(path)
+    first = alice.locks(path_prefix="Content/Maps/", limit=1).json()
+    assert [lock["path"] for lock in first["locks"]] == ["Content/Maps/a"]
+    rest = alice.locks(path_prefix="Content/Maps/", limit=1, cursor=first["next_cursor"]).json()
+    assert [lock["path"] for lock in rest["locks"]] == ["Content/Maps/b"]
+    assert rest.keys() == {"locks"}
+    assert len(alice.locks(owner="alice").json()["locks"]) == 3
+    assert alice.locks(owner="bob").json() == {"locks": []}
 
 
 @pytest.mark.parametrize("limit", ["0", "-1", "-99999999999999999999", "1000", "1000000000", "9" * 5000, "+5", "007"])

@@ -109,9 +109,19 @@ class RunningLocks:
         limit: int = 0,
         path: str | None = None,
         lock_id: str | None = None,
+        path_prefix: str | None = None,
+        owner_name: str | None = None,
     ) -> pb.ListLocksResponse:
         """Return a page of locks."""
-        request = pb.ListLocksRequest(repository_id=repository_id, cursor=cursor, limit=limit, path=path, id=lock_id)
+        request = pb.ListLocksRequest(
+            repository_id=repository_id,
+            cursor=cursor,
+            limit=limit,
+            path=path,
+            id=lock_id,
+            path_prefix=path_prefix,
+            owner_name=owner_name,
+        )
         return await self.peer.call(self.locks.ListLocks, request)
 
     async def verify(

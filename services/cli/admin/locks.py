@@ -1,5 +1,6 @@
 """The commands `towpath lock`: the current and the released locks of a repository."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
@@ -9,7 +10,7 @@ from services.cli.admin.pagination import show_pages
 from services.cli.admin.records import lock_record, released_lock_record
 from services.cli.connection import Target
 from services.cli.errors import CommandError
-from services.cli.options import Data, Json, Repository, Server, Yes, confirm
+from services.cli.options import Data, Json, Repository, Server, Yes, confirm, parse_span
 from services.cli.output import cell, show_record, show_records, show_removal
 
 app = typer.Typer(help="List, add and remove locks, and see who held them.", no_args_is_help=True)
@@ -23,13 +24,35 @@ Atomic = Annotated[bool, typer.Option("--atomic", help="All of the paths, or non
 
 @app.command("list")
 def list_locks(
-    repository: Repository, path: Path = None, data: Data = None, server: Server = None, as_json: Json = False
+    repository: Repository,
+    path: Path = None,
+    under: Annotated[
+        str | None, typer.Option("--under", metavar="FOLDER", help="Only those below this folder.", show_default=False)
+    ] = None,
+    owner: Annotated[
+        str | None, typer.Option("--owner", metavar="USER", help="Only those of this user.", show_default=False)
+    ] = None,
+    older_than: Annotated[
+        str | None,
+        typer.Option("--older-than", metavar="TIME", help="Only those older than this, such as 14d or 12h."),
+    ] = None,
+    data: Data = None,
+    server: Server = None,
+    as_json: Json = False,
 ) -> None:
-    """List the locks of a repository, oldest first."""
+    """List the locks of a repository, oldest first, or with --under by path."""
+    request = pb.ListRepositoryLocksRequest(repository=repository, path=path, owner_name=owner)
+    if under is not None:
+        request.path_prefix = f"{under.rstrip('/')}/"
+    if older_than is not None:
+        span = parse_span(older_than)
+        if span is None:
+            raise typer.BadParameter(f"expected such as 12h, 14d or 4w, got {older_than!r}", param_hint="--older-than")
+        request.locked_before.FromDatetime(datetime.now(UTC) - span)
     show_pages(
         Target(data, server),
         lambda admin: admin.stub.ListRepositoryLocks,
-        pb.ListRepositoryLocksRequest(repository=repository, path=path),
+        request,
         lambda page: map(lock_record, page.locks),
         ("id", "owner", "locked_at", "path"),
         as_json=as_json,

@@ -1,7 +1,6 @@
 """The commands `towpath token`: the credentials of users."""
 
-import re
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from typing import Annotated
 
 import typer
@@ -10,14 +9,12 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.records import token_record
 from services.cli.connection import Target
-from services.cli.options import Data, Json, Server, User, Yes, confirm
+from services.cli.options import Data, Json, Server, User, Yes, confirm, parse_span
 from services.cli.output import show_record, show_records, show_removal
 
 app = typer.Typer(help="Add, list and revoke tokens, which are what users log in with.", no_args_is_help=True)
 
 _DEFAULT_NAME = "default"
-_SPAN = re.compile(r"([1-9][0-9]{0,4})([hdw])", re.ASCII)
-_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The token's name.", show_default=False)]
 
@@ -92,8 +89,9 @@ def parse_expiry(text: str, now: datetime) -> datetime:
     A span is such as `12h`, `90d` or `4w`, a day such as `2026-12-31`. Raises ValueError if the text is neither, or if
     the moment is not in the future.
     """
-    if match := _SPAN.fullmatch(text):
-        return now + int(match[1]) * _UNITS[match[2]]
+    span = parse_span(text)
+    if span is not None:
+        return now + span
     try:
         day = date.fromisoformat(text)
     except ValueError:

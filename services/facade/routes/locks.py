@@ -6,10 +6,11 @@ from services.common.errors import PermissionDenied, ResourceExhausted
 from services.facade import locks
 from services.facade.auth.authorizer import Permission
 from services.facade.errors import Area
-from services.facade.routes.openapi import LOCK_QUERY, answers, json_request
+from services.facade.routes.openapi import LOCK_QUERY, answers, empty_answers, json_request
 from services.facade.routes.request import idempotency_key, open_call, open_call_with_body, query_values
 from services.facade.routes.route import endpoints_in
 from services.facade.web.error_reasons import HttpReason
+from services.facade.web.ranges import entity_tags
 from services.facade.web.responses import json_response
 from services.facade.web.schemas import (
     CreateLockRequest,
@@ -51,7 +52,7 @@ async def create_lock(request: Request) -> Response:
     "/{repository:base}/locks",
     operation_id="list_locks",
     summary="List the locks",
-    responses=answers(LockPage, 401, 403, 406, 422, 429),
+    responses=answers(LockPage, 401, 403, 406, 422, 429) | empty_answers(status=304),
     openapi_extra=LOCK_QUERY,
 )
 async def list_locks(request: Request) -> Response:
@@ -60,15 +61,21 @@ async def list_locks(request: Request) -> Response:
     query = query_values(request)
     limit = locks.parse_limit(query["limit"]) if "limit" in query else None
     repository_id = await call.authorize(Permission.READ, query.get("refspec", ""))
-    page = await locks.list_page(
+    page, tag = await locks.list_page(
         call.context.clients,
         repository_id,
         path=query.get("path", ""),
+        path_prefix=query.get("path_prefix", ""),
         lock_id=query.get("id", ""),
+        owner=query.get("owner", ""),
         cursor=query.get("cursor", ""),
         limit=limit,
+        known=entity_tags(request.headers.getlist("if-none-match")),
     )
-    return json_response(page, call.dialect)
+    response = Response(status_code=304) if page is None else json_response(page, call.dialect)
+    if tag:
+        response.headers["ETag"] = tag
+    return response
 
 
 @router.post(
@@ -93,10 +100,13 @@ async def verify_locks(request: Request) -> Response:
     # Users who may write only some refs see all locks too, and not every client names a ref here.
     permission = Permission.WRITE if asked.ref_name else Permission.WRITE_ANY_REF
     repository_id = await call.authorize(permission, asked.ref_name)
-    page = await locks.verify(
+    page, tag = await locks.verify(
         call.context.clients, repository_id, call.caller.user_id, cursor=asked.cursor or "", limit=asked.limit
     )
-    return json_response(page, call.dialect)
+    response = json_response(page, call.dialect)
+    if tag:
+        response.headers["ETag"] = tag
+    return response
 
 
 # Before the route of a single lock, whose id the word "batch" could be.

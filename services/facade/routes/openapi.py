@@ -22,7 +22,7 @@ _MEANING = {
     200: "Done",
     201: "Created",
     206: "The part that Range names",
-    304: "The client holds the object already",
+    304: "The client has the object, or the list, already",
     400: "The request is malformed, or the bytes are not those of the object",
     401: "Credentials are needed, or are not valid",
     403: "The caller may not do this",
@@ -94,9 +94,9 @@ def answers(model: type[schemas.Body], *errors: int, status: int = 200) -> Respo
     return {status: _answer(status, _json(model)), **_errors(errors)}
 
 
-def empty_answers(*errors: int) -> Responses:
+def empty_answers(*errors: int, status: int = 200) -> Responses:
     """Return the answers of an endpoint that answers with a status alone."""
-    return {200: _answer(200), **_errors(errors)}
+    return {status: _answer(status), **_errors(errors)}
 
 
 def bytes_answers(*, head: bool = False) -> Responses:
@@ -148,6 +148,8 @@ _IN_PATHS = (
 LOCK_QUERY: dict[str, Any] = {
     "parameters": [
         _query("path", "only the lock of exactly this path"),
+        _query("path_prefix", "only the locks whose paths begin with this text; they are listed by path"),
+        _query("owner", "only the locks of the user with this name"),
         _query("id", "only the lock with this id"),
         _query("cursor", "the next_cursor of the page before"),
         _query("limit", "how many locks at most; less than 1 is the default, too many are coerced", "integer"),

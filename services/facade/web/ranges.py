@@ -71,8 +71,13 @@ def if_match_matches(if_match: Sequence[str], etag: str) -> bool:
 
 def if_none_match_matches(if_none_match: Sequence[str], etag: str) -> bool:
     """Return whether the client already has the object with this entity tag, by its If-None-Match headers."""
-    tags = [tag.strip().removeprefix("W/") for tag in ",".join(if_none_match).split(",")]
+    tags = entity_tags(if_none_match)
     return etag in tags or "*" in tags
+
+
+def entity_tags(values: Sequence[str]) -> list[str]:
+    """Return the tags of If-None-Match headers, quotation marks included and weak ones as strong ones."""
+    return [tag.strip().removeprefix("W/") for tag in ",".join(values).split(",")]
 
 
 def headers(part: ByteRange, size: int, etag: str, *, partial: bool) -> dict[str, str]:

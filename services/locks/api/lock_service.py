@@ -8,7 +8,7 @@ from towpath.locks.v1.lock_service_pb2_grpc import LockServiceServicer
 
 from services.common.errors import AlreadyExists, Reason
 from services.database.transactions import Database
-from services.locks.api.messages import lock_message, path_failure_message
+from services.locks.api.messages import lock_filter_of, lock_message, path_failure_message
 from services.locks.ids import parse_id
 from services.locks.locking import batch
 from services.locks.locking.pages import LockPages
@@ -47,18 +47,22 @@ class LockServicer(LockServiceServicer):
         return pb.CreateLockResponse(lock=message)
 
     async def ListLocks(self, request: pb.ListLocksRequest, _context: object) -> pb.ListLocksResponse:
-        """Return a page of a repository's locks."""
-        path = request.path if request.HasField("path") else None
-        lock_id = parse_id(request.id) if request.HasField("id") else None
+        """Return a page of a repository's locks, unless the caller knows its generation."""
+        if request.HasField("known_generation"):
+            generation = await self._pages.generation(request.repository_id)
+            if generation == request.known_generation:
+                return pb.ListLocksResponse(generation=generation, unchanged=True)
         page = await self._pages.read(
-            request.repository_id, cursor=request.cursor, limit=request.limit, path=path, lock_id=lock_id
+            request.repository_id, lock_filter_of(request), cursor=request.cursor, limit=request.limit
         )
-        return pb.ListLocksResponse(locks=map(lock_message, page.locks), next_cursor=page.next_cursor)
+        return pb.ListLocksResponse(
+            locks=map(lock_message, page.locks), next_cursor=page.next_cursor, generation=page.generation
+        )
 
     async def VerifyLocks(self, request: pb.VerifyLocksRequest, _context: object) -> pb.VerifyLocksResponse:
         """Return a page of locks, split by owner."""
         page = await self._pages.read(request.repository_id, cursor=request.cursor, limit=request.limit)
-        response = pb.VerifyLocksResponse(next_cursor=page.next_cursor)
+        response = pb.VerifyLocksResponse(next_cursor=page.next_cursor, generation=page.generation)
         for lock in page.locks:
             side = response.ours if lock.owner_id == request.user_id else response.theirs
             side.append(lock_message(lock))

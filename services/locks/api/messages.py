@@ -1,7 +1,7 @@
 """Conversions of database rows to protobuf messages, and of request fields to the types of the domain."""
 
 from collections.abc import Mapping
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from towpath.access.v1 import access_service_pb2 as access
@@ -11,7 +11,9 @@ from towpath.locks.v1 import lock_service_pb2 as locks
 from services.common.errors import InvalidArgument, Reason
 from services.locks import models
 from services.locks.access.policy import Permission, Role
+from services.locks.ids import parse_id
 from services.locks.locking.batch import PathFailure
+from services.locks.locking.pages import LockFilter
 from services.locks.locking.table import LockWithOwner
 
 ROLE_NUMBERS = {
@@ -44,11 +46,32 @@ def timestamp(moment: datetime) -> Timestamp:
     return message
 
 
+def moment_of(field: str, message: Timestamp) -> datetime:
+    """Return the moment of a field. Raises `InvalidArgument` for a time that a `datetime` cannot be."""
+    try:
+        return message.ToDatetime(tzinfo=UTC)
+    except (ValueError, OverflowError) as error:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"{field}: expected a time before the year 10000") from error
+
+
 def lock_message(lock: LockWithOwner) -> locks.Lock:
     """Return the message of a standing lock."""
     message = locks.Lock(id=str(lock.id), path=lock.path, owner_id=lock.owner_id, owner_name=lock.owner_name)
     message.locked_at.seconds = int(lock.locked_at.timestamp())
     return message
+
+
+def lock_filter_of(request: locks.ListLocksRequest | admin.ListRepositoryLocksRequest) -> LockFilter:
+    """Return the locks that a request selects. Raises `InvalidArgument` for a time that is none."""
+    has = request.HasField
+    lock_id = parse_id(request.id) if isinstance(request, locks.ListLocksRequest) and request.HasField("id") else None
+    return LockFilter(
+        path=request.path if has("path") else None,
+        lock_id=lock_id,
+        path_prefix=request.path_prefix if has("path_prefix") else None,
+        owner_name=request.owner_name if has("owner_name") else None,
+        locked_before=moment_of("locked_before", request.locked_before) if has("locked_before") else None,
+    )
 
 
 def path_failure_message(failure: PathFailure) -> locks.PathFailure:

@@ -1,43 +1,89 @@
 """Keyset pages of a repository's standing locks, requested with a cursor and a limit."""
 
-from collections.abc import Sequence
+import sys
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
 from itertools import accumulate
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from services.database.statement import Row, Statement
+from services.database.statement import Statement
 from services.database.transactions import Database
-from services.locks.ids import parse_cursor
+from services.locks.ids import invalid_cursor, parse_cursor
 from services.locks.locking.paths import path_hash
 from services.locks.locking.table import STANDING, LockWithOwner
 from services.locks.settings import LocksSettings
 
 _MAX_LONG_PATHS = 10_000
+_FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
 
-# Hot path: literal SQL, as in `table`.
+# The characters of a path by which the index of folders sorts.
+_SORTED_CHARACTERS = 255
+_HEAD = f'"left"(locks.path, {_SORTED_CHARACTERS})'
+
+# The sum of all stripes, read in the same snapshot as the page. It is at least 1, because 0 is no generation.
+_GENERATION = "SELECT 1 + coalesce(sum(changes), 0)::bigint FROM locks.locks_per_repository WHERE repository_id = $1"
+# Hot path: literal SQL, as in `table`. Without a lock, the row of the generation has NULL for all columns of a lock.
 _LIST = f"""
-    SELECT {STANDING} FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
-    WHERE locks.repository_id = $1{{}}
-    ORDER BY locks.id LIMIT $2
+    SELECT ({_GENERATION}), page.* FROM (SELECT) AS one LEFT JOIN (
+        SELECT {STANDING} FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
+        WHERE locks.repository_id = $1{{conditions}}
+        ORDER BY {{order}} LIMIT $2
+    ) AS page ON true
+    ORDER BY {{outer_order}}
 """  # noqa: S608 - our own names
 # Like `_LIST`, but ends with the lock whose path exceeds the bound in bytes. Measuring is cheaper than reading long
 # paths, and more expensive than reading short paths.
 _LIST_MEASURED = f"""
-    SELECT id, path, locked_at, owner_id, name FROM (
-        SELECT {STANDING}, sum(octet_length(path)) OVER (ORDER BY locks.id ROWS UNBOUNDED PRECEDING) AS bytes
+    SELECT ({_GENERATION}), page.id, page.path, page.locked_at, page.owner_id, page.name
+    FROM (SELECT) AS one LEFT JOIN (
+        SELECT {STANDING}, sum(octet_length(path)) OVER page AS bytes, row_number() OVER page AS number
         FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
-        WHERE locks.repository_id = $1{{}}
-        ORDER BY locks.id LIMIT $2
-    ) AS page
-    WHERE bytes - octet_length(path) <= {{}}
-    ORDER BY id
+        WHERE locks.repository_id = $1{{conditions}}
+        WINDOW page AS (ORDER BY {{order}} ROWS UNBOUNDED PRECEDING)
+        ORDER BY {{order}} LIMIT $2
+    ) AS page ON bytes - octet_length(page.path) <= {{max_bytes}}
+    ORDER BY number
 """  # noqa: S608 - our own names
 
 
+@dataclass(frozen=True, slots=True)
+class LockFilter:
+    """Selects standing locks by each field that is not None; `path_prefix` also sorts them by path."""
+
+    path: str | None = None
+    lock_id: int | None = None
+    path_prefix: str | None = None
+    owner_name: str | None = None
+    locked_before: datetime | None = None
+
+    @property
+    def is_empty(self) -> bool:
+        """True if no lock can match, because no name or path has a NUL, which Postgres would refuse."""
+        return "\0" in (self.path_prefix or "") + (self.owner_name or "")
+
+
+ALL = LockFilter()
+
+
+class Position(NamedTuple):
+    """The id of the last lock of a page, and the sorted characters of its path."""
+
+    id: int
+    head: str = ""
+
+
 class LockPage(NamedTuple):
-    """Locks in the order of their creation, and the cursor of the next page; it is empty on the last page."""
+    """Locks in their order, and the cursor of the next page; it is empty on the last page.
+
+    `generation` is a number of the repository that grows with each change of its locks, and that it had when the page
+    was read.
+    """
 
     locks: tuple[LockWithOwner, ...]
     next_cursor: str
+    generation: int
 
 
 class LockPages:
@@ -49,68 +95,117 @@ class LockPages:
         # Repositories with a page that `lock_page_bytes` has cut short; their pages are measured in Postgres.
         self._long: set[int] = set()
 
-    async def read(
-        self,
-        repository_id: int,
-        *,
-        cursor: str,
-        limit: int,
-        path: str | None = None,
-        lock_id: int | None = None,
-    ) -> LockPage:
-        """Return a page, as of now; `path` and `lock_id` select one lock. Raises `InvalidArgument` (INVALID_CURSOR).
+    async def read(self, repository_id: int, which: LockFilter = ALL, *, cursor: str, limit: int) -> LockPage:
+        """Return a page, as of now: the oldest locks first, or with `path_prefix` by path.
 
         The paths on a page have at most `lock_page_bytes` in total, which is at least the length of the longest path.
+        Raises `InvalidArgument` (INVALID_CURSOR).
         """
         size, max_bytes = self._settings.page_size(limit), self._settings.lock_page_bytes
+        position = _position(cursor, which)
+        if which.is_empty:
+            return LockPage((), "", await self.generation(repository_id))
         statement = list_statement(
-            repository_id=repository_id,
-            after=parse_cursor(cursor),
+            repository_id,
+            which,
+            after=position,
             # One row beyond the page shows whether more follow.
             limit=size + 1,
-            path=path,
-            lock_id=lock_id,
             max_bytes=max_bytes if repository_id in self._long else None,
         )
-        rows = await self._database.fetch(statement)
+        [generation, *first], *others = await self._database.fetch(statement)
+        rows = [first, *(lock for _, *lock in others)] if first[0] is not None else []
         count = min(size, _how_many_fit(rows, max_bytes))
         locks, more = tuple(map(LockWithOwner._make, rows[:count])), len(rows) > count
         if more and count < size:
             if len(self._long) >= _MAX_LONG_PATHS:
                 self._long.clear()
             self._long.add(repository_id)
-        return LockPage(locks, str(locks[-1].id) if more else "")
+        return LockPage(locks, _cursor_after(locks[-1], which) if more else "", generation)
+
+    async def generation(self, repository_id: int) -> int:
+        """Return the present generation of a repository's locks, which costs less than a page."""
+        [[number]] = await self._database.fetch(Statement(_GENERATION, (repository_id,)))
+        return int(number)
 
 
 def list_statement(
-    *,
-    repository_id: int,
-    after: int | None,
-    limit: int,
-    path: str | None = None,
-    lock_id: int | None = None,
-    max_bytes: int | None = None,
+    repository_id: int, which: LockFilter = ALL, *, after: Position | None, limit: int, max_bytes: int | None = None
 ) -> Statement:
-    """Return the statement that finds at most `limit` locks; see `LockPages.read`.
+    """Return the statement that finds the generation, and at most `limit` locks after a position; see `LockPages.read`.
 
     With `max_bytes`, the statement ends with the lock whose path takes the total beyond that many bytes.
     """
     conditions, values = "", list[object]([repository_id, limit])
-    selected = (
-        ("locks.id >", after),
-        ("locks.path_hash =", None if path is None else path_hash(path)),
-        ("locks.id =", lock_id),
-    )
-    for condition, value in selected:
-        if value is not None:
-            values.append(value)
-            conditions += f" AND {condition} ${len(values)}"
+    for condition, given in _conditions(which, after):
+        numbers = range(len(values) + 1, len(values) + 1 + len(given))
+        conditions += " AND " + condition.format(*(f"${number}" for number in numbers))
+        values.extend(given)
+    order = "locks.id" if which.path_prefix is None else f"{_HEAD}, locks.id"
     if max_bytes is None:
-        return Statement(_LIST.format(conditions), tuple(values))
-    return Statement(_LIST_MEASURED.format(conditions, f"${len(values) + 1}"), (*values, max_bytes))
+        outer_order = order.replace("locks.", "page.")
+        return Statement(_LIST.format(conditions=conditions, order=order, outer_order=outer_order), tuple(values))
+    measured = _LIST_MEASURED.format(conditions=conditions, order=order, max_bytes=f"${len(values) + 1}")
+    return Statement(measured, (*values, max_bytes))
 
 
-def _how_many_fit(found: Sequence[Row], max_bytes: int) -> int:
+def _conditions(which: LockFilter, after: Position | None) -> Iterator[tuple[str, Sequence[object]]]:
+    """Yield conditions on a lock with their values; `{}` stands for a value."""
+    if after is not None and which.path_prefix is None:
+        yield "locks.id > {}", [after.id]
+    elif after is not None:
+        yield f"({_HEAD}, locks.id) > ({{}}, {{}})", [after.head, after.id]
+    if which.path is not None:
+        yield "locks.path_hash = {}", [path_hash(which.path)]
+    if which.lock_id is not None:
+        yield "locks.id = {}", [which.lock_id]
+    if which.path_prefix:
+        # The bounds let Postgres use the index; the function compares what lies beyond its characters.
+        head = which.path_prefix[:_SORTED_CHARACTERS]
+        yield f"{_HEAD} >= {{}}", [head]
+        if end := _end_of(head):
+            yield f"{_HEAD} < {{}}", [end]
+        yield "starts_with(locks.path, {})", [which.path_prefix]
+    if which.owner_name is not None:
+        yield "locks.owner_id = (SELECT id FROM locks.users WHERE name = {})", [which.owner_name]
+    if which.locked_before is not None:
+        yield "locks.locked_at < {}", [which.locked_before]
+
+
+def _end_of(prefix: str) -> str:
+    """Return the first text after all texts that begin with `prefix`, in the order of UTF-8; "" if there is none."""
+    for length in range(len(prefix), 0, -1):
+        last = ord(prefix[length - 1])
+        if last < sys.maxunicode:
+            # Surrogates are no characters of UTF-8.
+            following = _AFTER_SURROGATES if last + 1 == _FIRST_SURROGATE else last + 1
+            return prefix[: length - 1] + chr(following)
+    return ""
+
+
+def _position(cursor: str, which: LockFilter) -> Position | None:
+    """Return the position of a cursor; None for the first page. Raises `InvalidArgument` (INVALID_CURSOR)."""
+    if which.path_prefix is None or not cursor:
+        last = parse_cursor(cursor)
+        return None if last is None else Position(last)
+    number, _, head = cursor.partition(".")
+    try:
+        text = urlsafe_b64decode(head).decode()
+    except ValueError:
+        raise invalid_cursor() from None
+    last = parse_cursor(number)
+    if last is None or not text or "\0" in text:
+        raise invalid_cursor()
+    return Position(last, text)
+
+
+def _cursor_after(lock: LockWithOwner, which: LockFilter) -> str:
+    if which.path_prefix is None:
+        return str(lock.id)
+    return f"{lock.id}.{urlsafe_b64encode(lock.path[:_SORTED_CHARACTERS].encode()).decode()}"
+
+
+def _how_many_fit(found: Sequence[Sequence[Any]], max_bytes: int) -> int:
     """Return how many of the first locks have paths of at most `max_bytes` in total."""
     # Skips encoding: a character has at most four bytes in UTF-8.
     if 4 * sum(len(row[1]) for row in found) <= max_bytes:

@@ -53,6 +53,7 @@ async def test_everything_comes_back(
     gone = await old.locks.create(repository, user, "gone.psd")
     await old.locks.delete(repository, user, gone.id)
 
+    known = (await old.locks.list(repository)).generation
     made = (await old.place.run("backup", target)).document
     assert (made["objects"], made["bytes"], made["lost"]) == (2, len(SMALL) + len(LARGE), [])
     answer = (await empty_place.run("restore", target, "--digest", made["digest"])).document
@@ -74,7 +75,9 @@ async def test_everything_comes_back(
         with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:
             await new.locks.peer.call(new.locks.access.Authenticate, access.AuthenticateRequest(token=revoked))
         assert caught.value.metadata == {"revoked": "revoked"}
-        assert (await new.locks.list(repository)).locks[0] == lock
+        page = await new.locks.list(repository)
+        assert page.locks[0] == lock
+        assert page.generation > known + 1_000_000, "no later change reaches a number that a client knows"
         with refused(AlreadyExists, Reason.PATH_LOCKED):
             await new.locks.create(repository, user, PATH)
         await new.locks.delete(repository, user, lock.id)

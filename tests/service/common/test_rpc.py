@@ -62,6 +62,14 @@ class Locks(pb_grpc.LockServiceServicer):
         await context.abort(grpc.StatusCode.UNIMPLEMENTED, "not here")
         raise AssertionError
 
+    async def CreateLocks(self, request: pb.CreateLocksRequest, context: Context) -> pb.CreateLocksResponse:
+        """Answer."""
+        return pb.CreateLocksResponse()
+
+    async def DeleteLocks(self, request: pb.DeleteLocksRequest, context: Context) -> pb.DeleteLocksResponse:
+        """Answer."""
+        return pb.DeleteLocksResponse()
+
 
 @asynccontextmanager
 async def running(

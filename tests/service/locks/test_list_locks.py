@@ -8,27 +8,31 @@ import pytest
 from sqlalchemy.ext.asyncio import AsyncEngine
 from towpath.locks.v1 import lock_service_pb2 as pb
 
-from services.common.errors import InvalidArgument, NotFound, Reason
+from services.common.errors import AlreadyExists, InvalidArgument, NotFound, Reason
 from services.database.engine import create_engine
 from services.database.statement import Row, Statement
 from services.database.transactions import Database
-from services.locks.locking.pages import LockPages
+from services.locks.locking.pages import LockFilter, LockPages
 from services.locks.settings import LocksSettings
 from tests.service.locks.conftest import Team, fill
 from tests.support.locks import RunningLocks, refused
 
 
-async def _all(service: RunningLocks, repository_id: int, *, limit: int) -> list[pb.Lock]:
+async def _all(service: RunningLocks, repository_id: int, *, limit: int, **which: str) -> list[pb.Lock]:
     """Return the locks of all pages."""
     locks: list[pb.Lock] = []
     cursor = ""
     while True:
-        page = await service.list(repository_id, cursor=cursor, limit=limit)
+        page = await service.list(repository_id, cursor=cursor, limit=limit, **which)
         assert len(page.locks) <= limit
         locks.extend(page.locks)
         cursor = page.next_cursor
         if not cursor:
             return locks
+
+
+def _is_empty(page: pb.ListLocksResponse) -> bool:
+    return not page.locks and not page.next_cursor
 
 
 async def _fill(service: RunningLocks, team: Team, count: int) -> list[pb.Lock]:
@@ -39,8 +43,8 @@ async def _fill(service: RunningLocks, team: Team, count: int) -> list[pb.Lock]:
 
 async def test_no_locks(service: RunningLocks, team: Team) -> None:
     """Clients iterate over the locks, so no locks are an empty list on both calls (trap-18)."""
-    assert await service.list(team.repository_id) == pb.ListLocksResponse()
-    assert await service.verify(team.repository_id, team.alice) == pb.VerifyLocksResponse()
+    assert _is_empty(await service.list(team.repository_id))
+    assert await service.verify(team.repository_id, team.alice) == pb.VerifyLocksResponse(generation=1)
 
 
 async def test_in_the_order_of_their_creation(service: RunningLocks, team: Team) -> None:
@@ -71,7 +75,7 @@ async def test_the_lock_of_a_path(service: RunningLocks, team: Team) -> None:
     locks = await _fill(service, team, 3)
     assert list((await service.list(team.repository_id, path="f1.dat")).locks) == [locks[1]]
     for path in ("f", "f1.da", "F1.dat", "f1.dat/", "*", "%", "", "\0", "../x", "a" * 100_000):
-        assert await service.list(team.repository_id, path=path) == pb.ListLocksResponse()
+        assert _is_empty(await service.list(team.repository_id, path=path))
 
 
 async def test_the_lock_of_an_id(service: RunningLocks, team: Team) -> None:
@@ -79,17 +83,78 @@ async def test_the_lock_of_an_id(service: RunningLocks, team: Team) -> None:
     locks = await _fill(service, team, 3)
     assert list((await service.list(team.repository_id, lock_id=locks[1].id)).locks) == [locks[1]]
     assert list((await service.list(team.repository_id, lock_id=locks[1].id, path="f1.dat")).locks) == [locks[1]]
-    assert await service.list(team.repository_id, lock_id=locks[1].id, path="f0.dat") == pb.ListLocksResponse()
+    assert _is_empty(await service.list(team.repository_id, lock_id=locks[1].id, path="f0.dat"))
     for lock_id in ("", "x", "-1", "0", f"0{locks[1].id}", str(2**63), str(2**63 - 1), "\0", "1 OR 1=1"):
-        assert await service.list(team.repository_id, lock_id=lock_id) == pb.ListLocksResponse()
+        assert _is_empty(await service.list(team.repository_id, lock_id=lock_id))
 
 
 async def test_locks_of_other_repositories_are_not_found(service: RunningLocks, team: Team) -> None:
     """An id or a cursor must not lead into another repository, whose locks the caller may not see (trap-19)."""
     locks = await _fill(service, team, 2)
     other = await service.add_repository(f"other/{team.repository}")
-    assert await service.list(other, lock_id=locks[0].id) == pb.ListLocksResponse()
-    assert await service.list(other, cursor=locks[0].id) == pb.ListLocksResponse()
+    assert _is_empty(await service.list(other, lock_id=locks[0].id))
+    assert _is_empty(await service.list(other, cursor=locks[0].id))
+
+
+FOLDERS = ("Content/Maps/", "Content/Maps", "content/", "Content/\N{SNOWMAN}/", f"Content/{'x' * 300}/")
+
+
+@pytest.mark.parametrize("limit", [1, 3, 1000])
+@pytest.mark.parametrize(
+    "prefix", [*FOLDERS, "", "C", "Content/M", f"Content/{'x' * 300}", "\U0010ffff", "none/", "\0"]
+)
+async def test_the_locks_of_a_folder(service: RunningLocks, team: Team, prefix: str, limit: int) -> None:
+    """All pages together have each lock below the folder once, by path, and no other."""
+    paths = [f"{folder}{name}" for folder in FOLDERS for name in ("b", "a", "\U0010ffff")] + ["\U0010ffffz", "Contents"]
+    for number, path in enumerate(paths):
+        await service.create(team.repository_id, (team.alice, team.bob)[number % 2], path)
+    expected = sorted(path for path in paths if path.startswith(prefix))
+    found = await _all(service, team.repository_id, limit=limit, path_prefix=prefix)
+    assert sorted(lock.path for lock in found) == expected
+    assert [lock.path[:255] for lock in found] == [path[:255] for path in expected]
+    own = await _all(service, team.repository_id, limit=limit, path_prefix=prefix, owner_name=team.alice_name)
+    assert sorted(lock.path for lock in own) == sorted(path for path in paths[::2] if path.startswith(prefix))
+
+
+async def test_the_locks_of_an_owner(service: RunningLocks, team: Team) -> None:
+    """The owner is named exactly; a name that nobody has is an empty list."""
+    locks = await _fill(service, team, 6)
+    assert await _all(service, team.repository_id, limit=2, owner_name=team.bob_name) == locks[1::2]
+    for name in ("nobody", "", "\0", team.bob_name.upper()):
+        assert _is_empty(await service.list(team.repository_id, owner_name=name))
+
+
+async def test_old_locks(service: RunningLocks, team: Team) -> None:
+    """Only locks that were created before a moment are listed, so that stale ones are found."""
+    locks = await _fill(service, team, 2)
+    request = pb.ListLocksRequest(repository_id=team.repository_id, locked_before=locks[0].locked_at)
+    assert _is_empty(await service.peer.call(service.locks.ListLocks, request))
+    request.locked_before.seconds = locks[1].locked_at.seconds + 1
+    assert list((await service.peer.call(service.locks.ListLocks, request)).locks) == locks
+
+
+@pytest.mark.parametrize("cursor", ["x", "1", "1.x", ".", "1.AA==", "0.YQ==", "\0", f"{2**63}.YQ=="])
+async def test_malformed_cursors_of_a_folder(service: RunningLocks, team: Team, cursor: str) -> None:
+    """A cursor of another list is refused, because it does not say where a list by path goes on."""
+    with refused(InvalidArgument, Reason.INVALID_CURSOR):
+        await service.list(team.repository_id, cursor=cursor, path_prefix="a")
+
+
+async def test_measured_pages_of_a_folder(service: RunningLocks, team: Team) -> None:
+    """Pages that long paths cut short have the same order, and lose none."""
+    for number in range(10):
+        await service.create(team.repository_id, team.alice, f"a/{number}/{'x' * 20}")
+    database = Database(create_engine(service.database_url, schema="locks", pool_size=1))
+    settings = LocksSettings.model_construct(lock_page_default=1000, lock_page_max=1000, lock_page_bytes=70)
+    pages, which = LockPages(database, settings), LockFilter(path_prefix="a/")
+    found: list[str] = []
+    cursor = ""
+    while not found or cursor:
+        page = await pages.read(team.repository_id, which, cursor=cursor, limit=0)
+        found += [lock.path for lock in page.locks]
+        cursor = page.next_cursor
+    await database.close()
+    assert found == [f"a/{number}/{'x' * 20}" for number in range(10)]
 
 
 @pytest.mark.parametrize("cursor", ["x", "-1", "0", "1.5", "99999999999999999999", "\0", "' OR 1=1"])
@@ -200,3 +265,61 @@ async def test_10_000_locks_while_others_come_and_go(service: RunningLocks, team
     stop.set()
     await asyncio.gather(*workers)
     assert {lock.id for lock in await _all(service, team.repository_id, limit=1000)} == standing
+
+
+async def test_the_generation_grows_with_each_change(service: RunningLocks, team: Team) -> None:
+    """A list and a verification tell the same number, which a change of another repository leaves as it is."""
+
+    async def generation() -> int:
+        number = (await service.list(team.repository_id)).generation
+        assert (await service.verify(team.repository_id, team.alice)).generation == number
+        assert (await service.list(team.repository_id, path_prefix="\0")).generation == number
+        return number
+
+    seen = [await generation()]
+    lock = await service.create(team.repository_id, team.alice, "a")
+    seen.append(await generation())
+    with pytest.raises(AlreadyExists):
+        await service.create(team.repository_id, team.bob, "a")
+    await service.create(await service.add_repository(f"other/{team.repository}"), team.alice, "a")
+    assert await generation() == seen[-1]
+    await service.delete(team.repository_id, team.alice, lock.id)
+    seen.append(await generation())
+    assert seen == sorted(set(seen))
+
+
+async def test_a_known_generation_reads_no_lock(service: RunningLocks, team: Team) -> None:
+    """The present generation is answered without locks, and any other with a page."""
+    [lock] = await _fill(service, team, 1)
+    request = pb.ListLocksRequest(repository_id=team.repository_id)
+    page = await service.peer.call(service.locks.ListLocks, request)
+    request.known_generation = page.generation
+    unchanged = await service.peer.call(service.locks.ListLocks, request)
+    assert unchanged == pb.ListLocksResponse(generation=page.generation, unchanged=True)
+    for other in (page.generation - 1, page.generation + 1, -1):
+        request.known_generation = other
+        assert list((await service.peer.call(service.locks.ListLocks, request)).locks) == [lock]
+
+
+async def test_no_two_states_have_one_generation(service: RunningLocks, team: Team) -> None:
+    """Readers beside many writers never see two lists of locks under one number, whatever commits in which order."""
+    seen: dict[int, list[str]] = {}
+    done = asyncio.Event()
+
+    async def read() -> None:
+        while not done.is_set():
+            page = await service.list(team.repository_id, limit=1000)
+            paths = [lock.id for lock in page.locks]
+            assert seen.setdefault(page.generation, paths) == paths
+
+    async def write(worker: int) -> None:
+        for number in range(20):
+            lock = await service.create(team.repository_id, team.alice, f"{worker}/{number}")
+            if number % 2:
+                await service.delete(team.repository_id, team.alice, lock.id)
+
+    readers = [asyncio.create_task(read()) for _ in range(3)]
+    await asyncio.gather(*map(write, range(8)))
+    done.set()
+    await asyncio.gather(*readers)
+    assert len(seen) > 3

@@ -6,7 +6,7 @@ from functools import partial
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.locks.api.admin.base import Handlers, administrator_only
-from services.locks.api.messages import lock_message, path_failure_message, released_lock_message
+from services.locks.api.messages import lock_filter_of, lock_message, path_failure_message, released_lock_message
 from services.locks.ids import parse_cursor, parse_id
 from services.locks.locking import batch
 from services.locks.locking.history import list_released
@@ -26,7 +26,7 @@ class LockHandlers(Handlers):
         """Return a page of a repository's standing locks."""
         repository = await self.find_repository(request.repository)
         page = await self.lock_pages.read(
-            repository.id, cursor=request.cursor, limit=request.limit, path=_path(request)
+            repository.id, lock_filter_of(request), cursor=request.cursor, limit=request.limit
         )
         return pb.ListRepositoryLocksResponse(locks=map(lock_message, page.locks), next_cursor=page.next_cursor)
 
@@ -101,13 +101,9 @@ class LockHandlers(Handlers):
                 repository_id=repository.id,
                 before=parse_cursor(request.cursor),
                 limit=self.settings.page_size(request.limit),
-                path=_path(request),
+                path=request.path if request.HasField("path") else None,
             )
         )
         return pb.ListReleasedLocksResponse(
             locks=map(released_lock_message, locks), next_cursor=str(locks[-1].id) if more else ""
         )
-
-
-def _path(request: pb.ListRepositoryLocksRequest | pb.ListReleasedLocksRequest) -> str | None:
-    return request.path if request.HasField("path") else None

@@ -10,7 +10,7 @@ from towpath.access.v1 import admin_service_pb2 as pb
 from services.common.errors import InvalidArgument, NotFound, Reason
 from services.locks.access.tokens import create_token, list_tokens, new_secret, revoke_token, token_hash
 from services.locks.api.admin.base import Handlers, administrator_only
-from services.locks.api.messages import token_message
+from services.locks.api.messages import moment_of, token_message
 from services.locks.models import Token, User
 from services.locks.validation import check_name
 
@@ -65,10 +65,7 @@ class TokenHandlers(Handlers):
 
 def _moment(message: Timestamp) -> datetime:
     """Return the time of an expiry. Raises `InvalidArgument` unless it is in the future."""
-    try:
-        moment = message.ToDatetime(tzinfo=UTC)
-    except (ValueError, OverflowError) as error:
-        raise InvalidArgument(Reason.INVALID_FIELD, "expires_at: expected a time before the year 10000") from error
+    moment = moment_of("expires_at", message)
     if moment <= datetime.now(UTC):
         raise InvalidArgument(Reason.INVALID_FIELD, "expires_at: expected a time in the future")
     return moment

@@ -1037,6 +1037,9 @@ class ListRepositoryLocksRequest(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    PATH_PREFIX_FIELD_NUMBER: _builtins.int
+    OWNER_NAME_FIELD_NUMBER: _builtins.int
+    LOCKED_BEFORE_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name."""
     path: _builtins.str
@@ -1045,6 +1048,14 @@ class ListRepositoryLocksRequest(_message.Message):
     """The next_cursor of the previous page; empty for the first page."""
     limit: _builtins.int
     """How many locks at most; 0 for the service's default, more than its maximum is coerced."""
+    path_prefix: _builtins.str
+    """When set, only the locks whose paths begin with this text, such as "Content/Maps/"."""
+    owner_name: _builtins.str
+    """When set, only the locks of the user with this name."""
+    @_builtins.property
+    def locked_before(self) -> _timestamp_pb2.Timestamp:
+        """When set, only the locks that were created before."""
+
     def __init__(
         self,
         *,
@@ -1052,14 +1063,30 @@ class ListRepositoryLocksRequest(_message.Message):
         path: _builtins.str | None = ...,
         cursor: _builtins.str = ...,
         limit: _builtins.int = ...,
+        path_prefix: _builtins.str | None = ...,
+        owner_name: _builtins.str | None = ...,
+        locked_before: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_path", b"_path", "path", b"path"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_locked_before", b"_locked_before", "_owner_name", b"_owner_name", "_path", b"_path", "_path_prefix", b"_path_prefix", "locked_before", b"locked_before", "owner_name", b"owner_name", "path", b"path", "path_prefix", b"path_prefix"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_path", b"_path", "cursor", b"cursor", "limit", b"limit", "path", b"path", "repository", b"repository"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_locked_before", b"_locked_before", "_owner_name", b"_owner_name", "_path", b"_path", "_path_prefix", b"_path_prefix", "cursor", b"cursor", "limit", b"limit", "locked_before", b"locked_before", "owner_name", b"owner_name", "path", b"path", "path_prefix", b"path_prefix", "repository", b"repository"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__locked_before: _TypeAlias = _typing.Literal["locked_before"]  # noqa: Y015
+    _WhichOneofArgType__locked_before: _TypeAlias = _typing.Literal["_locked_before", b"_locked_before"]  # noqa: Y015
+    _WhichOneofReturnType__owner_name: _TypeAlias = _typing.Literal["owner_name"]  # noqa: Y015
+    _WhichOneofArgType__owner_name: _TypeAlias = _typing.Literal["_owner_name", b"_owner_name"]  # noqa: Y015
     _WhichOneofReturnType__path: _TypeAlias = _typing.Literal["path"]  # noqa: Y015
     _WhichOneofArgType__path: _TypeAlias = _typing.Literal["_path", b"_path"]  # noqa: Y015
+    _WhichOneofReturnType__path_prefix: _TypeAlias = _typing.Literal["path_prefix"]  # noqa: Y015
+    _WhichOneofArgType__path_prefix: _TypeAlias = _typing.Literal["_path_prefix", b"_path_prefix"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__locked_before) -> _WhichOneofReturnType__locked_before | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__owner_name) -> _WhichOneofReturnType__owner_name | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__path) -> _WhichOneofReturnType__path | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__path_prefix) -> _WhichOneofReturnType__path_prefix | None: ...
 
 Global___ListRepositoryLocksRequest: _TypeAlias = ListRepositoryLocksRequest  # noqa: Y015
 
@@ -1075,7 +1102,7 @@ class ListRepositoryLocksResponse(_message.Message):
     """Set when more locks exist."""
     @_builtins.property
     def locks(self) -> _containers.RepeatedCompositeFieldContainer[_lock_service_pb2.Lock]:
-        """The locks, oldest first."""
+        """The locks, oldest first; with path_prefix by the first 255 characters of their paths."""
 
     def __init__(
         self,

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#towpath/locks/v1/lock_service.proto\x12\x10towpath.locks.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"u\n\x04Lock\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12-\n\tlocked_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08owner_id\x18\x04 \x01(\x03\x12\x12\n\nowner_name\x18\x05 \x01(\t\"b\n\x11\x43reateLockRequest\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\x0f\n\x07user_id\x18\x02 \x01(\x03\x12\x0c\n\x04path\x18\x03 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x04 \x01(\t\":\n\x12\x43reateLockResponse\x12$\n\x04lock\x18\x01 \x01(\x0b\x32\x16.towpath.locks.v1.Lock\"|\n\x10ListLocksRequest\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\x11\n\x04path\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0f\n\x02id\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x0e\n\x06\x63ursor\x18\x04 \x01(\t\x12\r\n\x05limit\x18\x05 \x01(\x05\x42\x07\n\x05_pathB\x05\n\x03_id\"O\n\x11ListLocksResponse\x12%\n\x05locks\x18\x01 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12\x13\n\x0bnext_cursor\x18\x02 \x01(\t\"[\n\x12VerifyLocksRequest\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\x0f\n\x07user_id\x18\x02 \x01(\x03\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\t\x12\r\n\x05limit\x18\x04 \x01(\x05\"x\n\x13VerifyLocksResponse\x12$\n\x04ours\x18\x01 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12&\n\x06theirs\x18\x02 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12\x13\n\x0bnext_cursor\x18\x03 \x01(\t\"o\n\x11\x44\x65leteLockRequest\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\x03\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\":\n\x12\x44\x65leteLockResponse\x12$\n\x04lock\x18\x01 \x01(\x0b\x32\x16.towpath.locks.v1.Lock\"c\n\x12\x43reateLocksRequest\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\x0f\n\x07user_id\x18\x02 \x01(\x03\x12\r\n\x05paths\x18\x03 \x03(\t\x12\x16\n\x0e\x61ll_or_nothing\x18\x04 \x01(\x08\"m\n\x13\x43reateLocksResponse\x12%\n\x05locks\x18\x01 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12/\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1d.towpath.locks.v1.PathFailure\"\x8b\x01\n\x12\x44\x65leteLocksRequest\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\x0f\n\x07user_id\x18\x02 \x01(\x03\x12\r\n\x05paths\x18\x03 \x03(\t\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\x12\x16\n\x0e\x61ll_or_nothing\x18\x05 \x01(\x08\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\"m\n\x13\x44\x65leteLocksResponse\x12%\n\x05locks\x18\x01 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12/\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1d.towpath.locks.v1.PathFailure\"b\n\x0bPathFailure\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12$\n\x04lock\x18\x04 \x01(\x0b\x32\x16.towpath.locks.v1.Lock2\xa9\x04\n\x0bLockService\x12W\n\nCreateLock\x12#.towpath.locks.v1.CreateLockRequest\x1a$.towpath.locks.v1.CreateLockResponse\x12T\n\tListLocks\x12\".towpath.locks.v1.ListLocksRequest\x1a#.towpath.locks.v1.ListLocksResponse\x12Z\n\x0bVerifyLocks\x12$.towpath.locks.v1.VerifyLocksRequest\x1a%.towpath.locks.v1.VerifyLocksResponse\x12W\n\nDeleteLock\x12#.towpath.locks.v1.DeleteLockRequest\x1a$.towpath.locks.v1.DeleteLockResponse\x12Z\n\x0b\x43reateLocks\x12$.towpath.locks.v1.CreateLocksRequest\x1a%.towpath.locks.v1.CreateLocksResponse\x12Z\n\x0b\x44\x65leteLocks\x12$.towpath.locks.v1.DeleteLocksRequest\x1a%.towpath.locks.v1.DeleteLocksResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n#towpath/locks/v1/lock_service.proto\x12\x10towpath.locks.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"u\n\x04Lock\x12\n\n\x02id\x18\x01 \x01(\t\x12\x0c\n\x04path\x18\x02 \x01(\t\x12-\n\tlocked_at\x18\x03 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x10\n\x08owner_id\x18\x04 \x01(\x03\x12\x12\n\nowner_name\x18\x05 \x01(\t\"b\n\x11\x43reateLockRequest\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\x0f\n\x07user_id\x18\x02 \x01(\x03\x12\x0c\n\x04path\x18\x03 \x01(\t\x12\x17\n\x0fidempotency_key\x18\x04 \x01(\t\":\n\x12\x43reateLockResponse\x12$\n\x04lock\x18\x01 \x01(\x0b\x32\x16.towpath.locks.v1.Lock\"\xcc\x02\n\x10ListLocksRequest\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\x11\n\x04path\x18\x02 \x01(\tH\x00\x88\x01\x01\x12\x0f\n\x02id\x18\x03 \x01(\tH\x01\x88\x01\x01\x12\x0e\n\x06\x63ursor\x18\x04 \x01(\t\x12\r\n\x05limit\x18\x05 \x01(\x05\x12\x18\n\x0bpath_prefix\x18\x06 \x01(\tH\x02\x88\x01\x01\x12\x17\n\nowner_name\x18\x07 \x01(\tH\x03\x88\x01\x01\x12\x36\n\rlocked_before\x18\x08 \x01(\x0b\x32\x1a.google.protobuf.TimestampH\x04\x88\x01\x01\x12\x1d\n\x10known_generation\x18\t \x01(\x03H\x05\x88\x01\x01\x42\x07\n\x05_pathB\x05\n\x03_idB\x0e\n\x0c_path_prefixB\r\n\x0b_owner_nameB\x10\n\x0e_locked_beforeB\x13\n\x11_known_generation\"v\n\x11ListLocksResponse\x12%\n\x05locks\x18\x01 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12\x13\n\x0bnext_cursor\x18\x02 \x01(\t\x12\x12\n\ngeneration\x18\x03 \x01(\x03\x12\x11\n\tunchanged\x18\x04 \x01(\x08\"[\n\x12VerifyLocksRequest\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\x0f\n\x07user_id\x18\x02 \x01(\x03\x12\x0e\n\x06\x63ursor\x18\x03 \x01(\t\x12\r\n\x05limit\x18\x04 \x01(\x05\"\x8c\x01\n\x13VerifyLocksResponse\x12$\n\x04ours\x18\x01 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12&\n\x06theirs\x18\x02 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12\x13\n\x0bnext_cursor\x18\x03 \x01(\t\x12\x12\n\ngeneration\x18\x04 \x01(\x03\"o\n\x11\x44\x65leteLockRequest\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\n\n\x02id\x18\x02 \x01(\t\x12\x0f\n\x07user_id\x18\x03 \x01(\x03\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\x12\x17\n\x0fidempotency_key\x18\x05 \x01(\t\":\n\x12\x44\x65leteLockResponse\x12$\n\x04lock\x18\x01 \x01(\x0b\x32\x16.towpath.locks.v1.Lock\"c\n\x12\x43reateLocksRequest\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\x0f\n\x07user_id\x18\x02 \x01(\x03\x12\r\n\x05paths\x18\x03 \x03(\t\x12\x16\n\x0e\x61ll_or_nothing\x18\x04 \x01(\x08\"m\n\x13\x43reateLocksResponse\x12%\n\x05locks\x18\x01 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12/\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1d.towpath.locks.v1.PathFailure\"\x8b\x01\n\x12\x44\x65leteLocksRequest\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\x0f\n\x07user_id\x18\x02 \x01(\x03\x12\r\n\x05paths\x18\x03 \x03(\t\x12\r\n\x05\x66orce\x18\x04 \x01(\x08\x12\x16\n\x0e\x61ll_or_nothing\x18\x05 \x01(\x08\x12\x17\n\x0fidempotency_key\x18\x06 \x01(\t\"m\n\x13\x44\x65leteLocksResponse\x12%\n\x05locks\x18\x01 \x03(\x0b\x32\x16.towpath.locks.v1.Lock\x12/\n\x08\x66\x61ilures\x18\x02 \x03(\x0b\x32\x1d.towpath.locks.v1.PathFailure\"b\n\x0bPathFailure\x12\x0c\n\x04path\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12$\n\x04lock\x18\x04 \x01(\x0b\x32\x16.towpath.locks.v1.Lock2\xa9\x04\n\x0bLockService\x12W\n\nCreateLock\x12#.towpath.locks.v1.CreateLockRequest\x1a$.towpath.locks.v1.CreateLockResponse\x12T\n\tListLocks\x12\".towpath.locks.v1.ListLocksRequest\x1a#.towpath.locks.v1.ListLocksResponse\x12Z\n\x0bVerifyLocks\x12$.towpath.locks.v1.VerifyLocksRequest\x1a%.towpath.locks.v1.VerifyLocksResponse\x12W\n\nDeleteLock\x12#.towpath.locks.v1.DeleteLockRequest\x1a$.towpath.locks.v1.DeleteLockResponse\x12Z\n\x0b\x43reateLocks\x12$.towpath.locks.v1.CreateLocksRequest\x1a%.towpath.locks.v1.CreateLocksResponse\x12Z\n\x0b\x44\x65leteLocks\x12$.towpath.locks.v1.DeleteLocksRequest\x1a%.towpath.locks.v1.DeleteLocksResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -38,28 +38,28 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_CREATELOCKREQUEST']._serialized_end=307
   _globals['_CREATELOCKRESPONSE']._serialized_start=309
   _globals['_CREATELOCKRESPONSE']._serialized_end=367
-  _globals['_LISTLOCKSREQUEST']._serialized_start=369
-  _globals['_LISTLOCKSREQUEST']._serialized_end=493
-  _globals['_LISTLOCKSRESPONSE']._serialized_start=495
-  _globals['_LISTLOCKSRESPONSE']._serialized_end=574
-  _globals['_VERIFYLOCKSREQUEST']._serialized_start=576
-  _globals['_VERIFYLOCKSREQUEST']._serialized_end=667
-  _globals['_VERIFYLOCKSRESPONSE']._serialized_start=669
-  _globals['_VERIFYLOCKSRESPONSE']._serialized_end=789
-  _globals['_DELETELOCKREQUEST']._serialized_start=791
-  _globals['_DELETELOCKREQUEST']._serialized_end=902
-  _globals['_DELETELOCKRESPONSE']._serialized_start=904
-  _globals['_DELETELOCKRESPONSE']._serialized_end=962
-  _globals['_CREATELOCKSREQUEST']._serialized_start=964
-  _globals['_CREATELOCKSREQUEST']._serialized_end=1063
-  _globals['_CREATELOCKSRESPONSE']._serialized_start=1065
-  _globals['_CREATELOCKSRESPONSE']._serialized_end=1174
-  _globals['_DELETELOCKSREQUEST']._serialized_start=1177
-  _globals['_DELETELOCKSREQUEST']._serialized_end=1316
-  _globals['_DELETELOCKSRESPONSE']._serialized_start=1318
-  _globals['_DELETELOCKSRESPONSE']._serialized_end=1427
-  _globals['_PATHFAILURE']._serialized_start=1429
-  _globals['_PATHFAILURE']._serialized_end=1527
-  _globals['_LOCKSERVICE']._serialized_start=1530
-  _globals['_LOCKSERVICE']._serialized_end=2083
+  _globals['_LISTLOCKSREQUEST']._serialized_start=370
+  _globals['_LISTLOCKSREQUEST']._serialized_end=702
+  _globals['_LISTLOCKSRESPONSE']._serialized_start=704
+  _globals['_LISTLOCKSRESPONSE']._serialized_end=822
+  _globals['_VERIFYLOCKSREQUEST']._serialized_start=824
+  _globals['_VERIFYLOCKSREQUEST']._serialized_end=915
+  _globals['_VERIFYLOCKSRESPONSE']._serialized_start=918
+  _globals['_VERIFYLOCKSRESPONSE']._serialized_end=1058
+  _globals['_DELETELOCKREQUEST']._serialized_start=1060
+  _globals['_DELETELOCKREQUEST']._serialized_end=1171
+  _globals['_DELETELOCKRESPONSE']._serialized_start=1173
+  _globals['_DELETELOCKRESPONSE']._serialized_end=1231
+  _globals['_CREATELOCKSREQUEST']._serialized_start=1233
+  _globals['_CREATELOCKSREQUEST']._serialized_end=1332
+  _globals['_CREATELOCKSRESPONSE']._serialized_start=1334
+  _globals['_CREATELOCKSRESPONSE']._serialized_end=1443
+  _globals['_DELETELOCKSREQUEST']._serialized_start=1446
+  _globals['_DELETELOCKSREQUEST']._serialized_end=1585
+  _globals['_DELETELOCKSRESPONSE']._serialized_start=1587
+  _globals['_DELETELOCKSRESPONSE']._serialized_end=1696
+  _globals['_PATHFAILURE']._serialized_start=1698
+  _globals['_PATHFAILURE']._serialized_end=1796
+  _globals['_LOCKSERVICE']._serialized_start=1799
+  _globals['_LOCKSERVICE']._serialized_end=2352
 # @@protoc_insertion_point(module_scope)

@@ -128,6 +128,10 @@ class ListLocksRequest(_message.Message):
     ID_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    PATH_PREFIX_FIELD_NUMBER: _builtins.int
+    OWNER_NAME_FIELD_NUMBER: _builtins.int
+    LOCKED_BEFORE_FIELD_NUMBER: _builtins.int
+    KNOWN_GENERATION_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository whose locks are listed."""
     path: _builtins.str
@@ -138,6 +142,16 @@ class ListLocksRequest(_message.Message):
     """The next_cursor of the previous page; empty for the first page."""
     limit: _builtins.int
     """How many locks at most; 0 for the service's default, more than its maximum is coerced."""
+    path_prefix: _builtins.str
+    """When set, only the locks whose paths begin with this text, such as "Content/Maps/"."""
+    owner_name: _builtins.str
+    """When set, only the locks of the user with this name."""
+    known_generation: _builtins.int
+    """When set to the present generation, the response has no locks, and `unchanged` is true."""
+    @_builtins.property
+    def locked_before(self) -> _timestamp_pb2.Timestamp:
+        """When set, only the locks that were created before."""
+
     def __init__(
         self,
         *,
@@ -146,19 +160,39 @@ class ListLocksRequest(_message.Message):
         id: _builtins.str | None = ...,
         cursor: _builtins.str = ...,
         limit: _builtins.int = ...,
+        path_prefix: _builtins.str | None = ...,
+        owner_name: _builtins.str | None = ...,
+        locked_before: _timestamp_pb2.Timestamp | None = ...,
+        known_generation: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_id", b"_id", "_path", b"_path", "id", b"id", "path", b"path"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_id", b"_id", "_known_generation", b"_known_generation", "_locked_before", b"_locked_before", "_owner_name", b"_owner_name", "_path", b"_path", "_path_prefix", b"_path_prefix", "id", b"id", "known_generation", b"known_generation", "locked_before", b"locked_before", "owner_name", b"owner_name", "path", b"path", "path_prefix", b"path_prefix"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_id", b"_id", "_path", b"_path", "cursor", b"cursor", "id", b"id", "limit", b"limit", "path", b"path", "repository_id", b"repository_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_id", b"_id", "_known_generation", b"_known_generation", "_locked_before", b"_locked_before", "_owner_name", b"_owner_name", "_path", b"_path", "_path_prefix", b"_path_prefix", "cursor", b"cursor", "id", b"id", "known_generation", b"known_generation", "limit", b"limit", "locked_before", b"locked_before", "owner_name", b"owner_name", "path", b"path", "path_prefix", b"path_prefix", "repository_id", b"repository_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__id: _TypeAlias = _typing.Literal["id"]  # noqa: Y015
     _WhichOneofArgType__id: _TypeAlias = _typing.Literal["_id", b"_id"]  # noqa: Y015
+    _WhichOneofReturnType__known_generation: _TypeAlias = _typing.Literal["known_generation"]  # noqa: Y015
+    _WhichOneofArgType__known_generation: _TypeAlias = _typing.Literal["_known_generation", b"_known_generation"]  # noqa: Y015
+    _WhichOneofReturnType__locked_before: _TypeAlias = _typing.Literal["locked_before"]  # noqa: Y015
+    _WhichOneofArgType__locked_before: _TypeAlias = _typing.Literal["_locked_before", b"_locked_before"]  # noqa: Y015
+    _WhichOneofReturnType__owner_name: _TypeAlias = _typing.Literal["owner_name"]  # noqa: Y015
+    _WhichOneofArgType__owner_name: _TypeAlias = _typing.Literal["_owner_name", b"_owner_name"]  # noqa: Y015
     _WhichOneofReturnType__path: _TypeAlias = _typing.Literal["path"]  # noqa: Y015
     _WhichOneofArgType__path: _TypeAlias = _typing.Literal["_path", b"_path"]  # noqa: Y015
+    _WhichOneofReturnType__path_prefix: _TypeAlias = _typing.Literal["path_prefix"]  # noqa: Y015
+    _WhichOneofArgType__path_prefix: _TypeAlias = _typing.Literal["_path_prefix", b"_path_prefix"]  # noqa: Y015
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__id) -> _WhichOneofReturnType__id | None: ...
     @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__known_generation) -> _WhichOneofReturnType__known_generation | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__locked_before) -> _WhichOneofReturnType__locked_before | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__owner_name) -> _WhichOneofReturnType__owner_name | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__path) -> _WhichOneofReturnType__path | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__path_prefix) -> _WhichOneofReturnType__path_prefix | None: ...
 
 Global___ListLocksRequest: _TypeAlias = ListLocksRequest  # noqa: Y015
 
@@ -170,21 +204,29 @@ class ListLocksResponse(_message.Message):
 
     LOCKS_FIELD_NUMBER: _builtins.int
     NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
+    UNCHANGED_FIELD_NUMBER: _builtins.int
     next_cursor: _builtins.str
     """Set when more matching locks exist."""
+    generation: _builtins.int
+    """A number of the repository that grows with each change of its locks, and is more than 0."""
+    unchanged: _builtins.bool
+    """Whether the generation is the known_generation of the request, so that no lock was read."""
     @_builtins.property
     def locks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lock]:
-        """The locks, oldest first."""
+        """The locks, oldest first; with path_prefix by the first 255 characters of their paths."""
 
     def __init__(
         self,
         *,
         locks: _abc.Iterable[Global___Lock] | None = ...,
         next_cursor: _builtins.str = ...,
+        generation: _builtins.int = ...,
+        unchanged: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["locks", b"locks", "next_cursor", b"next_cursor"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "locks", b"locks", "next_cursor", b"next_cursor", "unchanged", b"unchanged"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -235,8 +277,11 @@ class VerifyLocksResponse(_message.Message):
     OURS_FIELD_NUMBER: _builtins.int
     THEIRS_FIELD_NUMBER: _builtins.int
     NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    GENERATION_FIELD_NUMBER: _builtins.int
     next_cursor: _builtins.str
     """Set when more locks exist."""
+    generation: _builtins.int
+    """A number of the repository that grows with each change of its locks, and is more than 0."""
     @_builtins.property
     def ours(self) -> _containers.RepeatedCompositeFieldContainer[Global___Lock]:
         """The user's own locks, oldest first."""
@@ -251,10 +296,11 @@ class VerifyLocksResponse(_message.Message):
         ours: _abc.Iterable[Global___Lock] | None = ...,
         theirs: _abc.Iterable[Global___Lock] | None = ...,
         next_cursor: _builtins.str = ...,
+        generation: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_cursor", b"next_cursor", "ours", b"ours", "theirs", b"theirs"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["generation", b"generation", "next_cursor", b"next_cursor", "ours", b"ours", "theirs", b"theirs"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -97,7 +97,7 @@ class LockServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListLocks(self, request, context):
-        """ListLocks returns a page of a repository's locks in the order of their creation.
+        """ListLocks returns a page of a repository's locks: in the order of their creation, or with path_prefix by path.
 
         Errors: INVALID_ARGUMENT (INVALID_CURSOR).
         """

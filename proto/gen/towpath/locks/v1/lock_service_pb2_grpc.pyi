@@ -51,7 +51,7 @@ class LockServiceStub:
     safe to repeat).
     """
     ListLocks: _grpc.UnaryUnaryMultiCallable[_lock_service_pb2.ListLocksRequest, _lock_service_pb2.ListLocksResponse]
-    """ListLocks returns a page of a repository's locks in the order of their creation.
+    """ListLocks returns a page of a repository's locks: in the order of their creation, or with path_prefix by path.
 
     Errors: INVALID_ARGUMENT (INVALID_CURSOR).
     """
@@ -115,7 +115,7 @@ class LockServiceAsyncStub(LockServiceStub):
     safe to repeat).
     """
     ListLocks: _aio.UnaryUnaryMultiCallable[_lock_service_pb2.ListLocksRequest, _lock_service_pb2.ListLocksResponse]  # type: ignore[assignment]
-    """ListLocks returns a page of a repository's locks in the order of their creation.
+    """ListLocks returns a page of a repository's locks: in the order of their creation, or with path_prefix by path.
 
     Errors: INVALID_ARGUMENT (INVALID_CURSOR).
     """
@@ -188,7 +188,7 @@ class LockServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _lock_service_pb2.ListLocksRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_lock_service_pb2.ListLocksResponse, _abc.Awaitable[_lock_service_pb2.ListLocksResponse]]:
-        """ListLocks returns a page of a repository's locks in the order of their creation.
+        """ListLocks returns a page of a repository's locks: in the order of their creation, or with path_prefix by path.
 
         Errors: INVALID_ARGUMENT (INVALID_CURSOR).
         """
