@@ -36,4 +36,5 @@ async def map_concurrently(items: Iterator[Item], work: Callable[[Item], Awaitab
                     await free.acquire()
                     group.create_task(process_item(item))
     except ExceptionGroup as failures:
+        # One failure is enough: the task group has cancelled the others because of it.
         raise failures.exceptions[0] from failures

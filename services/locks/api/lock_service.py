@@ -94,7 +94,7 @@ class LockServicer(LockServiceServicer):
             limits=self._limits,
             all_or_nothing=request.all_or_nothing,
         )
-        LOCKS_CREATED.inc(outcome.changed)
+        LOCKS_CREATED.inc(len(outcome.changed))
         LOCK_CONFLICTS.inc(sum(failure.lock is not None for failure in outcome.failures))
         return pb.CreateLocksResponse(
             locks=map(lock_message, outcome.locks), failures=map(path_failure_message, outcome.failures)
@@ -111,7 +111,7 @@ class LockServicer(LockServiceServicer):
             idempotency_key=_key(request.idempotency_key),
             all_or_nothing=request.all_or_nothing,
         )
-        for lock in outcome.locks:
+        for lock in outcome.changed:
             count_released(forced=lock.owner_id != request.user_id)
         return pb.DeleteLocksResponse(
             locks=map(lock_message, outcome.locks), failures=map(path_failure_message, outcome.failures)

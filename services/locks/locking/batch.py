@@ -72,12 +72,12 @@ class PathFailure:
 class BatchOutcome:
     """The user's locks on the paths, or the removed locks, and the failures, both in the order of the paths.
 
-    `changed` is the number of locks that this call created or removed.
+    `changed` are the locks that this call itself created or removed, and no earlier one.
     """
 
     locks: Sequence[LockWithOwner]
     failures: Sequence[PathFailure]
-    changed: int = 0
+    changed: Sequence[LockWithOwner] = ()
 
 
 class _Refused(Exception):
@@ -111,7 +111,7 @@ async def create_locks(
         _create, repository_id=repository_id, user_id=user_id, paths=valid, limits=limits, all_or_nothing=all_or_nothing
     )
     try:
-        standing, created = await database.run(create) if valid else ([], 0)
+        standing, created = await database.run(create) if valid else ([], [])
     except IntegrityError as error:
         raise unknown_party(error) from error
     except _Refused as refused:
@@ -129,17 +129,17 @@ async def _create(
     paths: Sequence[str],
     limits: LockLimits,
     all_or_nothing: bool,
-) -> tuple[Sequence[LockWithOwner], int]:
+) -> tuple[Sequence[LockWithOwner], Sequence[LockWithOwner]]:
     """Create the locks of those paths that are free.
 
-    Return the lock that now stands on each path, and the number of those that this call created.
+    Return the lock that now stands on each path, and those of them that this call created.
     """
     parties = {"repository_id": repository_id, "user_id": user_id}
     await connection.execute(_ALONE, {**parties, "per_repository": 0, "per_user": 0})
     hashes = [path_hash(path) for path in paths]
     rows = (await connection.execute(_CREATE, {**parties, "paths": list(paths), "hashes": hashes})).all()
     standing = [LockWithOwner(*lock) for *lock, _ in rows]
-    created = sum(is_new for *_, is_new in rows)
+    created = [LockWithOwner(*lock) for *lock, is_new in rows if is_new]
     here, own = (await connection.execute(_COUNTS, parties)).one()
     # Where a limit was lowered, what stands already is no reason to refuse.
     if created and (here > limits.per_repository or own > limits.per_user):
@@ -177,10 +177,11 @@ async def remove_locks(
         administrator=administrator,
     )
     try:
-        removed, failures = await database.run(remove)
+        removed, earlier, failures = await database.run(remove)
     except _Refused as refused:
-        removed, failures = [], refused.failures
-    return BatchOutcome(sorted(removed, key=lambda lock: unique[lock.path]), _in_order(unique, failures))
+        return BatchOutcome([], _in_order(unique, refused.failures))
+    locks = sorted([*removed, *earlier], key=lambda lock: unique[lock.path])
+    return BatchOutcome(locks, _in_order(unique, failures), removed)
 
 
 async def _remove(
@@ -193,7 +194,8 @@ async def _remove(
     idempotency_key: str,
     all_or_nothing: bool,
     administrator: bool,
-) -> tuple[Sequence[LockWithOwner], Sequence[PathFailure]]:
+) -> tuple[Sequence[LockWithOwner], Sequence[LockWithOwner], Sequence[PathFailure]]:
+    """Return the removed locks, those that an earlier call with this key removed, and the failures."""
     user_name = (await connection.execute(select(col(User.name)).where(col(User.id) == user_id))).scalar()
     if user_name is None:
         raise NotFound(Reason.USER_NOT_FOUND, "user_id: there is no such user")
@@ -209,7 +211,7 @@ async def _remove(
         idempotency_key=idempotency_key,
     )
     standing = {removal.lock.path: removal for removal in removals}
-    removed = {lock.path: lock for lock in released if lock.path not in standing}
+    earlier = {lock.path: lock for lock in released if lock.path not in standing}
     failures = []
     for path in paths:
         if path in standing:
@@ -218,19 +220,20 @@ async def _remove(
                     check_removal(standing[path], user_id=user_id, force=force)
             except ServiceError as error:
                 failures.append(PathFailure(path, error, standing.pop(path).lock))
-        elif path not in removed:
+        elif path not in earlier:
             failures.append(PathFailure(path, NotFound(Reason.LOCK_NOT_FOUND, "no lock stands on this path")))
     if failures and all_or_nothing:
         raise _Refused(failures)
-    if standing:
+    removed = [removal.lock for removal in standing.values()]
+    if removed:
         await release_locks(
             connection,
-            col(Lock.id).in_([removal.lock.id for removal in standing.values()]),
+            col(Lock.id).in_([lock.id for lock in removed]),
             released_by_id=user_id,
             released_by=user_name,
             idempotency_key=idempotency_key,
         )
-    return [*removed.values(), *(removal.lock for removal in standing.values())], failures
+    return removed, list(earlier.values()), failures
 
 
 def _unique(paths: Sequence[str]) -> Mapping[str, int]:

@@ -59,7 +59,7 @@ class LockFilter:
     locked_before: datetime | None = None
 
     @property
-    def is_empty(self) -> bool:
+    def matches_nothing(self) -> bool:
         """True if no lock can match, because no name or path has a NUL, which Postgres would refuse."""
         return "\0" in (self.path_prefix or "") + (self.owner_name or "")
 
@@ -103,7 +103,7 @@ class LockPages:
         """
         size, max_bytes = self._settings.page_size(limit), self._settings.lock_page_bytes
         position = _position(cursor, which)
-        if which.is_empty:
+        if which.matches_nothing:
             return LockPage((), "", await self.generation(repository_id))
         statement = list_statement(
             repository_id,

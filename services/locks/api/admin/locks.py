@@ -64,7 +64,7 @@ class LockHandlers(Handlers):
             limits=LockLimits(self.settings.locks_per_repository, self.settings.locks_per_user),
             all_or_nothing=request.all_or_nothing,
         )
-        LOCKS_CREATED.inc(outcome.changed)
+        LOCKS_CREATED.inc(len(outcome.changed))
         return pb.LockPathsResponse(
             locks=map(lock_message, outcome.locks), failures=map(path_failure_message, outcome.failures)
         )
@@ -83,7 +83,7 @@ class LockHandlers(Handlers):
             all_or_nothing=request.all_or_nothing,
             administrator=not request.mine,
         )
-        for lock in outcome.locks:
+        for lock in outcome.changed:
             count_released(forced=lock.owner_id != administrator.id)
         return pb.UnlockPathsResponse(
             locks=map(lock_message, outcome.locks), failures=map(path_failure_message, outcome.failures)

@@ -101,7 +101,7 @@ class LatePeers(PeerReservations):
 
 
 async def test_what_is_written_during_a_look_is_not_missed(database_url: SecretStr, disk: MemoryBackend) -> None:
-    """The disk is looked at before the neighbours have told; what an upload brings meanwhile is gone by then."""
+    """The disk is looked at before the other processes have told; what an upload brings meanwhile is gone by then."""
     await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=1))
     peers = LatePeers(database)
