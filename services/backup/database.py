@@ -52,7 +52,9 @@ class Relation:
         return f'"{self.schema}"."{self.name}"'
 
 
-_COUNTED = frozenset({Relation("locks", "locks_per_repository"), Relation("locks", "locks_per_user")})
+_COUNTED = frozenset(
+    Relation("locks", name) for name in ("locks_per_repository", "locks_per_user", "lock_events", "hook_deliveries")
+)
 """Tables that triggers fill from the rows of other tables, also during a restore."""
 
 

@@ -34,6 +34,8 @@ _NEW_GENERATIONS = text(
     " SELECT id, 0, 0, extract(epoch FROM clock_timestamp())::bigint FROM locks.repositories"
     " ON CONFLICT (repository_id, stripe) DO UPDATE SET changes = counted.changes + excluded.changes"
 )
+# The triggers record events of the locks that a restore loads, which nobody is to be told of.
+_NO_EVENTS = ("DELETE FROM locks.hook_deliveries", "DELETE FROM locks.lock_events")
 _FILLED = {Relation("storage", "stores"): "WHERE id <> 1"}
 """The condition for the rows of a table that no migration inserts; in other tables, that is every row."""
 
@@ -117,6 +119,8 @@ async def load(engine: AsyncEngine, manifest: Manifest, index: Path) -> None:
         await _merge_stores(connection, index / "objects")
         async with acting_for(connection, LOCKS.name):
             await connection.execute(_NEW_GENERATIONS)
+            for statement in _NO_EVENTS:
+                await connection.execute(text(statement))
 
 
 async def _fill(connection: AsyncConnection, manifest: Manifest, index: Path) -> None:

@@ -1,0 +1,48 @@
+"""The tables of the lock service, in the Postgres schema `locks`; the connection's search path names that schema."""
+
+from pathlib import Path
+
+from services.database.versions import Schema
+from services.locks.models.access import (
+    FORCED_BY_ADMINS,
+    FORCED_BY_WRITERS,
+    FailedLogin,
+    Grant,
+    RemovedRepository,
+    Repository,
+    RevokedToken,
+    Token,
+    TokenUse,
+    User,
+)
+from services.locks.models.base import Record
+from services.locks.models.events import Hook, HookDelivery, LockEvent
+from services.locks.models.locks import Lock, ReleasedLock, RepositoryLockCount, UserLockCount
+
+__all__ = [
+    "FORCED_BY_ADMINS",
+    "FORCED_BY_WRITERS",
+    "SCHEMA",
+    "FailedLogin",
+    "Grant",
+    "Hook",
+    "HookDelivery",
+    "Lock",
+    "LockEvent",
+    "ReleasedLock",
+    "RemovedRepository",
+    "Repository",
+    "RepositoryLockCount",
+    "RevokedToken",
+    "Token",
+    "TokenUse",
+    "User",
+    "UserLockCount",
+]
+
+SCHEMA = Schema(
+    name="locks",
+    metadata=Record.metadata,
+    versions=Path(__file__).parents[1] / "migrations" / "versions",
+)
+"""The schema that `services.database.migrations` creates and migrates."""

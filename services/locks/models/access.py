@@ -1,0 +1,137 @@
+"""Users, tokens, repositories and grants."""
+
+from datetime import datetime
+
+from sqlalchemy import ARRAY, BigInteger, Boolean, CheckConstraint, Column, Index, LargeBinary, Text, UniqueConstraint
+from sqlmodel import Field
+
+from services.locks.models.base import (
+    Record,
+    flag_column,
+    identity_column,
+    key_column,
+    moment_column,
+    number_column,
+    reference_column,
+    text_column,
+    texts_column,
+)
+
+FORCED_BY_WRITERS = "writers"
+FORCED_BY_ADMINS = "admins"
+
+
+class User(Record, table=True):
+    """A person or a program that has tokens."""
+
+    __tablename__ = "users"
+
+    id: int = Field(sa_column=identity_column())
+    name: str = Field(sa_column=text_column(unique=True))
+    administrator: bool = Field(sa_column=Column(Boolean, nullable=False))
+    created_at: datetime = Field(sa_column=moment_column(now=True))
+
+
+class Token(Record, table=True):
+    """A credential; only the SHA-256 of its secret is stored."""
+
+    __tablename__ = "tokens"
+    __table_args__ = (UniqueConstraint("user_id", "name"),)
+
+    id: int = Field(sa_column=identity_column())
+    user_id: int = Field(sa_column=reference_column("users.id", on_delete="CASCADE"))
+    name: str = Field(sa_column=text_column())
+    token_hash: bytes = Field(sa_column=Column(LargeBinary, nullable=False, unique=True))
+    created_at: datetime = Field(sa_column=moment_column(now=True))
+    expires_at: datetime | None = Field(sa_column=moment_column(nullable=True))
+
+
+class TokenUse(Record, table=True):
+    """The last use of a token, in a separate table because an update of `tokens` counts as a revocation."""
+
+    __tablename__ = "token_uses"
+
+    token_id: int = Field(sa_column=key_column("tokens.id"))
+    used_at: datetime = Field(sa_column=moment_column())
+
+
+class RevokedToken(Record, table=True):
+    """A revoked token, retained for a while so that its refusal can say why; see `access.tokens`."""
+
+    __tablename__ = "revoked_tokens"
+    __table_args__ = (Index(None, "user_id"), Index(None, "revoked_at"))
+
+    token_hash: bytes = Field(sa_column=Column(LargeBinary, primary_key=True))
+    user_id: int = Field(sa_column=reference_column("users.id", on_delete="CASCADE"))
+    name: str = Field(sa_column=text_column())
+    revoked_at: datetime = Field(sa_column=moment_column(now=True))
+
+
+class Repository(Record, table=True):
+    """A repository, with its rules for locks.
+
+    `forced_unlock` names the users that may remove the locks of others: `writers` or `admins`. A lock older than
+    `stale_after_seconds` may be stolen by every writer. The history of a released lock is deleted after
+    `history_seconds`. A push to a ref that matches `release_on` releases its pusher's locks on the pushed paths.
+    `lock_spaces` are rules for the space of a ref, see `locking.spaces`.
+    """
+
+    __tablename__ = "repositories"
+    __table_args__ = (CheckConstraint("forced_unlock IN ('writers', 'admins')", name="forced_unlock"),)
+
+    id: int = Field(sa_column=identity_column())
+    name: str = Field(sa_column=text_column(unique=True))
+    public: bool = Field(sa_column=Column(Boolean, nullable=False))
+    forced_unlock: str = Field(sa_column=text_column())
+    created_at: datetime = Field(sa_column=moment_column(now=True))
+    stale_after_seconds: int | None = Field(default=None, sa_column=number_column(nullable=True))
+    history_seconds: int | None = Field(default=None, sa_column=number_column(nullable=True))
+    release_on: list[str] = Field(default=[], sa_column=texts_column())
+    lock_spaces: list[str] = Field(default=[], sa_column=texts_column())
+
+
+class RemovedRepository(Record, table=True):
+    """A removed repository, recorded until the storage service has removed its objects too."""
+
+    __tablename__ = "removed_repositories"
+
+    id: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    name: str = Field(sa_column=text_column())
+    public: bool = Field(sa_column=Column(Boolean, nullable=False))
+    forced_unlock: str = Field(sa_column=text_column())
+    created_at: datetime = Field(sa_column=moment_column())
+
+
+class Grant(Record, table=True):
+    """A user's role in a repository; ref patterns limit the refs that the user may write.
+
+    With `ignores_locks`, the user may push changes of paths that others have locked.
+    """
+
+    __tablename__ = "grants"
+    __table_args__ = (
+        UniqueConstraint("user_id", "repository_id", "role"),
+        CheckConstraint("role IN ('read', 'write', 'admin')", name="role"),
+        Index(None, "repository_id"),
+    )
+
+    id: int = Field(sa_column=identity_column())
+    user_id: int = Field(sa_column=reference_column("users.id", on_delete="CASCADE"))
+    repository_id: int = Field(sa_column=reference_column("repositories.id", on_delete="CASCADE"))
+    role: str = Field(sa_column=text_column())
+    ref_patterns: list[str] = Field(sa_column=Column(ARRAY(Text), nullable=False))
+    created_at: datetime = Field(sa_column=moment_column(now=True))
+    ignores_locks: bool = Field(default=False, sa_column=flag_column())
+
+
+class FailedLogin(Record, table=True):
+    """The debt of an address for bad credentials; see `failed_logins`.
+
+    The table is unlogged because its rows are written often, are worth little, and expire within minutes.
+    """
+
+    __tablename__ = "failed_logins"
+    __table_args__ = (Index(None, "debt_until"), {"prefixes": ["UNLOGGED"]})
+
+    address: str = Field(sa_column=Column(Text(collation="C"), primary_key=True))
+    debt_until: datetime = Field(sa_column=moment_column())
