@@ -7,7 +7,7 @@ from towpath.access.v1 import access_service_pb2, access_service_pb2_grpc, admin
 from towpath.locks.v1 import lock_service_pb2, lock_service_pb2_grpc
 
 from services.common.concurrency.periodic import refresh_periodically
-from services.common.lifecycle import cancel_and_wait
+from services.common.lifecycle import cancel_and_wait, run_after
 from services.common.observability.metrics import served_metrics
 from services.common.rpc.server import Server
 from services.database.engine import create_engine
@@ -19,6 +19,7 @@ from services.locks.access.token_uses import TokenUses
 from services.locks.api.access_service import AccessServicer
 from services.locks.api.admin.service import AdminServicer
 from services.locks.api.lock_service import LockServicer
+from services.locks.events.feed import LockFeed
 from services.locks.locking.pages import LockPages
 from services.locks.metrics import refresh_repositories
 from services.locks.models import SCHEMA
@@ -46,7 +47,11 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
         services=(LOCK_SERVICE, ACCESS_SERVICE, ADMIN_SERVICE),
         # Callers of AdminService present the token of an administrator instead of the service secret.
         unguarded=(ADMIN_SERVICE,),
-        waiting=(f"/{ACCESS_SERVICE}/WatchAccess",),
+        waiting=(
+            f"/{ACCESS_SERVICE}/WatchAccess",
+            f"/{LOCK_SERVICE}/WatchLocks",
+            f"/{ADMIN_SERVICE}/WatchRepositoryLocks",
+        ),
     )
     engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
     database = Database(engine)
@@ -56,9 +61,10 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
         settings.storage_address, secret=settings.service_secret, admin_secret=settings.storage_admin_secret, tls=tls
     )
     pages = LockPages(database, settings)
-    lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings, pages), server.grpc)
+    feed = LockFeed(database)
+    lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings, pages, feed), server.grpc)
     access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(database, changes, uses), server.grpc)
-    admin = AdminServicer(database, uses, settings, storage, pages)
+    admin = AdminServicer(database, uses, settings, storage, pages, feed)
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)
 
     async def check() -> None:
@@ -72,6 +78,9 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
 
     writing = asyncio.create_task(uses.keep_writing())
     listening = asyncio.create_task(changes.keep_listening())
+    reading = asyncio.create_task(feed.keep_reading())
+    # A watch has no end of its own, and would use up the time for which calls in flight are awaited.
+    closing = asyncio.create_task(run_after(stop, feed.close))
     # The task ends by itself only with a permanent error.
     listening.add_done_callback(lambda _: stop.set())
     try:
@@ -81,4 +90,4 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
             await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first)
     finally:
         await storage.close()
-        await cancel_and_wait(writing, listening)
+        await cancel_and_wait(writing, listening, reading, closing)

@@ -1,6 +1,7 @@
 """The gRPC servicer of LockService."""
 
 import uuid
+from collections.abc import AsyncIterator
 from functools import partial
 
 from towpath.locks.v1 import lock_service_pb2 as pb
@@ -8,7 +9,9 @@ from towpath.locks.v1.lock_service_pb2_grpc import LockServiceServicer
 
 from services.common.errors import AlreadyExists, Reason
 from services.database.transactions import Database
+from services.locks.api.lock_events import update_message
 from services.locks.api.messages import lock_filter_of, lock_message, path_failure_message
+from services.locks.events.feed import LockFeed
 from services.locks.ids import parse_id
 from services.locks.locking import batch
 from services.locks.locking.pages import LockPages
@@ -19,12 +22,16 @@ from services.locks.metrics import LOCK_CONFLICTS, LOCKS_CREATED, count_released
 from services.locks.settings import LocksSettings
 from services.locks.validation import check_idempotency_key
 
+# Callers take a silence of twice this for the loss of the service.
+_IDLE_SECONDS = 10.0
+
 
 class LockServicer(LockServiceServicer):
     """Answers the calls of LockService."""
 
-    def __init__(self, database: Database, settings: LocksSettings, pages: LockPages) -> None:
+    def __init__(self, database: Database, settings: LocksSettings, pages: LockPages, feed: LockFeed) -> None:
         self._database = database
+        self._feed = feed
         self._max_path_bytes = settings.lock_path_bytes
         self._limits = LockLimits(settings.locks_per_repository, settings.locks_per_user)
         self._pages = pages
@@ -116,6 +123,12 @@ class LockServicer(LockServiceServicer):
         return pb.DeleteLocksResponse(
             locks=map(lock_message, outcome.locks), failures=map(path_failure_message, outcome.failures)
         )
+
+    async def WatchLocks(self, request: pb.WatchLocksRequest, _context: object) -> AsyncIterator[pb.WatchLocksResponse]:
+        """Return the changes of a repository's locks as they are made."""
+        after = request.after if request.HasField("after") else None
+        async for update in self._feed.watch(request.repository_id, after, idle_seconds=_IDLE_SECONDS):
+            yield update_message(update)
 
 
 def _key(given: str) -> str:

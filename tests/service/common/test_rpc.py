@@ -70,6 +70,10 @@ class Locks(pb_grpc.LockServiceServicer):
         """Answer."""
         return pb.DeleteLocksResponse()
 
+    async def WatchLocks(self, request: pb.WatchLocksRequest, context: Context) -> AsyncIterator[pb.WatchLocksResponse]:
+        """Answer."""
+        yield pb.WatchLocksResponse()
+
 
 @asynccontextmanager
 async def running(

@@ -16,6 +16,7 @@ from services.database.transactions import Database
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import authenticate
 from services.locks.access.users import find_user
+from services.locks.events.feed import LockFeed
 from services.locks.locking.pages import LockPages
 from services.locks.models import Repository, User
 from services.locks.repositories import find_repository
@@ -26,7 +27,7 @@ from services.locks.validation import check_name, check_repository_name
 _Handlers = TypeVar("_Handlers", bound="Handlers")
 _Request = TypeVar("_Request")
 _Response = TypeVar("_Response")
-_Context = grpc.aio.ServicerContext[Any, Any]
+Context = grpc.aio.ServicerContext[Any, Any]
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,8 +39,9 @@ class Handlers(AdminServiceServicer):
     settings: LocksSettings
     storage: StorageClient
     lock_pages: LockPages
+    feed: LockFeed
 
-    async def administrator(self, context: _Context) -> User:
+    async def administrator(self, context: Context) -> User:
         """Return the administrator that makes the call.
 
         Raises `Unauthenticated` (BAD_CREDENTIALS) and `PermissionDenied` (NOT_ADMINISTRATOR).
@@ -64,10 +66,10 @@ class Handlers(AdminServiceServicer):
 
 def administrator_only(
     handle: Callable[[_Handlers, _Request, User], Awaitable[_Response]],
-) -> Callable[[_Handlers, _Request, _Context], Awaitable[_Response]]:
+) -> Callable[[_Handlers, _Request, Context], Awaitable[_Response]]:
     """Return a handler that admits only administrators, and passes the calling administrator to `handle`."""
 
-    async def handler(self: _Handlers, request: _Request, context: _Context) -> _Response:
+    async def handler(self: _Handlers, request: _Request, context: Context) -> _Response:
         return await handle(self, request, await self.administrator(context))
 
     return handler

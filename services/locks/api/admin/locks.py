@@ -1,11 +1,13 @@
 """AdminService: standing and released locks."""
 
 import uuid
+from collections.abc import AsyncIterator
 from functools import partial
 
 from towpath.access.v1 import admin_service_pb2 as pb
 
-from services.locks.api.admin.base import Handlers, administrator_only
+from services.locks.api.admin.base import Context, Handlers, administrator_only
+from services.locks.api.lock_events import update_message
 from services.locks.api.messages import lock_filter_of, lock_message, path_failure_message, released_lock_message
 from services.locks.ids import parse_cursor, parse_id
 from services.locks.locking import batch
@@ -14,6 +16,9 @@ from services.locks.locking.release import remove_lock
 from services.locks.locking.table import LockLimits
 from services.locks.metrics import LOCKS_CREATED, count_released
 from services.locks.models import User
+
+# A watch ends within this time, and that of a look at its token, after its administrator has lost the access.
+_IDLE_SECONDS = 1.0
 
 
 class LockHandlers(Handlers):
@@ -88,6 +93,17 @@ class LockHandlers(Handlers):
         return pb.UnlockPathsResponse(
             locks=map(lock_message, outcome.locks), failures=map(path_failure_message, outcome.failures)
         )
+
+    async def WatchRepositoryLocks(
+        self, request: pb.WatchRepositoryLocksRequest, context: Context
+    ) -> AsyncIterator[pb.WatchRepositoryLocksResponse]:
+        """Return the changes of a repository's locks as they are made, to an administrator."""
+        await self.administrator(context)
+        repository = await self.find_repository(request.repository)
+        after = request.after if request.HasField("after") else None
+        async for update in self.feed.watch(repository.id, after, idle_seconds=_IDLE_SECONDS):
+            await self.administrator(context)
+            yield pb.WatchRepositoryLocksResponse(changes=update_message(update))
 
     @administrator_only
     async def ListReleasedLocks(

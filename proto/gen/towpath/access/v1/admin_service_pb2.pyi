@@ -1301,6 +1301,58 @@ class UnlockPathsResponse(_message.Message):
 Global___UnlockPathsResponse: _TypeAlias = UnlockPathsResponse  # noqa: Y015
 
 @_typing.final
+class WatchRepositoryLocksRequest(_message.Message):
+    """WatchRepositoryLocksRequest asks for the changes of a repository's locks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The repository's name."""
+    after: _builtins.str
+    """The position after which the events begin; when not set, they begin now."""
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        after: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "after", b"after"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "after", b"after", "repository", b"repository"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__after: _TypeAlias = _typing.Literal["after"]  # noqa: Y015
+    _WhichOneofArgType__after: _TypeAlias = _typing.Literal["_after", b"_after"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__after) -> _WhichOneofReturnType__after | None: ...
+
+Global___WatchRepositoryLocksRequest: _TypeAlias = WatchRepositoryLocksRequest  # noqa: Y015
+
+@_typing.final
+class WatchRepositoryLocksResponse(_message.Message):
+    """WatchRepositoryLocksResponse carries the events since the response before it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CHANGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def changes(self) -> _lock_service_pb2.WatchLocksResponse:
+        """The events and the position after them."""
+
+    def __init__(
+        self,
+        *,
+        changes: _lock_service_pb2.WatchLocksResponse | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["changes", b"changes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchRepositoryLocksResponse: _TypeAlias = WatchRepositoryLocksResponse  # noqa: Y015
+
+@_typing.final
 class ListReleasedLocksRequest(_message.Message):
     """ListReleasedLocksRequest asks for a page of released locks."""
 

@@ -132,6 +132,11 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UnlockPathsRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UnlockPathsResponse.FromString,
                 _registered_method=True)
+        self.WatchRepositoryLocks = channel.unary_stream(
+                '/towpath.access.v1.AdminService/WatchRepositoryLocks',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.WatchRepositoryLocksRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.WatchRepositoryLocksResponse.FromString,
+                _registered_method=True)
         self.ListReleasedLocks = channel.unary_unary(
                 '/towpath.access.v1.AdminService/ListReleasedLocks',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListReleasedLocksRequest.SerializeToString,
@@ -334,6 +339,14 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchRepositoryLocks(self, request, context):
+        """WatchRepositoryLocks tells each change of a repository's locks, as LockService.WatchLocks does. It ends within two
+        seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListReleasedLocks(self, request, context):
         """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
         Errors: INVALID_ARGUMENT (INVALID_CURSOR).
@@ -514,6 +527,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.UnlockPaths,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UnlockPathsRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UnlockPathsResponse.SerializeToString,
+            ),
+            'WatchRepositoryLocks': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchRepositoryLocks,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.WatchRepositoryLocksRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.WatchRepositoryLocksResponse.SerializeToString,
             ),
             'ListReleasedLocks': grpc.unary_unary_rpc_method_handler(
                     servicer.ListReleasedLocks,
@@ -1065,6 +1083,33 @@ class AdminService:
             '/towpath.access.v1.AdminService/UnlockPaths',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.UnlockPathsRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.UnlockPathsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchRepositoryLocks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/WatchRepositoryLocks',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.WatchRepositoryLocksRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.WatchRepositoryLocksResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -92,6 +92,10 @@ class AdminServiceStub:
     """UnlockPaths removes anybody's locks of up to 1,000 paths, or only those of the administrator, as
     LockService.DeleteLocks does. Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (REPOSITORY_NOT_FOUND).
     """
+    WatchRepositoryLocks: _grpc.UnaryStreamMultiCallable[_admin_service_pb2.WatchRepositoryLocksRequest, _admin_service_pb2.WatchRepositoryLocksResponse]
+    """WatchRepositoryLocks tells each change of a repository's locks, as LockService.WatchLocks does. It ends within two
+    seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND).
+    """
     ListReleasedLocks: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListReleasedLocksRequest, _admin_service_pb2.ListReleasedLocksResponse]
     """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
     Errors: INVALID_ARGUMENT (INVALID_CURSOR).
@@ -197,6 +201,10 @@ class AdminServiceAsyncStub(AdminServiceStub):
     UnlockPaths: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UnlockPathsRequest, _admin_service_pb2.UnlockPathsResponse]  # type: ignore[assignment]
     """UnlockPaths removes anybody's locks of up to 1,000 paths, or only those of the administrator, as
     LockService.DeleteLocks does. Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (REPOSITORY_NOT_FOUND).
+    """
+    WatchRepositoryLocks: _aio.UnaryStreamMultiCallable[_admin_service_pb2.WatchRepositoryLocksRequest, _admin_service_pb2.WatchRepositoryLocksResponse]  # type: ignore[assignment]
+    """WatchRepositoryLocks tells each change of a repository's locks, as LockService.WatchLocks does. It ends within two
+    seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND).
     """
     ListReleasedLocks: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListReleasedLocksRequest, _admin_service_pb2.ListReleasedLocksResponse]  # type: ignore[assignment]
     """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
@@ -408,6 +416,16 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_service_pb2.UnlockPathsResponse, _abc.Awaitable[_admin_service_pb2.UnlockPathsResponse]]:
         """UnlockPaths removes anybody's locks of up to 1,000 paths, or only those of the administrator, as
         LockService.DeleteLocks does. Errors: INVALID_ARGUMENT (INVALID_FIELD), NOT_FOUND (REPOSITORY_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def WatchRepositoryLocks(
+        self,
+        request: _admin_service_pb2.WatchRepositoryLocksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_admin_service_pb2.WatchRepositoryLocksResponse], _abc.AsyncIterator[_admin_service_pb2.WatchRepositoryLocksResponse]]:
+        """WatchRepositoryLocks tells each change of a repository's locks, as LockService.WatchLocks does. It ends within two
+        seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND).
         """
 
     @_abc_1.abstractmethod

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
+from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -18,6 +19,34 @@ else:
     from typing_extensions import TypeAlias as _TypeAlias, Never as _Never
 
 DESCRIPTOR: _descriptor.FileDescriptor
+
+class _LockEventType:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _LockEventTypeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_LockEventType.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    LOCK_EVENT_TYPE_UNSPECIFIED: _LockEventType.ValueType  # 0
+    """Not set."""
+    LOCK_EVENT_TYPE_CREATED: _LockEventType.ValueType  # 1
+    """A user locked a path."""
+    LOCK_EVENT_TYPE_RELEASED: _LockEventType.ValueType  # 2
+    """A lock was removed."""
+    LOCK_EVENT_TYPE_STOLEN: _LockEventType.ValueType  # 3
+    """A lock was replaced by a lock of another user."""
+
+class LockEventType(_LockEventType, metaclass=_LockEventTypeEnumTypeWrapper):
+    """LockEventType is a change of a lock."""
+
+LOCK_EVENT_TYPE_UNSPECIFIED: LockEventType.ValueType  # 0
+"""Not set."""
+LOCK_EVENT_TYPE_CREATED: LockEventType.ValueType  # 1
+"""A user locked a path."""
+LOCK_EVENT_TYPE_RELEASED: LockEventType.ValueType  # 2
+"""A lock was removed."""
+LOCK_EVENT_TYPE_STOLEN: LockEventType.ValueType  # 3
+"""A lock was replaced by a lock of another user."""
+Global___LockEventType: _TypeAlias = LockEventType  # noqa: Y015
 
 @_typing.final
 class Lock(_message.Message):
@@ -543,3 +572,125 @@ class PathFailure(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___PathFailure: _TypeAlias = PathFailure  # noqa: Y015
+
+@_typing.final
+class WatchLocksRequest(_message.Message):
+    """WatchLocksRequest asks for the changes of a repository's locks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository."""
+    after: _builtins.str
+    """The position after which the events begin; when not set, they begin now."""
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        after: _builtins.str | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "after", b"after"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_after", b"_after", "after", b"after", "repository_id", b"repository_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__after: _TypeAlias = _typing.Literal["after"]  # noqa: Y015
+    _WhichOneofArgType__after: _TypeAlias = _typing.Literal["_after", b"_after"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__after) -> _WhichOneofReturnType__after | None: ...
+
+Global___WatchLocksRequest: _TypeAlias = WatchLocksRequest  # noqa: Y015
+
+@_typing.final
+class WatchLocksResponse(_message.Message):
+    """WatchLocksResponse carries the events since the response before it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    POSITION_FIELD_NUMBER: _builtins.int
+    RESET_FIELD_NUMBER: _builtins.int
+    position: _builtins.str
+    """The position after these events."""
+    reset: _builtins.bool
+    """Whether events are missing, because those after the asked position are not known any more: a day has passed, there
+    were more than 10,000, or a backup was restored. The caller lists the locks again.
+    """
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___LockEvent]:
+        """The events in their order; the changes of each path are in the order in which they were made."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___LockEvent] | None = ...,
+        position: _builtins.str = ...,
+        reset: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "position", b"position", "reset", b"reset"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___WatchLocksResponse: _TypeAlias = WatchLocksResponse  # noqa: Y015
+
+@_typing.final
+class LockEvent(_message.Message):
+    """LockEvent is one change of a lock."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    POSITION_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    LOCK_FIELD_NUMBER: _builtins.int
+    CAUSED_BY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    FORCED_FIELD_NUMBER: _builtins.int
+    PREVIOUS_ID_FIELD_NUMBER: _builtins.int
+    PREVIOUS_OWNER_NAME_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    position: _builtins.str
+    """The position after this event, from which a watch can go on. It begins with the generation that the locks have
+    after this event, and "-".
+    """
+    type: Global___LockEventType.ValueType
+    """The change."""
+    caused_by: _builtins.str
+    """The name of the user who made the change."""
+    reason: _builtins.str
+    """The reason that this user gave, if any."""
+    forced: _builtins.bool
+    """Whether the lock was another user's."""
+    previous_id: _builtins.str
+    """When stolen, the id of the lock that made way."""
+    previous_owner_name: _builtins.str
+    """When stolen, the name of the user who held it."""
+    @_builtins.property
+    def lock(self) -> Global___Lock:
+        """The lock that was created or released; when stolen, the lock of the new owner."""
+
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When the change was made."""
+
+    def __init__(
+        self,
+        *,
+        position: _builtins.str = ...,
+        type: Global___LockEventType.ValueType = ...,
+        lock: Global___Lock | None = ...,
+        caused_by: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        forced: _builtins.bool = ...,
+        previous_id: _builtins.str = ...,
+        previous_owner_name: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "lock", b"lock"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["caused_by", b"caused_by", "created_at", b"created_at", "forced", b"forced", "lock", b"lock", "position", b"position", "previous_id", b"previous_id", "previous_owner_name", b"previous_owner_name", "reason", b"reason", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LockEvent: _TypeAlias = LockEvent  # noqa: Y015

@@ -70,6 +70,11 @@ class LockServiceStub:
                 request_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLocksRequest.SerializeToString,
                 response_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLocksResponse.FromString,
                 _registered_method=True)
+        self.WatchLocks = channel.unary_stream(
+                '/towpath.locks.v1.LockService/WatchLocks',
+                request_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.WatchLocksRequest.SerializeToString,
+                response_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.WatchLocksResponse.FromString,
+                _registered_method=True)
 
 
 class LockServiceServicer:
@@ -157,6 +162,19 @@ class LockServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def WatchLocks(self, request, context):
+        """WatchLocks tells each change of a repository's locks once and in order, until the caller ends the call.
+
+        The first response comes at once and has the position from which the events are told; a response without events
+        comes at least every ten seconds. A caller that watches first and lists the locks then misses no change. When the
+        service stops, the call ends without an error: the caller goes on after its last position, at any lock service.
+
+        Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LockServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -189,6 +207,11 @@ def add_LockServiceServicer_to_server(servicer, server):
                     servicer.DeleteLocks,
                     request_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLocksRequest.FromString,
                     response_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLocksResponse.SerializeToString,
+            ),
+            'WatchLocks': grpc.unary_stream_rpc_method_handler(
+                    servicer.WatchLocks,
+                    request_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.WatchLocksRequest.FromString,
+                    response_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.WatchLocksResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -359,6 +382,33 @@ class LockService:
             '/towpath.locks.v1.LockService/DeleteLocks',
             towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLocksRequest.SerializeToString,
             towpath_dot_locks_dot_v1_dot_lock__service__pb2.DeleteLocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def WatchLocks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_stream(
+            request,
+            target,
+            '/towpath.locks.v1.LockService/WatchLocks',
+            towpath_dot_locks_dot_v1_dot_lock__service__pb2.WatchLocksRequest.SerializeToString,
+            towpath_dot_locks_dot_v1_dot_lock__service__pb2.WatchLocksResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -91,6 +91,15 @@ class LockServiceStub:
 
     Errors: INVALID_ARGUMENT (INVALID_FIELD: no path, or more than 1,000), NOT_FOUND (USER_NOT_FOUND).
     """
+    WatchLocks: _grpc.UnaryStreamMultiCallable[_lock_service_pb2.WatchLocksRequest, _lock_service_pb2.WatchLocksResponse]
+    """WatchLocks tells each change of a repository's locks once and in order, until the caller ends the call.
+
+    The first response comes at once and has the position from which the events are told; a response without events
+    comes at least every ten seconds. A caller that watches first and lists the locks then misses no change. When the
+    service stops, the call ends without an error: the caller goes on after its last position, at any lock service.
+
+    Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later.
+    """
 
 @_typing.type_check_only
 class LockServiceAsyncStub(LockServiceStub):
@@ -154,6 +163,15 @@ class LockServiceAsyncStub(LockServiceStub):
     is removed, and the response has no locks.
 
     Errors: INVALID_ARGUMENT (INVALID_FIELD: no path, or more than 1,000), NOT_FOUND (USER_NOT_FOUND).
+    """
+    WatchLocks: _aio.UnaryStreamMultiCallable[_lock_service_pb2.WatchLocksRequest, _lock_service_pb2.WatchLocksResponse]  # type: ignore[assignment]
+    """WatchLocks tells each change of a repository's locks once and in order, until the caller ends the call.
+
+    The first response comes at once and has the position from which the events are told; a response without events
+    comes at least every ten seconds. A caller that watches first and lists the locks then misses no change. When the
+    service stops, the call ends without an error: the caller goes on after its last position, at any lock service.
+
+    Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later.
     """
 
 class LockServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -251,6 +269,21 @@ class LockServiceServicer(metaclass=_abc_1.ABCMeta):
         is removed, and the response has no locks.
 
         Errors: INVALID_ARGUMENT (INVALID_FIELD: no path, or more than 1,000), NOT_FOUND (USER_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def WatchLocks(
+        self,
+        request: _lock_service_pb2.WatchLocksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_lock_service_pb2.WatchLocksResponse], _abc.AsyncIterator[_lock_service_pb2.WatchLocksResponse]]:
+        """WatchLocks tells each change of a repository's locks once and in order, until the caller ends the call.
+
+        The first response comes at once and has the position from which the events are told; a response without events
+        comes at least every ten seconds. A caller that watches first and lists the locks then misses no change. When the
+        service stops, the call ends without an error: the caller goes on after its last position, at any lock service.
+
+        Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later.
         """
 
 def add_LockServiceServicer_to_server(servicer: LockServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
