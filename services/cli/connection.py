@@ -5,8 +5,9 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
+import grpc
 import typer
 from google.protobuf.message import Message
 from pydantic import SecretStr
@@ -15,7 +16,7 @@ from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 from services.cli.errors import CommandError
 from services.cli.settings import CommandSettings
 from services.cli.up.runtime_directory import LOCKS_SOCKET, runtime_directory
-from services.common.errors import Reason, ServiceError
+from services.common.errors import DeadlineExceeded, Reason, ServiceError
 from services.common.rpc.client import ServiceClient
 from services.common.rpc.tls import Tls
 
@@ -30,6 +31,7 @@ Result = TypeVar("Result")
 _CONNECT_SECONDS = 10.0
 # Removing a repository with many objects is one call.
 _CALL_SECONDS = 120.0
+_SILENT_SECONDS = 20.0
 
 
 class Administration:
@@ -42,6 +44,28 @@ class Administration:
     async def call(self, method: Callable[..., Awaitable[Response]], request: Message) -> Response:
         """Call a method of `stub`. Raises the `ServiceError` that the service returns."""
         return await self._client.call(method, request)
+
+    async def stream(
+        self, method: Callable[..., "grpc.aio.UnaryStreamCall[Any, Response]"], request: Message
+    ) -> AsyncIterator[Response]:
+        """Yield the responses of a method of `stub` until the service ends the call.
+
+        Raises the `ServiceError` that the service returns, and `DeadlineExceeded` after 20 s without a response.
+        """
+        call = method(request, metadata=self._client.metadata(), wait_for_ready=True)
+        try:
+            while True:
+                async with asyncio.timeout(_SILENT_SECONDS):
+                    response = await call.read()
+                if response is grpc.aio.EOF:
+                    return
+                yield cast("Response", response)
+        except grpc.aio.AioRpcError as error:
+            raise self._client.error(error) from error
+        except TimeoutError as error:
+            raise DeadlineExceeded(Reason.DEADLINE_EXCEEDED, "the service is silent") from error
+        finally:
+            call.cancel()
 
 
 @asynccontextmanager

@@ -20,7 +20,7 @@ from services.facade.clients.services import ServiceClients
 from services.facade.context import AppContext
 from services.facade.errors import ErrorRenderer
 from services.facade.middleware.body_drain import BodyDrain
-from services.facade.middleware.concurrency_limit import ConcurrencyLimit
+from services.facade.middleware.concurrency_limit import ConcurrencyLimit, Slots
 from services.facade.middleware.request_scope import RequestScope
 from services.facade.objects.removal_feed import RemovalFeed
 from services.facade.objects.shared_disk import SharedDisk
@@ -67,6 +67,8 @@ def create_app(
         committed=AccessCache(removal_feed, recalled=metrics.VERIFIED_FROM_MEMORY, asked=metrics.VERIFIED_BY_STORAGE),
         shared_disk=shared_disk,
         shared_memory=None if memory is None else SharedMemory(memory),
+        watches=Slots("watches", settings.lock_watches, settings.share_of_watches),
+        trusted=trusted,
         stop=stop,
     )
     routes = ObjectRoutes(create_api(errors), context, errors)

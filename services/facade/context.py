@@ -10,11 +10,12 @@ from services.facade.auth.access_cache import AccessCache
 from services.facade.auth.action_tokens import ActionTokens
 from services.facade.auth.authorizer import Authorizer
 from services.facade.clients.services import ServiceClients
+from services.facade.middleware.concurrency_limit import Slots
 from services.facade.objects.actions import ActionFactory, origin
 from services.facade.objects.shared_disk import SharedDisk
 from services.facade.objects.shared_memory import SharedMemory
 from services.facade.settings import FacadeSettings
-from services.facade.web.forwarded_headers import client_of
+from services.facade.web.forwarded_headers import Networks, client_of
 
 ObjectKey = tuple[int, str, int]
 """An object that a repository holds: the repository's id, the oid, and the size in bytes."""
@@ -32,6 +33,9 @@ class AppContext:
     """The objects that this facade has seen committed in the last minute, each with True."""
     shared_disk: SharedDisk | None
     shared_memory: SharedMemory | None
+    watches: Slots
+    """The slots of the clients that watch the events of locks."""
+    trusted: Networks
     stop: asyncio.Event
 
     def action_factory(self, request: Request) -> ActionFactory:

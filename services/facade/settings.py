@@ -109,6 +109,12 @@ class FacadeSettings(ServiceSettings):
     requests_in_flight: int = Field(
         default=512, ge=1, description="the most requests that one facade serves at once; more are answered 429"
     )
+    lock_watches: int = Field(
+        default=1_000,
+        ge=1,
+        description="the most clients that watch the events of locks at one facade, beside `requests_in_flight`; a "
+        "quarter of them may be of one address, or of one user; more are answered 429",
+    )
     connections: int = Field(
         default=4096,
         ge=1,
@@ -154,6 +160,11 @@ class FacadeSettings(ServiceSettings):
     def share_of_requests(self) -> int:
         """The most requests of one address, or of one user, at once."""
         return self.requests_per_client or max(1, self.requests_in_flight // 4)
+
+    @property
+    def share_of_watches(self) -> int:
+        """The most watches of one address, or of one user, at once."""
+        return max(1, self.lock_watches // 4)
 
     @field_validator("public_url")
     @classmethod

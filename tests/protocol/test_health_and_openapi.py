@@ -17,6 +17,7 @@ ENDPOINTS = {
     ("post", "/{repository}/objects/{oid}"): {200, 400, 403, 404, 410, 413},
     ("post", "/{repository}/locks"): {201, 400, 401, 403, 406, 409, 413, 415, 422, 429},
     ("get", "/{repository}/locks"): {200, 304, 401, 403, 406, 422, 429},
+    ("get", "/{repository}/locks/events"): {200, 401, 403, 406, 429},
     ("post", "/{repository}/locks/verify"): {200, 400, 401, 403, 406, 413, 415, 422, 429},
     ("post", "/{repository}/locks/batch/lock"): {200, 201, 400, 401, 403, 406, 409, 413, 415, 422, 429},
     ("post", "/{repository}/locks/batch/unlock"): {200, 400, 401, 403, 406, 409, 413, 415, 422, 429},
@@ -81,7 +82,7 @@ def test_every_endpoint_is_described_with_its_statuses(description: dict[str, An
 
 
 def test_nothing_else_is_described(description: dict[str, Any]) -> None:
-    """The description must be true, so every operation in it is one of the protocol's, or of many locks, or health."""
+    """The description must be true, so every operation in it is one of the protocol's, or of ours, or health."""
     operations = {(method, path) for path, methods in description["paths"].items() for method in methods}
     health = {(method, path) for method in ("get", "head") for path in ("/healthz", "/readyz")}
     assert operations == ENDPOINTS.keys() | health

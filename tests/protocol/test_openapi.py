@@ -83,6 +83,8 @@ def run(folder: Path, stack: Stack, config: str, *options: str) -> None:
     program = Path(sys.executable).with_name("schemathesis")
     command = [str(program), f"--config-file={folder / 'schemathesis.toml'}", "--no-color", "run"]
     command += [f"{stack.origin}/openapi.json", f"--checks={','.join(CHECKS)}", f"--max-time={SECONDS}"]
+    # An answer that has no end is none that schemathesis can read; tests/protocol/test_lock_events.py has its refusals.
+    command += ["--exclude-operation-id=watch_lock_events"]
     command += ["--continue-on-failure", "--warnings=off", "--generation-database=none", "--suppress-health-check=all"]
     result = finished([*command, *options], cwd=folder, seconds=SECONDS + LONG_SECONDS)
     assert result.returncode == 0, result.stdout[-20_000:] + result.stderr[-5_000:]

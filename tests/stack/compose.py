@@ -107,3 +107,10 @@ def _run(*command: str, environment: dict[str, str], check: bool = True, seconds
     result = finished(command, cwd=ROOT, env=environment, seconds=seconds)
     assert not check or result.returncode == 0, f"{command}: exit {result.returncode}\n{result.stdout}\n{result.stderr}"
     return result.stdout + result.stderr if errors else result.stdout
+
+
+def restart_one_by_one(stack: ComposeStack, service: str) -> None:
+    """Restart the containers of a service, each when the one before it is healthy again."""
+    for container in stack.containers(service):
+        docker("restart", container)
+        wait_healthy(container)

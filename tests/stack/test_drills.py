@@ -15,7 +15,7 @@ import pytest
 
 from tests.stack import work
 from tests.stack.clients import Crew
-from tests.stack.compose import SERVICES, ComposeStack, docker, kill, wait_healthy
+from tests.stack.compose import SERVICES, ComposeStack, docker, kill, restart_one_by_one, wait_healthy
 from tests.support.certificates import CertificateFiles
 from tests.support.snippets import replaced, snippet
 from tests.support.waiting import blocking_until
@@ -119,15 +119,9 @@ def test_roll(doubled: ComposeStack, at_work: AtWork, since: Callable[[], list[d
     """All services restart one by one, as an upgrade does it, with two of each."""
     with at_work() as crew:
         for service in SERVICES:
-            _restart_one_by_one(doubled, service)
+            restart_one_by_one(doubled, service)
             crew.wait_for_rounds(1)
     _followed(since())
-
-
-def _restart_one_by_one(stack: ComposeStack, service: str) -> None:
-    for container in stack.containers(service):
-        docker("restart", container)
-        wait_healthy(container)
 
 
 @pytest.mark.growth
@@ -169,7 +163,7 @@ def test_secrets_are_changed(
             assert before.keys() == after.keys()
             assert {name for name, text in after.items() if text != before[name]} == CHANGED[step]
             for service in SERVICES:
-                _restart_one_by_one(doubled, service)
+                restart_one_by_one(doubled, service)
             for name in ("towpath_signing_key", "towpath_signing_key_accepted"):
                 shown = doubled.compose("exec", "--no-TTY", "facade", "cat", f"/run/secrets/{name}")
                 assert shown == after[name]

@@ -8,12 +8,14 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.pagination import show_pages
 from services.cli.admin.records import lock_record, released_lock_record
+from services.cli.admin.watch_locks import watch_locks
 from services.cli.connection import Target
 from services.cli.errors import CommandError
 from services.cli.options import Data, Json, Repository, Server, Yes, confirm, parse_span
 from services.cli.output import cell, show_record, show_records, show_removal
 
 app = typer.Typer(help="List, add and remove locks, and see who held them.", no_args_is_help=True)
+app.command("watch")(watch_locks)
 
 Path = Annotated[
     str | None, typer.Option("--path", metavar="PATH", help="Only those of exactly this path.", show_default=False)

@@ -22,10 +22,11 @@ _PATIENT = "/locks/verify"
 _LOOK_SECONDS = 0.25
 
 
-class _Slots:
-    """The free slots, and the number of requests in flight of each address and user."""
+class Slots:
+    """The free slots, and the number of slots of each address and user; `what` is the plural of what takes them."""
 
-    def __init__(self, limit: int, share: int) -> None:
+    def __init__(self, what: str, limit: int, share: int) -> None:
+        self.what = what
         self.free = limit
         self.share = share
         self.max_waiting = limit
@@ -40,7 +41,7 @@ class Slot:
     `wait_for` raises it only where the limit stays reached until `wait_seconds` from now, or too many requests wait.
     """
 
-    def __init__(self, slots: _Slots, wait_seconds: float = 0.0) -> None:
+    def __init__(self, slots: Slots, wait_seconds: float = 0.0) -> None:
         self._slots = slots
         self._until = time.monotonic() + wait_seconds
         self._holders: list[str] = []
@@ -49,17 +50,17 @@ class Slot:
     def take(self) -> None:
         """Take the slot."""
         if self._slots.free <= 0:
-            raise _refusal("too many requests are being served")
+            raise _refusal(f"too many {self._slots.what} are being served")
         self._slots.free -= 1
         self._is_taken = True
 
     def count_address(self, network: str) -> None:
         """Count the request as one of this address until it ends."""
-        self._count(f"address {network}", "too many requests from your address are being served")
+        self._count(f"address {network}", f"too many {self._slots.what} from your address are being served")
 
     def count_user(self, name: str) -> None:
         """Count the request as one of this user until it ends."""
-        self._count(f"user {name}", "too many of your requests are being served")
+        self._count(f"user {name}", f"too many of your {self._slots.what} are being served")
 
     def _count(self, holder: str, refusal: str) -> None:
         if self._slots.in_flight[holder] >= self._slots.share:
@@ -124,6 +125,25 @@ def release_slot(scope: Scope) -> None:
         slot.end()
 
 
+def move_slot(scope: Scope, slots: Slots, *, network: str | None, user: str) -> Slot:
+    """Take one of these slots for a request in place of the slot that the request has; the caller ends it.
+
+    Raises `ResourceExhausted` (RATE_LIMITED) where their limit, or the share of the address or user, is reached.
+    """
+    slot = Slot(slots)
+    try:
+        slot.take()
+        if network:
+            slot.count_address(network)
+        if user:
+            slot.count_user(user)
+    except ResourceExhausted:
+        slot.end()
+        raise
+    release_slot(scope)
+    return slot
+
+
 def slot_of(scope: Scope) -> Slot:
     """Return the slot that `ConcurrencyLimit` has given to a request."""
     slot: Slot = scope["state"]["slot"]
@@ -140,7 +160,7 @@ class ConcurrencyLimit:
     def __init__(self, app: ASGIApp, settings: FacadeSettings, *, trusted: Networks, errors: ErrorRenderer) -> None:
         self._app = app
         self._verify_wait_seconds = settings.verify_wait_seconds
-        self._slots = _Slots(settings.requests_in_flight, settings.share_of_requests)
+        self._slots = Slots("requests", settings.requests_in_flight, settings.share_of_requests)
         self._trusted = trusted
         self._errors = errors
 

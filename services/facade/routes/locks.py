@@ -1,15 +1,32 @@
 """The lock endpoints (docs/protocol.md, "Create lock", "List locks", "List locks for verification", "Delete lock")."""
 
+from contextlib import nullcontext
+
 from fastapi import APIRouter, Request, Response
 
 from services.common.errors import PermissionDenied, ResourceExhausted
-from services.facade import locks
+from services.facade import lock_events, locks
 from services.facade.auth.authorizer import Permission
 from services.facade.errors import Area
-from services.facade.routes.openapi import LOCK_QUERY, answers, empty_answers, json_request
-from services.facade.routes.request import idempotency_key, open_call, open_call_with_body, query_values
+from services.facade.middleware.concurrency_limit import move_slot
+from services.facade.routes.openapi import (
+    EVENT_PARAMETERS,
+    LOCK_QUERY,
+    answers,
+    empty_answers,
+    event_answers,
+    json_request,
+)
+from services.facade.routes.request import (
+    idempotency_key,
+    open_call,
+    open_call_with_body,
+    open_stream_call,
+    query_values,
+)
 from services.facade.routes.route import endpoints_in
 from services.facade.web.error_reasons import HttpReason
+from services.facade.web.forwarded_headers import client_network, client_of
 from services.facade.web.ranges import entity_tags
 from services.facade.web.responses import json_response
 from services.facade.web.schemas import (
@@ -107,6 +124,36 @@ async def verify_locks(request: Request) -> Response:
     if tag:
         response.headers["ETag"] = tag
     return response
+
+
+@router.get(
+    "/{repository:base}/locks/events",
+    operation_id="watch_lock_events",
+    summary="Watch the changes of locks",
+    responses=event_answers(401, 403, 406, 429),
+    openapi_extra=EVENT_PARAMETERS,
+)
+async def watch_lock_events(request: Request) -> Response:
+    """Send the changes of the repository's locks as server-sent events, after the event that `Last-Event-ID` names."""
+    call = await open_stream_call(request, lock_events.EventStream.media_type)
+    context, headers, client = call.context, request.headers, client_of(request.scope)
+    ref = query_values(request).get("refspec", "")
+    repository_id = await call.authorize(Permission.READ, ref)
+    network = client_network(client.address, context.trusted)
+    slot = move_slot(request.scope, context.watches, network=network, user=call.caller.name)
+
+    async def check_access() -> None:
+        caller = await context.authorizer.authenticate(headers.getlist("authorization"), client.address, nullcontext)
+        await context.authorizer.check(caller, call.repository, Permission.READ, ref)
+
+    events = lock_events.watch(
+        context.clients,
+        repository_id,
+        headers.get("last-event-id") or None,
+        check_access=check_access,
+        stop=context.stop,
+    )
+    return lock_events.EventStream(events, idle_seconds=context.settings.body_idle_seconds, ended=slot.end)
 
 
 # Before the route of a single lock, whose id the word "batch" could be.

@@ -108,6 +108,11 @@ def bytes_answers(*, head: bool = False) -> Responses:
     return {**whole, 304: _answer(304), **_errors((403, 404, 410, 412, 416, 429, 501, 509))}
 
 
+def event_answers(*errors: int) -> Responses:
+    """Return the answers of an endpoint that answers with server-sent events."""
+    return {200: _answer(200, {"text/event-stream": {"schema": {"type": "string"}}}), **_errors(errors)}
+
+
 def health_answers(*failures: int, head: bool = False) -> Responses:
     """Return the answers of a health endpoint, or, with `head`, of its HEAD variant without bodies."""
     if head:
@@ -153,6 +158,18 @@ LOCK_QUERY: dict[str, Any] = {
         _query("id", "only the lock with this id"),
         _query("cursor", "the next_cursor of the page before"),
         _query("limit", "how many locks at most; less than 1 is the default, too many are coerced", "integer"),
+        _query("refspec", "the ref that the request is about"),
+    ]
+}
+
+EVENT_PARAMETERS: dict[str, Any] = {
+    "parameters": [
+        {
+            "name": "Last-Event-ID",
+            "in": "header",
+            "description": "the id of the last event that the client has; without it, the events begin now",
+            "schema": {"type": "string"},
+        },
         _query("refspec", "the ref that the request is about"),
     ]
 }

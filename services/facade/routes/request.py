@@ -21,7 +21,7 @@ from services.facade.middleware.concurrency_limit import slot_of
 from services.facade.web import request_body
 from services.facade.web.error_reasons import HttpReason
 from services.facade.web.forwarded_headers import client_of
-from services.facade.web.media_types import Dialect, negotiate
+from services.facade.web.media_types import Dialect, admits, for_error, negotiate
 from services.facade.web.request_log import add_log_fields
 from services.facade.web.schemas import Body
 
@@ -111,6 +111,16 @@ async def open_call(request: Request) -> Call:
     """Run the checks that precede all others: Accept and credentials."""
     repository = repository_name(request)
     dialect = accepted_dialect(request)
+    return Call(context_of(request), repository, dialect, await authenticated_caller(request))
+
+
+async def open_stream_call(request: Request, media_type: str) -> Call:
+    """Run the same checks as `open_call` for an endpoint that answers in this media type, not in a dialect's."""
+    repository = repository_name(request)
+    headers = request.headers
+    if not admits(headers.getlist("accept"), media_type):
+        raise InvalidArgument(HttpReason.NOT_ACCEPTABLE, f"accept: expected {media_type}")
+    dialect = for_error(headers.getlist("accept"), headers.get("content-type"))
     return Call(context_of(request), repository, dialect, await authenticated_caller(request))
 
 

@@ -57,6 +57,13 @@ def negotiate(accept: Sequence[str], content_type: str | None) -> Dialect | None
     return preferred if preferred in acceptable else acceptable[0]
 
 
+def admits(accept: Sequence[str], name: str) -> bool:
+    """Return whether these Accept headers admit a media type."""
+    ranges = _ranges(accept)
+    found = (ranges[each] for each in (name, f"{name.partition('/')[0]}/*", "*/*") if each in ranges)
+    return not ranges or next(found, 0.0) > 0
+
+
 def is_named(accept: Sequence[str]) -> bool:
     """Return whether these Accept headers name the media type of a dialect, and do not just admit it."""
     return not _ranges(accept).keys().isdisjoint(dialect.media_type for dialect in DIALECTS)

@@ -1,0 +1,141 @@
+"""Clients that watch the events of locks: their number, their silence, and what happens behind them."""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import AsyncExitStack
+from functools import partial
+from pathlib import Path
+
+import httpx
+import pytest
+
+from tests.service.facade import raw
+from tests.service.facade.conftest import Inner, Place, new_place
+from tests.support.event_stream import SentEvent, next_event, open_stream
+from tests.support.facade import running_facade
+from tests.support.locks import running_locks, serving_locks
+from tests.support.postgres import TestPostgres
+from tests.support.waiting import STEP_SECONDS, until_answer
+
+IDLE_SECONDS = 0.5
+
+
+@pytest.fixture
+async def http() -> AsyncIterator[httpx.AsyncClient]:
+    """Connections for as many streams as a test opens."""
+    limits = httpx.Limits(max_connections=None)
+    async with httpx.AsyncClient(timeout=STEP_SECONDS, limits=limits, trust_env=False) as http:
+        yield http
+
+
+def credentials(place: Place, user: str = "alice") -> Mapping[str, str]:
+    """Return the header of a user."""
+    return {"Authorization": f"Bearer {place.inner.tokens[user]}"}
+
+
+async def test_the_number_of_watches_is_limited(inner: Inner, http: httpx.AsyncClient) -> None:
+    """A user has a quarter of the watches, all have the limit, more are 429, and one that ends makes way.
+
+    Watches do not count as requests: there is one request at a time here.
+    """
+    async with inner.running_facade(lock_watches=4, requests_in_flight=1) as facade:
+        place = await new_place(facade, inner, public=True)
+        url = f"{place.base_url}/locks/events"
+
+        async def status(headers: Mapping[str, str]) -> int:
+            async with http.stream("GET", url, headers=headers) as answer:
+                assert answer.status_code != 429 or answer.headers["retry-after"]
+                return answer.status_code
+
+        async with AsyncExitStack() as streams:
+            kept = [
+                await streams.enter_async_context(open_stream(http, url, headers))
+                for headers in (credentials(place), credentials(place, "bob"), {})
+            ]
+            for events in kept:
+                await next_event(events)
+            assert await status(credentials(place)) == 429
+            assert await status({}) == 200
+            async with open_stream(http, url, {}) as last:
+                await next_event(last)
+                assert await status({}) == 429
+            await until_answer(200, partial(status, {}))
+            async with place.client() as alice:
+                await alice.lock("a")
+
+
+async def test_a_client_that_reads_nothing_is_cut_off(inner: Inner) -> None:
+    """It must hold neither memory nor a watch."""
+    async with inner.running_facade(lock_watches=4, body_idle_seconds=IDLE_SECONDS) as facade:
+        place = await new_place(facade, inner)
+        path = "x" * 4000
+        lines = [f"GET /{place.name}/locks/events HTTP/1.1", "Host: x"]
+        lines += [f"{name}: {value}" for name, value in credentials(place).items()]
+        async with raw.connected(facade) as (reader, writer):
+            writer.write("\r\n".join([*lines, "", ""]).encode())
+            await reader.readuntil(b"event: ready")
+            reader._transport.pause_reading()  # type: ignore[attr-defined] # asyncio's own way, which it does not type
+            async with place.client() as alice, asyncio.timeout(STEP_SECONDS):
+                # More than fits on the way.
+                for number in range(3_000):
+                    await alice.lock(f"{number}{path}")
+                    if number % 100 == 99 and await _may_watch(place, facade.origin):
+                        break
+                else:
+                    raise AssertionError("the client is still served")
+
+
+async def _may_watch(place: Place, origin: str) -> bool:
+    async with httpx.AsyncClient(timeout=STEP_SECONDS, trust_env=False) as http:
+        try:
+            async with open_stream(http, f"{origin}/{place.name}/locks/events", credentials(place)):
+                return True
+        except httpx.HTTPStatusError:
+            return False
+
+
+async def test_a_facade_that_stops_ends_its_streams(inner: Inner, http: httpx.AsyncClient) -> None:
+    """A stream ends whole, and does not keep a facade from stopping."""
+    async with AsyncExitStack() as streams:
+        async with inner.running_facade() as facade:
+            place = await new_place(facade, inner)
+            url = f"{place.base_url}/locks/events"
+            events = await streams.enter_async_context(open_stream(http, url, credentials(place)))
+            assert (await next_event(events)).name == "ready"
+        assert [event async for event in events] == []
+
+
+async def test_a_lock_service_that_is_replaced_is_not_noticed(
+    postgres: TestPostgres, tmp_path: Path, inner: Inner, http: httpx.AsyncClient
+) -> None:
+    """The stream goes on where it was when another lock service takes over, also with what happened meanwhile."""
+    url = await postgres.create_database()
+    (tmp_path / "one").mkdir()
+    async with running_locks(url, tmp_path / "one") as one:
+        token = await one.add_token("admin")
+        repository_id = await one.add_repository("studio/film", public=True)
+        user = await one.add_user("alice")
+        assert token
+        seen: list[SentEvent] = []
+        async with AsyncExitStack() as streams:
+            first = AsyncExitStack()
+            address = await first.enter_async_context(
+                serving_locks(url, tmp_path, storage_address=inner.storage.address, name="behind")
+            )
+            facade = await streams.enter_async_context(running_facade(inner.storage.address, address))
+            events = await streams.enter_async_context(
+                open_stream(http, f"{facade.origin}/studio/film/locks/events", {})
+            )
+            assert (await next_event(events)).name == "ready"
+            await one.create(repository_id, user, "before")
+            seen.append(await next_event(events))
+            await first.aclose()
+            await one.create(repository_id, user, "meanwhile")
+            await streams.enter_async_context(
+                serving_locks(url, tmp_path, storage_address=inner.storage.address, name="behind")
+            )
+            await one.create(repository_id, user, "after")
+            seen += [await next_event(events) for _ in range(2)]
+        assert [(event.name, event.path) for event in seen] == [
+            ("lock.created", path) for path in ("before", "meanwhile", "after")
+        ]
