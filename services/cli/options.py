@@ -2,19 +2,23 @@
 
 import re
 import sys
-from datetime import timedelta
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from google.protobuf.timestamp_pb2 import Timestamp
 
 MEBIBYTE = 1024**2
 _UNITS = {"": MEBIBYTE, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1024, "MIB": MEBIBYTE, "GIB": 1024**3}
 _RATE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]*)", re.ASCII)
 # No store is this fast: a number without a unit that is this large is meant as bytes.
 _MAX_MEBIBYTES = 1_000_000
-_SPAN = re.compile(r"([1-9][0-9]{0,4})([hdw])", re.ASCII)
-_SPAN_UNITS = {"h": timedelta(hours=1), "d": timedelta(days=1), "w": timedelta(weeks=1)}
+# At most 999 years, so that a span from now ends and begins at a date.
+_SPAN = re.compile(r"([1-9][0-9]{0,4})([hdw])|([1-9][0-9]{0,2})(y)", re.ASCII)
+_SPAN_UNITS = {"y": timedelta(days=365), "w": timedelta(weeks=1), "d": timedelta(days=1), "h": timedelta(hours=1)}
+NEVER = "never"
+"""The text that stands for no span."""
 
 UP_DATA = Path("var")
 """The default data folder of `towpath up`."""
@@ -83,6 +87,39 @@ def parse_rate(value: str | int) -> int:
 
 
 def parse_span(text: str) -> timedelta | None:
-    """Return a span of time such as `12h`, `90d` or `4w`; None for any other text."""
+    """Return a span of time such as `12h`, `90d`, `4w` or `1y` (365 days); None for any other text."""
     match = _SPAN.fullmatch(text)
-    return int(match[1]) * _SPAN_UNITS[match[2]] if match else None
+    return int(match[1] or match[3]) * _SPAN_UNITS[match[2] or match[4]] if match else None
+
+
+def parse_seconds(text: str | None, option: str) -> int | None:
+    """Return the seconds of a span, 0 for `never`, and None for None. Raises typer's usage error."""
+    if text is None or text == NEVER:
+        return None if text is None else 0
+    span = parse_span(text)
+    if span is None:
+        raise typer.BadParameter(f"expected such as 12h, 14d, 4w, 1y or {NEVER}, got {text!r}", param_hint=option)
+    return int(span.total_seconds())
+
+
+def format_seconds(seconds: int) -> str:
+    """Return a number of seconds as a span of whole years, days or hours, such as `14d`."""
+    for unit in "ydh":
+        count, rest = divmod(seconds, int(_SPAN_UNITS[unit].total_seconds()))
+        if count and not rest:
+            return f"{count}{unit}"
+    return f"{seconds}s"
+
+
+def parse_moment(text: str | None, option: str, now: datetime) -> Timestamp | None:
+    """Return the moment a span before `now`, or the start of a day (UTC); None for None. Raises typer's usage error."""
+    if text is None:
+        return None
+    if (span := parse_span(text)) is not None:
+        return Timestamp(seconds=int((now - span).timestamp()))
+    try:
+        day = date.fromisoformat(text)
+    except ValueError:
+        expected = "expected such as 12h, 14d, 4w, 1y or 2026-01-31"
+        raise typer.BadParameter(f"{expected}, got {text!r}", param_hint=option) from None
+    return Timestamp(seconds=int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()))

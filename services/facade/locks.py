@@ -4,7 +4,8 @@ Bodies with locks are plain dicts, because pages of a thousand locks are rendere
 """
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from pydantic_core import to_json
@@ -38,19 +39,28 @@ def coerce_limit(limit: int | None) -> int:
     return max(0, min(limit or 0, _MAX_LIMIT))
 
 
-async def create(clients: ServiceClients, repository_id: int, user_id: int, path: str, *, key: str) -> Body:
+async def create(clients: ServiceClients, repository_id: int, user_id: int, path: str, *, note: str, key: str) -> Body:
     """Lock a path and return a `LockAnswer`; `key` is the idempotency key, the same for a retry.
 
     Raises `AlreadyExists` (PATH_LOCKED) with the existing lock as its detail.
     """
-    request = pb.CreateLockRequest(repository_id=repository_id, user_id=user_id, path=path, idempotency_key=key)
-    try:
+    request = pb.CreateLockRequest(
+        repository_id=repository_id, user_id=user_id, path=path, note=note, idempotency_key=key
+    )
+    with conflict_of("CreateLock"):
         reply = await clients.locks.call(clients.lock_stub.CreateLock, request, detail=pb.Lock())
+    return {"lock": lock_body(reply.lock)}
+
+
+@contextmanager
+def conflict_of(call: str) -> Iterator[None]:
+    """Raise `ServiceError` (INVALID_REPLY) in place of a conflict that lacks the standing lock."""
+    try:
+        yield
     except AlreadyExists as error:
         if error.detail is None:
-            raise invalid_reply("CreateLock", "the conflict lacks the standing lock") from error
+            raise invalid_reply(call, "the conflict lacks the standing lock") from error
         raise
-    return {"lock": lock_body(reply.lock)}
 
 
 async def list_page(
@@ -98,28 +108,30 @@ async def verify(
 
 
 async def delete(
-    clients: ServiceClients, repository_id: int, user_id: int, lock_id: str, *, force: bool, key: str
+    clients: ServiceClients, repository_id: int, user_id: int, lock_id: str, *, force: bool, reason: str, key: str
 ) -> Body:
     """Remove a lock and return a `LockAnswer`; `key` is the idempotency key, the same for a retry.
 
     Raises `NotFound` (LOCK_NOT_FOUND) and `PermissionDenied`; see LockService.DeleteLock.
     """
     request = pb.DeleteLockRequest(
-        repository_id=repository_id, id=lock_id, user_id=user_id, force=force, idempotency_key=key
+        repository_id=repository_id, id=lock_id, user_id=user_id, force=force, reason=reason, idempotency_key=key
     )
     reply = await clients.locks.call(clients.lock_stub.DeleteLock, request)
     return {"lock": lock_body(reply.lock)}
 
 
 async def create_many(
-    clients: ServiceClients, repository_id: int, user_id: int, paths: Sequence[str], *, atomic: bool
+    clients: ServiceClients, repository_id: int, user_id: int, paths: Sequence[str], *, note: str, atomic: bool
 ) -> Body:
     """Lock paths and return a `LockPathsAnswer`; what the user has locked already counts as locked.
 
     With `atomic`, raises `ServiceError` (BATCH_REFUSED) if a path cannot be locked; its detail is the reply. See
     LockService.CreateLocks.
     """
-    request = pb.CreateLocksRequest(repository_id=repository_id, user_id=user_id, paths=paths, all_or_nothing=atomic)
+    request = pb.CreateLocksRequest(
+        repository_id=repository_id, user_id=user_id, paths=paths, note=note, all_or_nothing=atomic
+    )
     reply = await clients.locks.call(clients.lock_stub.CreateLocks, request)
     return _batch_body(reply, "locked", atomic=atomic)
 
@@ -131,6 +143,7 @@ async def delete_many(
     paths: Sequence[str],
     *,
     force: bool,
+    reason: str,
     atomic: bool,
     key: str,
 ) -> Body:
@@ -144,6 +157,7 @@ async def delete_many(
         user_id=user_id,
         paths=paths,
         force=force,
+        reason=reason,
         all_or_nothing=atomic,
         idempotency_key=key,
     )
@@ -176,19 +190,22 @@ def lock_body(lock: pb.Lock) -> Body:
     if not (lock_id and path and owner and lock.HasField("locked_at")):
         raise invalid_reply("LockService", "a lock lacks its id, path, time or owner")
     locked_at = datetime.fromtimestamp(lock.locked_at.seconds, UTC)
-    return {"id": lock_id, "path": path, "locked_at": locked_at, "owner": {"name": owner}}
+    body: Body = {"id": lock_id, "path": path, "locked_at": locked_at, "owner": {"name": owner}}
+    if lock.note:
+        body["note"] = lock.note
+    return body
 
 
 def list_json(page: pb.ListLocksResponse) -> bytes:
     """Return the JSON of a `LockPage`. Raises the errors of `lock_body`."""
-    return to_json({"locks": [lock_body(lock) for lock in page.locks], **_next(page.next_cursor)})
+    return to_json({"locks": [lock_body(lock) for lock in page.locks], **next_page(page.next_cursor)})
 
 
 def verification_json(page: pb.VerifyLocksResponse) -> bytes:
     """Return the JSON of a `LockVerification`. Raises the errors of `lock_body`."""
     sides = {"ours": page.ours, "theirs": page.theirs}
     bodies = {side: [lock_body(lock) for lock in locks] for side, locks in sides.items()}
-    return to_json({**bodies, **_next(page.next_cursor)})
+    return to_json({**bodies, **next_page(page.next_cursor)})
 
 
 def _entity_tag(repository_id: int, generation: int) -> str:
@@ -203,5 +220,6 @@ def _generation(repository_id: int, tags: Sequence[str]) -> int | None:
     return max(found, default=None)
 
 
-def _next(cursor: str) -> dict[str, str]:
+def next_page(cursor: str) -> dict[str, str]:
+    """Return the members of a page that name the next page."""
     return {"next_cursor": cursor} if cursor else {}

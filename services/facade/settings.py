@@ -70,7 +70,7 @@ class FacadeSettings(ServiceSettings):
     body_bytes: Bytes = Field(
         default=10 * 1024**2,
         description="the most bytes of a JSON body, where less is not too much already (a batch: 160 for each of "
-        "`batch_objects`, and 65536; a lock 16384; to verify 4096); more are answered 413",
+        "`batch_objects`, and 65536; a lock 32768; to verify 4096); more are answered 413",
     )
     object_bytes: Bytes = Field(
         default=1024**4, le=2**63 - 1, description="the most bytes of an object to upload; more is that object's 422"

@@ -7,7 +7,7 @@ from towpath.access.v1 import access_service_pb2, access_service_pb2_grpc, admin
 from towpath.locks.v1 import lock_service_pb2, lock_service_pb2_grpc
 
 from services.common.concurrency.periodic import refresh_periodically
-from services.common.lifecycle import cancel_and_wait, run_after
+from services.common.lifecycle import cancel_and_wait, run_after, running
 from services.common.observability.metrics import served_metrics
 from services.common.rpc.server import Server
 from services.database.engine import create_engine
@@ -21,6 +21,7 @@ from services.locks.api.admin.service import AdminServicer
 from services.locks.api.lock_service import LockServicer
 from services.locks.events.feed import LockFeed
 from services.locks.locking.pages import LockPages
+from services.locks.locking.retention import keep_deleting_expired
 from services.locks.metrics import refresh_repositories
 from services.locks.models import SCHEMA
 from services.locks.removals import finish_removals
@@ -73,8 +74,10 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
 
     async def first() -> None:
         await finish_removals(database, storage)
-        if settings.locks_metrics_listen is not None:
-            await refresh_periodically(partial(refresh_repositories, database))
+        async with running(keep_deleting_expired(database)) as deleting:
+            if settings.locks_metrics_listen is not None:
+                await refresh_periodically(partial(refresh_repositories, database))
+            await deleting
 
     writing = asyncio.create_task(uses.keep_writing())
     listening = asyncio.create_task(changes.keep_listening())

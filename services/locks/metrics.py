@@ -13,6 +13,7 @@ from services.locks.models import Lock, Repository
 
 LOCKS_CREATED = Counter("towpath_locks_created_total", "Locks that were given.")
 LOCK_CONFLICTS = Counter("towpath_lock_conflicts_total", "Locks that were refused, as another holds the path.")
+LOCKS_STOLEN = Counter("towpath_locks_stolen_total", "Locks that made way for a lock of another user.")
 
 _RELEASED = Counter("towpath_locks_released_total", "Locks that were released one by one.", ["forced"])
 _LOCKS = Snapshot("towpath_locks", "Locks that stand in a repository.", ["repository_id"])

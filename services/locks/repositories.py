@@ -26,13 +26,27 @@ def repository_not_found(name: str) -> NotFound:
     return NotFound(Reason.REPOSITORY_NOT_FOUND, f"there is no repository {name}")
 
 
-async def create_repository(connection: AsyncConnection, name: str, *, public: bool, forced_unlock: str) -> Repository:
+async def create_repository(
+    connection: AsyncConnection,
+    name: str,
+    *,
+    public: bool,
+    forced_unlock: str,
+    stale_after_seconds: int | None = None,
+    history_seconds: int | None = None,
+) -> Repository:
     """Add a repository. Raises `AlreadyExists` (REPOSITORY_EXISTS), also if an existing name differs only in case."""
     if found := await find_look_alike(connection, col(Repository.name), name):
         raise _exists_already("name", name, found)
     statement = (
         insert(Repository)
-        .values(name=name, public=public, forced_unlock=forced_unlock)
+        .values(
+            name=name,
+            public=public,
+            forced_unlock=forced_unlock,
+            stale_after_seconds=stale_after_seconds,
+            history_seconds=history_seconds,
+        )
         .on_conflict_do_nothing(index_elements=["name"])
         .returning(*_REPOSITORY)
     )

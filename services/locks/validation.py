@@ -11,6 +11,7 @@ _SEGMENT = re.compile(r"[A-Za-z0-9._-]+", re.ASCII)
 _REPOSITORY_CHARACTERS = 255
 _PATTERN_CHARACTERS = 255
 _PATTERNS = 100
+_NOTE_CHARACTERS = 500
 
 
 def _refuse(field: str, expected: str) -> InvalidArgument:
@@ -97,6 +98,19 @@ def _check_ref_pattern(field: str, pattern: str) -> None:
             "patterns that a ref of git can match: without spaces, control characters, any of ~ ^ : \\, "
             '"..", "@{", "//", "/" or "." at the end, and parts that begin with "." or end with ".lock"',
         )
+
+
+def check_note(field: str, text: str) -> None:
+    """Raise `InvalidArgument` unless `text`, a note or a reason, is at most 500 characters without NUL."""
+    if len(text) > _NOTE_CHARACTERS or "\0" in text:
+        raise _refuse(field, f"at most {_NOTE_CHARACTERS} characters without NUL")
+
+
+def check_reason(reason: str) -> None:
+    """Raise `InvalidArgument` unless `reason` is a text that `check_note` accepts, and not only spaces."""
+    check_note("reason", reason)
+    if not reason.strip():
+        raise _refuse("reason", f"1 to {_NOTE_CHARACTERS} characters, got none")
 
 
 def check_idempotency_key(key: str) -> None:

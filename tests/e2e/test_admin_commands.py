@@ -108,6 +108,16 @@ def test_repositories(stack: Stack) -> None:
     changed = stack.towpath("repo", "update", "studio/three", "--public", "--forced-unlock", "admins")
     assert changed == {**private, "name": "studio/three", "public": True, "forced_unlock": "admins"}
     assert stack.towpath("repo", "update", "studio/three", "--private")["public"] is False
+    rules = stack.towpath("repo", "update", "studio/three", "--stale-after", "14d", "--keep-history", "1y")
+    assert (rules["stale_after"], rules["keep_history"]) == ("14d", "1y")
+    private_again = {**changed, "public": False}
+    assert stack.towpath("repo", "update", "studio/three", "--stale-after", "never", "--keep-history", "never") == (
+        private_again
+    )
+    assert "'soon'" in run("repo", "update", "studio/three", "--stale-after", "soon").stderr
+    strict = stack.towpath("repo", "add", "studio/film/strict", "--stale-after", "12h", "--keep-history", "90d")
+    assert (strict["stale_after"], strict["keep_history"]) == ("12h", "90d")
+    stack.towpath("repo", "remove", "studio/film/strict")
     assert "studio/three" in failure(stack, "repo", "rename", "studio/film/two", "studio/three")
     assert failure(stack, "repo", "add", "a/../b")
     assert stack.towpath("repo", "remove", "studio/film/two") == public
@@ -210,7 +220,7 @@ async def test_locks(stack: Stack) -> None:
     assert timeless(one) == {"path": "one\n\x1b[31m.bin", "owner": "alice"}
     assert stack.towpath("lock", "list", "locks/tests", "--path", "two.bin") == [two]
     title, row, _ = text(stack, "lock", "list", "locks/tests")
-    assert title.split() == ["ID", "OWNER", "LOCKED", "AT", "PATH"]
+    assert title.split() == ["ID", "OWNER", "LOCKED", "AT", "PATH", "NOTE"]
     assert row.endswith(r"one\n\x1b[31m.bin")
     assert stack.towpath("lock", "remove", "locks/tests", "--id", one["id"]) == one
     assert "lock" in failure(stack, "lock", "remove", "locks/tests", "--id", one["id"])
@@ -220,6 +230,35 @@ async def test_locks(stack: Stack) -> None:
     assert text(stack, "lock", "history", "locks/tests", "--path", "two.bin") == ["(none)"]
     assert failure(stack, "repo", "remove", "locks/tests")
     stack.towpath("repo", "remove", "locks/tests", "--force")
+
+
+def test_notes_thefts_and_the_history(stack: Stack) -> None:
+    """`lock add --note`, `steal`, `remove --reason` and the filters of `history`."""
+    stack.towpath("repo", "add", "locks/stolen")
+    [lock] = stack.towpath("lock", "add", "locks/stolen", "a", "--user", "alice", "--note", "until Friday")["locks"]
+    assert lock["note"] == "until Friday"
+    _, row = text(stack, "lock", "list", "locks/stolen")
+    assert row.endswith("until Friday")
+    steal = ["lock", "steal", "locks/stolen"]
+    stolen = stack.towpath(*steal, "a", "--user", "bob", "--reason", "alice is on leave")
+    previous = stolen.pop("previous")
+    assert timeless(stolen) == {"path": "a", "owner": "bob"}
+    assert MOMENT.fullmatch(previous.pop("released_at"))
+    release = {"released_by": "admin", "forced": True, "stolen": True, "reason": "alice is on leave"}
+    assert previous == {**lock, **release}
+    assert "the path is locked by bob" in failure(stack, *steal, "--id", lock["id"], "--user", "bob", "--reason", "x")
+    assert "no lock stands" in failure(stack, *steal, "b", "--reason", "x")
+    assert "reason" in failure(stack, *steal, "a", "--reason", " ")
+    mine = stack.towpath(*steal, "--id", stolen["id"], "--reason", "back", "--note", "for later")
+    assert (mine["owner"], mine["note"]) == ("admin", "for later")
+    stack.towpath("lock", "remove", "locks/stolen", "a", "--reason", "done")
+    history = ["lock", "history", "locks/stolen"]
+    assert [lock["reason"] for lock in stack.towpath(*history)] == ["done", "back", "alice is on leave"]
+    assert [lock["owner"] for lock in stack.towpath(*history, "--user", "bob", "--since", "1h")] == ["bob"]
+    assert stack.towpath(*history, "--until", "1h") == stack.towpath(*history, "--since", "2999-01-01") == []
+    assert "REASON" in text(stack, *history)[0].split()
+    assert "give the path" in run(*steal, "--reason", "x").stderr
+    stack.towpath("repo", "remove", "locks/stolen")
 
 
 def test_locks_of_many_paths(stack: Stack) -> None:

@@ -65,6 +65,11 @@ class Administration:
         request = pb.CreateRepositoryRequest(name=name, public=public, forced_unlock=forced_unlock)
         self._stub.CreateRepository(request, STEP_SECONDS, self._metadata)
 
+    def set_stale_after(self, name: str, seconds: int) -> None:
+        """Set the age from which a lock of a repository may be stolen by every writer."""
+        request = pb.UpdateRepositoryRequest(name=name, stale_after_seconds=seconds)
+        self._stub.UpdateRepository(request, STEP_SECONDS, self._metadata)
+
     def rename_repository(self, name: str, new_name: str) -> None:
         """Give a repository another name."""
         self._stub.UpdateRepository(

@@ -18,10 +18,12 @@ ENDPOINTS = {
     ("post", "/{repository}/locks"): {201, 400, 401, 403, 406, 409, 413, 415, 422, 429},
     ("get", "/{repository}/locks"): {200, 304, 401, 403, 406, 422, 429},
     ("get", "/{repository}/locks/events"): {200, 401, 403, 406, 429},
+    ("get", "/{repository}/locks/history"): {200, 401, 403, 406, 422, 429},
     ("post", "/{repository}/locks/verify"): {200, 400, 401, 403, 406, 413, 415, 422, 429},
     ("post", "/{repository}/locks/batch/lock"): {200, 201, 400, 401, 403, 406, 409, 413, 415, 422, 429},
     ("post", "/{repository}/locks/batch/unlock"): {200, 400, 401, 403, 406, 409, 413, 415, 422, 429},
     ("post", "/{repository}/locks/{lock_id}/unlock"): {200, 400, 401, 403, 404, 406, 413, 415, 422, 429},
+    ("post", "/{repository}/locks/{lock_id}/steal"): {201, 400, 401, 403, 404, 406, 409, 413, 415, 422, 429},
 }
 ANYWHERE = {500, 502, 503, 504}
 

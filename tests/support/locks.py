@@ -87,9 +87,11 @@ class RunningLocks:
         request = access.CheckAccessRequest(user_id=user_id, repository=repository, permission=permission, ref=ref)
         return (await self.peer.call(self.access.CheckAccess, request)).repository_id
 
-    async def create(self, repository_id: int, user_id: int, path: str, *, key: str = "") -> pb.Lock:
+    async def create(self, repository_id: int, user_id: int, path: str, *, key: str = "", note: str = "") -> pb.Lock:
         """Create a lock; a conflict carries the standing one as its detail."""
-        request = pb.CreateLockRequest(repository_id=repository_id, user_id=user_id, path=path, idempotency_key=key)
+        request = pb.CreateLockRequest(
+            repository_id=repository_id, user_id=user_id, path=path, idempotency_key=key, note=note
+        )
         return (await self.peer.call(self.locks.CreateLock, request, detail=pb.Lock())).lock
 
     async def delete(

@@ -10,6 +10,8 @@ from towpath.locks.v1.lock_service_pb2 import Lock
 from towpath.storage.v1.storage_service_pb2 import Object
 from towpath.storage.v1.store_service_pb2 import Store
 
+from services.cli.options import format_seconds
+
 ROLES = {"read": admin.ROLE_READ, "write": admin.ROLE_WRITE, "admin": admin.ROLE_ADMIN}
 FORCED_UNLOCK = {"writers": admin.FORCED_UNLOCK_WRITERS, "admins": admin.FORCED_UNLOCK_ADMINS}
 
@@ -55,14 +57,19 @@ def token_record(token: admin.Token) -> dict[str, Any]:
 
 
 def repository_record(repository: admin.Repository) -> dict[str, Any]:
-    """Return the printed fields of a repository."""
-    return {
+    """Return the printed fields of a repository; `stale_after` and `keep_history` are absent if they are never."""
+    record = {
         "id": repository.id,
         "name": repository.name,
         "public": repository.public,
         "forced_unlock": _FORCED_UNLOCK_NAMES[repository.forced_unlock],
         "created_at": moment(repository.created_at),
     }
+    if repository.stale_after_seconds:
+        record["stale_after"] = format_seconds(repository.stale_after_seconds)
+    if repository.history_seconds:
+        record["keep_history"] = format_seconds(repository.history_seconds)
+    return record
 
 
 def grant_record(grant: admin.Grant) -> dict[str, Any]:
@@ -77,18 +84,26 @@ def grant_record(grant: admin.Grant) -> dict[str, Any]:
 
 
 def lock_record(lock: Lock) -> dict[str, Any]:
-    """Return the printed fields of a lock."""
-    return {"id": lock.id, "path": lock.path, "locked_at": moment(lock.locked_at), "owner": lock.owner_name}
+    """Return the printed fields of a lock; `note` is absent if it is empty."""
+    record = {"id": lock.id, "path": lock.path, "locked_at": moment(lock.locked_at), "owner": lock.owner_name}
+    if lock.note:
+        record["note"] = lock.note
+    return record
 
 
 def released_lock_record(released: admin.ReleasedLock) -> dict[str, Any]:
-    """Return the printed fields of a released lock."""
-    return {
+    """Return the printed fields of a released lock; `stolen` and `reason` are absent if they are false and empty."""
+    record = {
         **lock_record(released.lock),
         "released_at": moment(released.released_at),
         "released_by": released.released_by,
         "forced": released.forced,
     }
+    if released.stolen:
+        record["stolen"] = True
+    if released.reason:
+        record["reason"] = released.reason
+    return record
 
 
 def object_record(stored: Object) -> dict[str, Any]:

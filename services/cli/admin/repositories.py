@@ -8,7 +8,7 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.records import FORCED_UNLOCK, repository_record
 from services.cli.connection import Target
-from services.cli.options import Data, Json, Repository, Server, Yes, confirm
+from services.cli.options import Data, Json, Repository, Server, Yes, confirm, parse_seconds
 from services.cli.output import show_record, show_records, show_removal
 
 app = typer.Typer(help="Add, list, change and remove repositories.", no_args_is_help=True)
@@ -25,6 +25,24 @@ Forced = Annotated[
     ForcedUnlock | None,
     typer.Option("--forced-unlock", help="Who may remove the locks of others.", show_default=False),
 ]
+StaleAfter = Annotated[
+    str | None,
+    typer.Option(
+        "--stale-after",
+        metavar="TIME",
+        help="Every user who may push can steal a lock that is older, such as 14d; or never.",
+        show_default=False,
+    ),
+]
+KeepHistory = Annotated[
+    str | None,
+    typer.Option(
+        "--keep-history",
+        metavar="TIME",
+        help="Delete a released lock from the history after this time, such as 1y; or never.",
+        show_default=False,
+    ),
+]
 
 
 @app.command("add")
@@ -32,12 +50,19 @@ def add_repository(
     repository: Repository,
     public: Annotated[bool, typer.Option("--public", help="Anybody may read it, without credentials.")] = False,
     forced_unlock: Forced = None,
+    stale_after: StaleAfter = None,
+    keep_history: KeepHistory = None,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Add a repository, which nobody has access to yet unless it is public."""
-    request = pb.CreateRepositoryRequest(name=repository, public=public)
+    request = pb.CreateRepositoryRequest(
+        name=repository,
+        public=public,
+        stale_after_seconds=parse_seconds(stale_after, "--stale-after") or 0,
+        history_seconds=parse_seconds(keep_history, "--keep-history") or 0,
+    )
     if forced_unlock is not None:
         request.forced_unlock = FORCED_UNLOCK[forced_unlock]
     response = Target(data, server).ask(lambda admin: admin.CreateRepository, request)
@@ -74,12 +99,18 @@ def update_repository(
         typer.Option("--public/--private", help="Whether anybody may read it without credentials.", show_default=False),
     ] = None,
     forced_unlock: Forced = None,
+    stale_after: StaleAfter = None,
+    keep_history: KeepHistory = None,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Change what is given; the rest stays as it is."""
-    request = pb.UpdateRepositoryRequest(name=repository)
+    request = pb.UpdateRepositoryRequest(
+        name=repository,
+        stale_after_seconds=parse_seconds(stale_after, "--stale-after"),
+        history_seconds=parse_seconds(keep_history, "--keep-history"),
+    )
     if public is not None:
         request.public = public
     if forced_unlock is not None:

@@ -86,8 +86,8 @@ def revoke_token(
 def parse_expiry(text: str, now: datetime) -> datetime:
     """Return the moment of an expiry: a span after `now`, or the start of a day (UTC).
 
-    A span is such as `12h`, `90d` or `4w`, a day such as `2026-12-31`. Raises ValueError if the text is neither, or if
-    the moment is not in the future.
+    A span is such as `12h`, `90d`, `4w` or `1y`, a day such as `2026-12-31`. Raises ValueError if the text is
+    neither, or if the moment is not in the future.
     """
     span = parse_span(text)
     if span is not None:
@@ -95,7 +95,7 @@ def parse_expiry(text: str, now: datetime) -> datetime:
     try:
         day = date.fromisoformat(text)
     except ValueError:
-        raise ValueError(f"expected such as 12h, 90d, 4w or 2026-12-31, got {text!r}") from None
+        raise ValueError(f"expected such as 12h, 90d, 4w, 1y or 2026-12-31, got {text!r}") from None
     end = datetime(day.year, day.month, day.day, tzinfo=UTC)
     if end <= now:
         raise ValueError(f"expected a day to come, got {text}")

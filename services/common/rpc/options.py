@@ -17,6 +17,8 @@ Options = list[tuple[str, int]]
 _SHARED: Options = [
     ("grpc.max_receive_message_length", MAX_MESSAGE_BYTES),
     ("grpc.max_send_message_length", MAX_MESSAGE_BYTES),
+    # A conflict carries the standing lock, with the longest path and the longest note, in the trailing metadata.
+    ("grpc.max_metadata_size", 16 * 1024),
     # Bounds the unread bytes of a stream; the window that gRPC measures by itself grows to many MiB for each stream.
     ("grpc.http2.bdp_probe", 0),
     ("grpc.http2.lookahead_bytes", CHUNK_BYTES),

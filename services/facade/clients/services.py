@@ -24,7 +24,16 @@ ACCESS_SERVICE = "towpath.access.v1.AccessService"
 # Methods that are safe for gRPC to retry by itself; `objects.upload` and `objects.download` do their own retries.
 _REPEATABLE = {
     STORAGE_SERVICE: ["BatchStatObjects", "ConfirmObject", "LocateObject", "WatchRemovals"],
-    LOCK_SERVICE: ["CreateLock", "ListLocks", "VerifyLocks", "DeleteLock", "CreateLocks", "DeleteLocks"],
+    LOCK_SERVICE: [
+        "CreateLock",
+        "ListLocks",
+        "VerifyLocks",
+        "DeleteLock",
+        "CreateLocks",
+        "DeleteLocks",
+        "StealLock",
+        "ListReleasedLocks",
+    ],
     ACCESS_SERVICE: ["Authenticate", "CheckAccess", "WatchAccess"],
 }
 

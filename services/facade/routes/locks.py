@@ -1,16 +1,17 @@
-"""The lock endpoints (docs/protocol.md, "Create lock", "List locks", "List locks for verification", "Delete lock")."""
+"""The lock endpoints (docs/protocol.md, "Create lock" to "Lock history")."""
 
 from contextlib import nullcontext
 
 from fastapi import APIRouter, Request, Response
 
 from services.common.errors import PermissionDenied, ResourceExhausted
-from services.facade import lock_events, locks
+from services.facade import lock_events, lock_history, locks
 from services.facade.auth.authorizer import Permission
 from services.facade.errors import Area
 from services.facade.middleware.concurrency_limit import move_slot
 from services.facade.routes.openapi import (
     EVENT_PARAMETERS,
+    HISTORY_QUERY,
     LOCK_QUERY,
     answers,
     empty_answers,
@@ -33,17 +34,20 @@ from services.facade.web.schemas import (
     CreateLockRequest,
     DeleteLockRequest,
     LockAnswer,
+    LockHistoryPage,
     LockPage,
     LockPathsAnswer,
     LockPathsRequest,
     LockVerification,
+    StealLockRequest,
+    StolenLockAnswer,
     VerifyLocksRequest,
 )
 
 router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.LOCKS), tags=["locks"])
 
-# Enough for a path of 4,096 bytes whose non-ASCII characters are JSON escapes, and a ref.
-_BODY_BYTES = 16 * 1024
+# Enough for a path of 4,096 bytes, a note and a reason whose non-ASCII characters are JSON escapes, and a ref.
+_BODY_BYTES = 32 * 1024
 # Enough for a thousand paths of a thousand bytes.
 _PATHS_BYTES = 1024 * 1024
 
@@ -61,7 +65,9 @@ async def create_lock(request: Request) -> Response:
     call, asked = await open_call_with_body(request, CreateLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES)
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     key = idempotency_key(request)
-    created = await locks.create(call.context.clients, repository_id, call.caller.user_id, asked.path, key=key)
+    created = await locks.create(
+        call.context.clients, repository_id, call.caller.user_id, asked.path, note=asked.note or "", key=key
+    )
     return json_response(created, call.dialect, status=201)
 
 
@@ -93,6 +99,33 @@ async def list_locks(request: Request) -> Response:
     if tag:
         response.headers["ETag"] = tag
     return response
+
+
+@router.get(
+    "/{repository:base}/locks/history",
+    operation_id="list_released_locks",
+    summary="List the released locks",
+    responses=answers(LockHistoryPage, 401, 403, 406, 422, 429),
+    openapi_extra=HISTORY_QUERY,
+)
+async def list_released_locks(request: Request) -> Response:
+    """Return a page of the locks that the repository has had, the latest released first."""
+    call = await open_call(request)
+    query = query_values(request)
+    limit = locks.parse_limit(query["limit"]) if "limit" in query else None
+    since, until = (lock_history.parse_moment(field, query.get(field, "")) for field in ("since", "until"))
+    repository_id = await call.authorize(Permission.READ, "")
+    page = await lock_history.list_history(
+        call.context.clients,
+        repository_id,
+        path=query.get("path", ""),
+        owner=query.get("owner", ""),
+        since=since,
+        until=until,
+        cursor=query.get("cursor", ""),
+        limit=limit,
+    )
+    return json_response(page, call.dialect)
 
 
 @router.post(
@@ -170,7 +203,12 @@ async def create_locks(request: Request) -> Response:
     call, asked = await open_call_with_body(request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES)
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     created = await locks.create_many(
-        call.context.clients, repository_id, call.caller.user_id, asked.paths, atomic=bool(asked.atomic)
+        call.context.clients,
+        repository_id,
+        call.caller.user_id,
+        asked.paths,
+        note=asked.note or "",
+        atomic=bool(asked.atomic),
     )
     return json_response(created, call.dialect, status=201 if asked.atomic else 200)
 
@@ -192,6 +230,7 @@ async def delete_locks(request: Request) -> Response:
         call.caller.user_id,
         asked.paths,
         force=bool(asked.force),
+        reason=asked.reason or "",
         atomic=bool(asked.atomic),
         key=idempotency_key(request),
     )
@@ -217,6 +256,31 @@ async def delete_lock(request: Request) -> Response:
         call.caller.user_id,
         request.path_params["lock_id"],
         force=bool(asked.force),
+        reason=asked.reason or "",
         key=idempotency_key(request),
     )
     return json_response(removed, call.dialect)
+
+
+@router.post(
+    "/{repository:base}/locks/{lock_id:lock_id}/steal",
+    operation_id="steal_lock",
+    summary="Steal the lock of another user",
+    status_code=201,
+    responses=answers(StolenLockAnswer, 400, 401, 403, 404, 406, 408, 409, 413, 415, 422, 429, status=201),
+    openapi_extra=json_request(StealLockRequest),
+)
+async def steal_lock(request: Request) -> Response:
+    """Replace another user's lock by a lock of the caller's: a stale lock, or with the rights of `force` any."""
+    call, asked = await open_call_with_body(request, StealLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES)
+    repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
+    taken = await lock_history.steal(
+        call.context.clients,
+        repository_id,
+        call.caller.user_id,
+        request.path_params["lock_id"],
+        reason=asked.reason,
+        note=asked.note or "",
+        key=idempotency_key(request),
+    )
+    return json_response(taken, call.dialect, status=201)

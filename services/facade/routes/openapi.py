@@ -51,6 +51,7 @@ _REQUESTS = (
     schemas.CreateLockRequest,
     schemas.VerifyLocksRequest,
     schemas.DeleteLockRequest,
+    schemas.StealLockRequest,
     schemas.LockPathsRequest,
 )
 _ANSWERS = (
@@ -59,6 +60,8 @@ _ANSWERS = (
     schemas.LockPage,
     schemas.LockVerification,
     schemas.LockPathsAnswer,
+    schemas.StolenLockAnswer,
+    schemas.LockHistoryPage,
     schemas.Error,
 )
 
@@ -159,6 +162,16 @@ LOCK_QUERY: dict[str, Any] = {
         _query("cursor", "the next_cursor of the page before"),
         _query("limit", "how many locks at most; less than 1 is the default, too many are coerced", "integer"),
         _query("refspec", "the ref that the request is about"),
+    ]
+}
+HISTORY_QUERY: dict[str, Any] = {
+    "parameters": [
+        _query("path", "only the locks of exactly this path"),
+        _query("owner", "only the locks of a user with this name"),
+        _query("since", "only the locks that were released then or later: a time such as locked_at, or a day"),
+        _query("until", "only the locks that were released before: a time such as locked_at, or a day"),
+        _query("cursor", "the next_cursor of the page before"),
+        _query("limit", "how many locks at most; less than 1 is the default, too many are coerced", "integer"),
     ]
 }
 

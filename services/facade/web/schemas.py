@@ -17,6 +17,7 @@ TIME_PATTERN = r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ$"
 # Clients name four transfers at most; validating each takes long where there are many.
 MAX_TRANSFERS = 64
 MAX_LOCK_PATHS = 1000
+MAX_NOTE_CHARACTERS = 500
 
 _TRANSFERS = {
     "type": "array",
@@ -24,6 +25,9 @@ _TRANSFERS = {
     "maxItems": MAX_TRANSFERS,
     "anyOf": [{"maxItems": 0}, {"contains": {"const": "basic"}}],
 }
+
+# The lock service checks the length, and names the field.
+Note = Annotated[str, WithJsonSchema({"type": "string", "maxLength": MAX_NOTE_CHARACTERS})]
 
 
 class Body(BaseModel):
@@ -118,6 +122,7 @@ class CreateLockRequest(WithRef):
     """The path to lock (protocol: "Create lock")."""
 
     path: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1})]
+    note: Note | None = None
 
 
 class VerifyLocksRequest(WithRef):
@@ -131,17 +136,28 @@ class DeleteLockRequest(WithRef):
     """The removal of a lock, by force if it is another user's (docs/protocol.md, "Delete lock")."""
 
     force: bool | None = None
+    reason: Note | None = None
+
+
+class StealLockRequest(WithRef):
+    """The theft of another user's lock (docs/protocol.md, "Steal lock")."""
+
+    reason: Annotated[str, WithJsonSchema({"type": "string", "minLength": 1, "maxLength": MAX_NOTE_CHARACTERS})]
+    note: Note | None = None
 
 
 class LockPathsRequest(WithRef):
     """Paths to lock or unlock together; `atomic` means all of them or none.
 
-    `force` removes the locks of other users. It has no meaning where paths are locked: no call takes over a lock.
+    `note` is that of the new locks. `force` removes the locks of other users, for a `reason`; both have no meaning
+    where paths are locked: this call takes over no lock.
     """
 
     paths: Annotated[list[str], Field(fail_fast=True, min_length=1, max_length=MAX_LOCK_PATHS)]
     force: bool | None = None
     atomic: bool | None = None
+    note: Note | None = None
+    reason: Note | None = None
 
 
 class LockOwner(Body):
@@ -157,6 +173,31 @@ class Lock(Body):
     path: str
     locked_at: Annotated[datetime, WithJsonSchema({"type": "string", "pattern": TIME_PATTERN})]
     owner: LockOwner
+    note: str | None = None
+
+
+class ReleasedLock(Lock):
+    """A lock that stands no more, and its release."""
+
+    released_at: Annotated[datetime, WithJsonSchema({"type": "string", "pattern": TIME_PATTERN})]
+    released_by: LockOwner
+    forced: bool
+    stolen: bool
+    reason: str | None = None
+
+
+class StolenLockAnswer(Body):
+    """The new lock, and the lock that made way."""
+
+    lock: Lock
+    previous: ReleasedLock
+
+
+class LockHistoryPage(Body):
+    """A page of released locks."""
+
+    locks: list[ReleasedLock]
+    next_cursor: str | None = None
 
 
 class LockAnswer(Body):
@@ -207,7 +248,7 @@ class Error(Body):
     message: str
     request_id: str
     documentation_url: str | None = None
-    lock: Lock | None = Field(default=None, description="the standing lock, in the answer 409 to Create lock")
+    lock: Lock | None = Field(default=None, description="the standing lock, in the answer 409 to Create or Steal lock")
     locks: list[Lock] | None = Field(default=None, description="the standing locks, in a 409 to many paths")
     failures: list[LockPathFailure] | None = Field(default=None, description="the failed paths, in a 409 to many paths")
 

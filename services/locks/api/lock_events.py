@@ -26,7 +26,9 @@ def event_message(event: Event) -> pb.LockEvent:
     return pb.LockEvent(
         position=str(event.position),
         type=_TYPES[event.type],
-        lock=lock_message(LockWithOwner(event.lock_id, event.path, event.locked_at, event.owner_id, event.owner_name)),
+        lock=lock_message(
+            LockWithOwner(event.lock_id, event.path, event.locked_at, event.owner_id, event.owner_name, event.note)
+        ),
         caused_by=event.caused_by,
         reason=event.reason,
         forced=event.forced,

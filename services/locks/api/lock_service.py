@@ -7,20 +7,28 @@ from functools import partial
 from towpath.locks.v1 import lock_service_pb2 as pb
 from towpath.locks.v1.lock_service_pb2_grpc import LockServiceServicer
 
-from services.common.errors import AlreadyExists, Reason
 from services.database.transactions import Database
+from services.locks.api.conflicts import path_locked, stolen
 from services.locks.api.lock_events import update_message
-from services.locks.api.messages import lock_filter_of, lock_message, path_failure_message
+from services.locks.api.messages import (
+    history_filter_of,
+    lock_filter_of,
+    lock_message,
+    path_failure_message,
+    released_lock_message,
+)
 from services.locks.events.feed import LockFeed
-from services.locks.ids import parse_id
+from services.locks.ids import parse_cursor, parse_id
 from services.locks.locking import batch
+from services.locks.locking.history import list_released
 from services.locks.locking.pages import LockPages
 from services.locks.locking.paths import check_path
 from services.locks.locking.release import remove_lock
+from services.locks.locking.steal import steal_lock
 from services.locks.locking.table import LockLimits, create_lock
 from services.locks.metrics import LOCK_CONFLICTS, LOCKS_CREATED, count_released
 from services.locks.settings import LocksSettings
-from services.locks.validation import check_idempotency_key
+from services.locks.validation import check_idempotency_key, check_note, check_reason
 
 # Callers take a silence of twice this for the loss of the service.
 _IDLE_SECONDS = 10.0
@@ -32,6 +40,7 @@ class LockServicer(LockServiceServicer):
     def __init__(self, database: Database, settings: LocksSettings, pages: LockPages, feed: LockFeed) -> None:
         self._database = database
         self._feed = feed
+        self._settings = settings
         self._max_path_bytes = settings.lock_path_bytes
         self._limits = LockLimits(settings.locks_per_repository, settings.locks_per_user)
         self._pages = pages
@@ -39,6 +48,7 @@ class LockServicer(LockServiceServicer):
     async def CreateLock(self, request: pb.CreateLockRequest, _context: object) -> pb.CreateLockResponse:
         """Lock a path. Raises `AlreadyExists` (PATH_LOCKED), with the standing lock as detail, if it is locked."""
         check_path(request.path, max_bytes=self._max_path_bytes)
+        check_note("note", request.note)
         lock, made = await create_lock(
             self._database,
             repository_id=request.repository_id,
@@ -46,12 +56,12 @@ class LockServicer(LockServiceServicer):
             path=request.path,
             idempotency_key=_key(request.idempotency_key),
             limits=self._limits,
+            note=request.note,
         )
-        message = lock_message(lock)
         (LOCKS_CREATED if made else LOCK_CONFLICTS).inc()
         if not made:
-            raise AlreadyExists(Reason.PATH_LOCKED, f"the path is locked by {lock.owner_name}", detail=message)
-        return pb.CreateLockResponse(lock=message)
+            raise path_locked(lock)
+        return pb.CreateLockResponse(lock=lock_message(lock))
 
     async def ListLocks(self, request: pb.ListLocksRequest, _context: object) -> pb.ListLocksResponse:
         """Return a page of a repository's locks, unless the caller knows its generation."""
@@ -77,6 +87,7 @@ class LockServicer(LockServiceServicer):
 
     async def DeleteLock(self, request: pb.DeleteLockRequest, _context: object) -> pb.DeleteLockResponse:
         """Remove a lock and return it."""
+        check_note("reason", request.reason)
         lock = await self._database.run(
             partial(
                 remove_lock,
@@ -85,6 +96,7 @@ class LockServicer(LockServiceServicer):
                 user_id=request.user_id,
                 force=request.force,
                 idempotency_key=_key(request.idempotency_key),
+                reason=request.reason,
             )
         )
         count_released(forced=lock.owner_id != request.user_id)
@@ -92,6 +104,7 @@ class LockServicer(LockServiceServicer):
 
     async def CreateLocks(self, request: pb.CreateLocksRequest, _context: object) -> pb.CreateLocksResponse:
         """Lock many paths."""
+        check_note("note", request.note)
         outcome = await batch.create_locks(
             self._database,
             repository_id=request.repository_id,
@@ -100,6 +113,7 @@ class LockServicer(LockServiceServicer):
             max_path_bytes=self._max_path_bytes,
             limits=self._limits,
             all_or_nothing=request.all_or_nothing,
+            note=request.note,
         )
         LOCKS_CREATED.inc(len(outcome.changed))
         LOCK_CONFLICTS.inc(sum(failure.lock is not None for failure in outcome.failures))
@@ -109,6 +123,7 @@ class LockServicer(LockServiceServicer):
 
     async def DeleteLocks(self, request: pb.DeleteLocksRequest, _context: object) -> pb.DeleteLocksResponse:
         """Remove the locks of many paths and return them."""
+        check_note("reason", request.reason)
         outcome = await batch.remove_locks(
             self._database,
             repository_id=request.repository_id,
@@ -117,6 +132,7 @@ class LockServicer(LockServiceServicer):
             force=request.force,
             idempotency_key=_key(request.idempotency_key),
             all_or_nothing=request.all_or_nothing,
+            reason=request.reason,
         )
         for lock in outcome.changed:
             count_released(forced=lock.owner_id != request.user_id)
@@ -129,6 +145,45 @@ class LockServicer(LockServiceServicer):
         after = request.after if request.HasField("after") else None
         async for update in self._feed.watch(request.repository_id, after, idle_seconds=_IDLE_SECONDS):
             yield update_message(update)
+
+    async def StealLock(self, request: pb.StealLockRequest, _context: object) -> pb.StealLockResponse:
+        """Replace another user's lock. Raises `AlreadyExists` (PATH_LOCKED) if another lock stands in its place."""
+        check_reason(request.reason)
+        check_note("note", request.note)
+        theft = await self._database.run(
+            partial(
+                steal_lock,
+                repository_id=request.repository_id,
+                lock_id=parse_id(request.id),
+                user_id=request.user_id,
+                reason=request.reason,
+                note=request.note,
+                idempotency_key=_key(request.idempotency_key),
+                limits=self._limits,
+            )
+        )
+        previous = stolen(theft)
+        return pb.StealLockResponse(
+            lock=lock_message(theft.lock), previous=released_lock_message(pb.ReleasedLock, previous)
+        )
+
+    async def ListReleasedLocks(
+        self, request: pb.ListReleasedLocksRequest, _context: object
+    ) -> pb.ListReleasedLocksResponse:
+        """Return a page of the locks that a repository has had."""
+        locks, more = await self._database.run(
+            partial(
+                list_released,
+                repository_id=request.repository_id,
+                before=parse_cursor(request.cursor),
+                limit=self._settings.page_size(request.limit),
+                which=history_filter_of(request),
+            )
+        )
+        return pb.ListReleasedLocksResponse(
+            locks=(released_lock_message(pb.ReleasedLock, lock) for lock in locks),
+            next_cursor=str(locks[-1].id) if more else "",
+        )
 
 
 def _key(given: str) -> str:

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from datetime import UTC, datetime, timedelta
+from typing import TypeVar
 
 from google.protobuf.timestamp_pb2 import Timestamp
 from towpath.access.v1 import access_service_pb2 as access
@@ -13,6 +14,7 @@ from services.locks import models
 from services.locks.access.policy import Permission, Role
 from services.locks.ids import parse_id
 from services.locks.locking.batch import PathFailure
+from services.locks.locking.history import HistoryFilter
 from services.locks.locking.pages import LockFilter
 from services.locks.locking.table import LockWithOwner
 
@@ -25,6 +27,8 @@ FORCED_UNLOCK_NUMBERS = {
     models.FORCED_BY_WRITERS: admin.FORCED_UNLOCK_WRITERS,
     models.FORCED_BY_ADMINS: admin.FORCED_UNLOCK_ADMINS,
 }
+
+Released = TypeVar("Released", locks.ReleasedLock, admin.ReleasedLock)
 
 _MAX_ADDRESSES = 1_000
 _MAX_CHARACTERS = 64
@@ -56,7 +60,9 @@ def moment_of(field: str, message: Timestamp) -> datetime:
 
 def lock_message(lock: LockWithOwner) -> locks.Lock:
     """Return the message of a standing lock."""
-    message = locks.Lock(id=str(lock.id), path=lock.path, owner_id=lock.owner_id, owner_name=lock.owner_name)
+    message = locks.Lock(
+        id=str(lock.id), path=lock.path, owner_id=lock.owner_id, owner_name=lock.owner_name, note=lock.note
+    )
     message.locked_at.seconds = int(lock.locked_at.timestamp())
     return message
 
@@ -84,19 +90,33 @@ def path_failure_message(failure: PathFailure) -> locks.PathFailure:
     )
 
 
-def released_lock_message(released: models.ReleasedLock) -> admin.ReleasedLock:
-    """Return the message of a released lock."""
-    return admin.ReleasedLock(
+def history_filter_of(request: locks.ListReleasedLocksRequest | admin.ListReleasedLocksRequest) -> HistoryFilter:
+    """Return the released locks that a request selects. Raises `InvalidArgument` for a time that is none."""
+    has = request.HasField
+    return HistoryFilter(
+        path=request.path if has("path") else None,
+        owner_name=request.owner_name if has("owner_name") else None,
+        since=moment_of("since", request.since) if has("since") else None,
+        until=moment_of("until", request.until) if has("until") else None,
+    )
+
+
+def released_lock_message(kind: type[Released], released: models.ReleasedLock) -> Released:
+    """Return the message of a released lock, of the kind that one of the services has for it."""
+    return kind(
         lock=locks.Lock(
             id=str(released.lock_id),
             path=released.path,
             locked_at=timestamp(released.locked_at),
             owner_id=released.owner_id,
             owner_name=released.owner_name,
+            note=released.note,
         ),
         released_at=timestamp(released.released_at),
         released_by=released.released_by,
         forced=released.forced,
+        stolen=released.stolen,
+        reason=released.reason,
     )
 
 
@@ -120,13 +140,16 @@ def token_message(token: models.Token, user_name: str, *, last_used_at: datetime
 
 
 def repository_message(repository: models.Repository | models.RemovedRepository) -> admin.Repository:
-    """Return the message of a repository."""
+    """Return the message of a repository; one that is removed has no rules for locks any more."""
+    rules = repository if isinstance(repository, models.Repository) else None
     return admin.Repository(
         id=repository.id,
         name=repository.name,
         public=repository.public,
         forced_unlock=FORCED_UNLOCK_NUMBERS[repository.forced_unlock],
         created_at=timestamp(repository.created_at),
+        stale_after_seconds=(rules and rules.stale_after_seconds) or 0,
+        history_seconds=(rules and rules.history_seconds) or 0,
     )
 
 

@@ -36,13 +36,13 @@ _CREATE = text(f"""
     WITH asked AS MATERIALIZED (
         SELECT * FROM unnest(CAST(:paths AS text[]), CAST(:hashes AS bytea[])) AS asked (path, path_hash)
     ), made AS (
-        INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)
-        SELECT :repository_id, path, path_hash, :user_id, date_trunc('second', now()), ''
+        INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key, note)
+        SELECT :repository_id, path, path_hash, :user_id, date_trunc('second', now()), '', :note
         FROM asked ORDER BY path COLLATE "C"
         ON CONFLICT (repository_id, path_hash) DO NOTHING
-        RETURNING id, path, path_hash, locked_at, owner_id
+        RETURNING id, path, path_hash, locked_at, owner_id, note
     )
-    SELECT made.id, made.path, made.locked_at, made.owner_id, users.name, true
+    SELECT made.id, made.path, made.locked_at, made.owner_id, users.name, made.note, true
     FROM made JOIN locks.users ON users.id = made.owner_id
     UNION ALL
     SELECT {STANDING}, false
@@ -96,8 +96,9 @@ async def create_locks(
     max_path_bytes: int,
     limits: LockLimits,
     all_or_nothing: bool,
+    note: str = "",
 ) -> BatchOutcome:
-    """Lock paths for a user. A path that the user has locked already counts as locked by this call.
+    """Lock paths for a user. A path that the user has locked already counts as locked by this call, and keeps its note.
 
     With `all_or_nothing`, a failure leaves all paths as they are. Raises `InvalidArgument` (INVALID_FIELD), `NotFound`
     (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), and `ResourceExhausted` (TOO_MANY_LOCKS), after which none is locked.
@@ -108,7 +109,13 @@ async def create_locks(
         return BatchOutcome([], invalid)
     valid = sorted(unique.keys() - {failure.path for failure in invalid})
     create = partial(
-        _create, repository_id=repository_id, user_id=user_id, paths=valid, limits=limits, all_or_nothing=all_or_nothing
+        _create,
+        repository_id=repository_id,
+        user_id=user_id,
+        paths=valid,
+        limits=limits,
+        all_or_nothing=all_or_nothing,
+        note=note,
     )
     try:
         standing, created = await database.run(create) if valid else ([], [])
@@ -129,6 +136,7 @@ async def _create(
     paths: Sequence[str],
     limits: LockLimits,
     all_or_nothing: bool,
+    note: str,
 ) -> tuple[Sequence[LockWithOwner], Sequence[LockWithOwner]]:
     """Create the locks of those paths that are free.
 
@@ -137,7 +145,7 @@ async def _create(
     parties = {"repository_id": repository_id, "user_id": user_id}
     await connection.execute(_ALONE, {**parties, "per_repository": 0, "per_user": 0})
     hashes = [path_hash(path) for path in paths]
-    rows = (await connection.execute(_CREATE, {**parties, "paths": list(paths), "hashes": hashes})).all()
+    rows = (await connection.execute(_CREATE, {**parties, "paths": list(paths), "hashes": hashes, "note": note})).all()
     standing = [LockWithOwner(*lock) for *lock, _ in rows]
     created = [LockWithOwner(*lock) for *lock, is_new in rows if is_new]
     here, own = (await connection.execute(_COUNTS, parties)).one()
@@ -158,6 +166,7 @@ async def remove_locks(
     force: bool,
     idempotency_key: str,
     all_or_nothing: bool,
+    reason: str = "",
     administrator: bool = False,
 ) -> BatchOutcome:
     """Remove the locks of paths, and return them as they were; `force` and `administrator` as in `remove_lock`.
@@ -174,6 +183,7 @@ async def remove_locks(
         force=force,
         idempotency_key=idempotency_key,
         all_or_nothing=all_or_nothing,
+        reason=reason,
         administrator=administrator,
     )
     try:
@@ -193,6 +203,7 @@ async def _remove(
     force: bool,
     idempotency_key: str,
     all_or_nothing: bool,
+    reason: str,
     administrator: bool,
 ) -> tuple[Sequence[LockWithOwner], Sequence[LockWithOwner], Sequence[PathFailure]]:
     """Return the removed locks, those that an earlier call with this key removed, and the failures."""
@@ -232,6 +243,7 @@ async def _remove(
             released_by_id=user_id,
             released_by=user_name,
             idempotency_key=idempotency_key,
+            reason=reason,
         )
     return removed, list(earlier.values()), failures
 

@@ -16,6 +16,8 @@ from services.locks.locking.table import STANDING, LockWithOwner
 from services.locks.settings import LocksSettings
 
 _MAX_LONG_PATHS = 10_000
+# The places of a lock's texts in its row.
+_PATH, _NOTE = LockWithOwner._fields.index("path"), LockWithOwner._fields.index("note")
 _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
 
 # The characters of a path by which the index of folders sorts.
@@ -33,17 +35,18 @@ _LIST = f"""
     ) AS page ON true
     ORDER BY {{outer_order}}
 """  # noqa: S608 - our own names
-# Like `_LIST`, but ends with the lock whose path exceeds the bound in bytes. Measuring is cheaper than reading long
-# paths, and more expensive than reading short paths.
+_BYTES = "(octet_length(locks.path) + octet_length(locks.note))"
+# Like `_LIST`, but ends with the lock whose text exceeds the bound in bytes. Measuring is cheaper than reading long
+# texts, and more expensive than reading short texts.
 _LIST_MEASURED = f"""
-    SELECT ({_GENERATION}), page.id, page.path, page.locked_at, page.owner_id, page.name
+    SELECT ({_GENERATION}), page.id, page.path, page.locked_at, page.owner_id, page.name, page.note
     FROM (SELECT) AS one LEFT JOIN (
-        SELECT {STANDING}, sum(octet_length(path)) OVER page AS bytes, row_number() OVER page AS number
+        SELECT {STANDING}, sum({_BYTES}) OVER page AS bytes, row_number() OVER page AS number
         FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
         WHERE locks.repository_id = $1{{conditions}}
         WINDOW page AS (ORDER BY {{order}} ROWS UNBOUNDED PRECEDING)
         ORDER BY {{order}} LIMIT $2
-    ) AS page ON bytes - octet_length(page.path) <= {{max_bytes}}
+    ) AS page ON bytes - {_BYTES.replace("locks.", "page.")} <= {{max_bytes}}
     ORDER BY number
 """  # noqa: S608 - our own names
 
@@ -98,7 +101,7 @@ class LockPages:
     async def read(self, repository_id: int, which: LockFilter = ALL, *, cursor: str, limit: int) -> LockPage:
         """Return a page, as of now: the oldest locks first, or with `path_prefix` by path.
 
-        The paths on a page have at most `lock_page_bytes` in total, which is at least the length of the longest path.
+        The paths and notes on a page have at most `lock_page_bytes` in total, unless the page has one lock only.
         Raises `InvalidArgument` (INVALID_CURSOR).
         """
         size, max_bytes = self._settings.page_size(limit), self._settings.lock_page_bytes
@@ -115,7 +118,7 @@ class LockPages:
         )
         [generation, *first], *others = await self._database.fetch(statement)
         rows = [first, *(lock for _, *lock in others)] if first[0] is not None else []
-        count = min(size, _how_many_fit(rows, max_bytes))
+        count = min(size, max(1, _how_many_fit(rows, max_bytes)), len(rows))
         locks, more = tuple(map(LockWithOwner._make, rows[:count])), len(rows) > count
         if more and count < size:
             if len(self._long) >= _MAX_LONG_PATHS:
@@ -134,7 +137,7 @@ def list_statement(
 ) -> Statement:
     """Return the statement that finds the generation, and at most `limit` locks after a position; see `LockPages.read`.
 
-    With `max_bytes`, the statement ends with the lock whose path takes the total beyond that many bytes.
+    With `max_bytes`, the statement ends with the lock whose path and note take the total beyond that many bytes.
     """
     conditions, values = "", list[object]([repository_id, limit])
     for condition, given in _conditions(which, after):
@@ -206,9 +209,9 @@ def _cursor_after(lock: LockWithOwner, which: LockFilter) -> str:
 
 
 def _how_many_fit(found: Sequence[Sequence[Any]], max_bytes: int) -> int:
-    """Return how many of the first locks have paths of at most `max_bytes` in total."""
+    """Return how many of the first locks have paths and notes of at most `max_bytes` in total."""
     # Skips encoding: a character has at most four bytes in UTF-8.
-    if 4 * sum(len(row[1]) for row in found) <= max_bytes:
+    if 4 * sum(len(row[_PATH]) + len(row[_NOTE]) for row in found) <= max_bytes:
         return len(found)
-    totals = accumulate(len(row[1].encode()) for row in found)
+    totals = accumulate(len(row[_PATH].encode()) + len(row[_NOTE].encode()) for row in found)
     return sum(total <= max_bytes for total in totals)

@@ -18,6 +18,7 @@ async def remove_lock(
     user_id: int,
     force: bool,
     idempotency_key: str,
+    reason: str = "",
     administrator: bool = False,
 ) -> LockWithOwner:
     """Remove a lock and return it as it was; an `administrator` of the installation may remove any.
@@ -50,6 +51,7 @@ async def remove_lock(
         released_by_id=user_id,
         released_by=removal.user_name,
         idempotency_key=idempotency_key,
+        reason=reason,
     )
     return removal.lock
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import NamedTuple
 
 from asyncpg import IntegrityConstraintViolationError
-from sqlalchemy import ColumnElement, exists, func, or_, select
+from sqlalchemy import ColumnElement, exists, false, func, or_, select
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -29,19 +29,19 @@ _ROOM = "room"
 _NEAR = "near"
 
 # Hot path: literal SQL, because building a statement with SQLAlchemy costs more than executing it.
-STANDING = "locks.id, locks.path, locks.locked_at, locks.owner_id, users.name"
+STANDING = "locks.id, locks.path, locks.locked_at, locks.owner_id, users.name, locks.note"
 """The columns of a `LockWithOwner`."""
 
 _CREATE = f"""
     WITH room AS MATERIALIZED (
         SELECT locks.room_for_lock($1, $4, $6, $7, $8) AS found
     ), made AS (
-        INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)
-        SELECT $1, $2, $3, $4, date_trunc('second', now()), $5 FROM room WHERE found = '{_ROOM}'
+        INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key, note)
+        SELECT $1, $2, $3, $4, date_trunc('second', now()), $5, $9 FROM room WHERE found = '{_ROOM}'
         ON CONFLICT (repository_id, path_hash) DO NOTHING
-        RETURNING id, path, locked_at, owner_id, idempotency_key
+        RETURNING id, path, locked_at, owner_id, idempotency_key, note
     ), standing AS (
-        SELECT made.id, made.path, made.locked_at, made.owner_id, users.name, made.idempotency_key
+        SELECT made.id, made.path, made.locked_at, made.owner_id, users.name, made.note, made.idempotency_key
         FROM made JOIN locks.users ON users.id = made.owner_id
         UNION ALL
         SELECT {STANDING}, locks.idempotency_key
@@ -62,6 +62,7 @@ class LockWithOwner(NamedTuple):
     locked_at: datetime
     owner_id: int
     owner_name: str
+    note: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class LockRemoval:
     user_name: str | None
     user_writes_every_ref: bool
     user_is_admin: bool
+    is_stale: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,14 @@ class LockLimits:
 
 
 def create_statement(
-    *, repository_id: int, user_id: int, path: str, idempotency_key: str, limits: LockLimits, alone: bool
+    *,
+    repository_id: int,
+    user_id: int,
+    path: str,
+    idempotency_key: str,
+    limits: LockLimits,
+    alone: bool,
+    note: str = "",
 ) -> Statement:
     """Return the statement that creates a lock, or finds the lock that already stands on the path.
 
@@ -93,11 +102,18 @@ def create_statement(
     sees it. Near a limit, only a statement that runs `alone` in the repository creates a lock.
     """
     most = (limits.per_repository, limits.per_user)
-    return Statement(_CREATE, (repository_id, path, path_hash(path), user_id, idempotency_key, *most, alone))
+    return Statement(_CREATE, (repository_id, path, path_hash(path), user_id, idempotency_key, *most, alone, note))
 
 
 async def create_lock(
-    database: Database, *, repository_id: int, user_id: int, path: str, idempotency_key: str, limits: LockLimits
+    database: Database,
+    *,
+    repository_id: int,
+    user_id: int,
+    path: str,
+    idempotency_key: str,
+    limits: LockLimits,
+    note: str = "",
 ) -> tuple[LockWithOwner, bool]:
     """Lock a path; return the lock that now stands on it, and whether it is the caller's.
 
@@ -114,6 +130,7 @@ async def create_lock(
             idempotency_key=idempotency_key,
             limits=limits,
             alone=alone,
+            note=note,
         )
         try:
             [[room, *lock, key]] = await database.fetch(statement)
@@ -165,9 +182,12 @@ async def select_locks_for_update(
     )
     writes_every_ref = of_every_ref.where(col(Grant.role).in_([Role.WRITE.value, Role.ADMIN.value]))
     is_admin = of_every_ref.where(col(Grant.role) == Role.ADMIN.value)
-    standing = (col(Lock.id), col(Lock.path), col(Lock.locked_at), col(Lock.owner_id), col(User.name))
+    standing = (col(Lock.id), col(Lock.path), col(Lock.locked_at), col(Lock.owner_id), col(User.name), col(Lock.note))
+    stale_after = func.make_interval(0, 0, 0, 0, 0, 0, col(Repository.stale_after_seconds))
+    is_stale = func.coalesce(col(Lock.locked_at) < func.now() - stale_after, false())
+    may = (or_(is_administrator, writes_every_ref), is_admin, is_stale)
     statement = (
-        select(*standing, col(Repository.forced_unlock), user_name, or_(is_administrator, writes_every_ref), is_admin)
+        select(*standing, col(Repository.forced_unlock), user_name, *may)
         .join_from(Lock, User, col(Lock.owner_id) == col(User.id))
         .join(Repository, col(Repository.id) == col(Lock.repository_id))
         .where(col(Lock.repository_id) == repository_id, which)
@@ -175,6 +195,6 @@ async def select_locks_for_update(
         .with_for_update(of=Lock)
     )
     return [
-        LockRemoval(LockWithOwner(*lock), forced_unlock, name, user_writes_every_ref=writes, user_is_admin=admin)
-        for *lock, forced_unlock, name, writes, admin in await connection.execute(statement)
+        LockRemoval(LockWithOwner(*lock), forced_unlock, name, writes, admin, stale)
+        for *lock, forced_unlock, name, writes, admin, stale in await connection.execute(statement)
     ]

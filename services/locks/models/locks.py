@@ -55,7 +55,8 @@ class ReleasedLock(Record, table=True):
     __table_args__ = (
         Index(None, "repository_id", "id"),
         Index(None, "repository_id", "path_hash", "id"),
-        Index(None, "repository_id", "owner_id", "id"),
+        Index("ix_released_locks_by_time", "repository_id", "released_at", "id"),
+        Index("ix_released_locks_by_owner", "repository_id", "owner_name", "released_at", "id"),
     )
 
     id: int = Field(sa_column=identity_column())

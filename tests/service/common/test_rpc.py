@@ -74,6 +74,16 @@ class Locks(pb_grpc.LockServiceServicer):
         """Answer."""
         yield pb.WatchLocksResponse()
 
+    async def StealLock(self, request: pb.StealLockRequest, context: Context) -> pb.StealLockResponse:
+        """Answer."""
+        return pb.StealLockResponse()
+
+    async def ListReleasedLocks(
+        self, request: pb.ListReleasedLocksRequest, context: Context
+    ) -> pb.ListReleasedLocksResponse:
+        """Answer."""
+        return pb.ListReleasedLocksResponse()
+
 
 @asynccontextmanager
 async def running(

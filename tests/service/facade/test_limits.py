@@ -123,9 +123,10 @@ async def test_each_endpoint_reads_as_much_as_it_needs(place: Place) -> None:
     """A body of megabytes takes seconds and a hundred times its memory, and none of them has a use for it."""
     limits = {
         "objects/batch": 1_000 * 160 + 64 * 1024,
-        "locks": 16 * 1024,
-        "locks/verify": 16 * 1024,
-        "locks/1/unlock": 16 * 1024,
+        "locks": 32 * 1024,
+        "locks/verify": 32 * 1024,
+        "locks/1/unlock": 32 * 1024,
+        "locks/1/steal": 32 * 1024,
     }
     shown = {"Authorization": basic("alice", place.inner.tokens["alice"])}
     data = content("bounded", 10)

@@ -1,10 +1,12 @@
 """AdminService: locks that stand, and those that stood."""
 
 import pytest
+from sqlalchemy import text
 from towpath.access.v1 import admin_service_pb2 as admin
 from towpath.locks.v1.lock_service_pb2 import Lock
 
-from services.common.errors import InvalidArgument, NotFound, Reason
+from services.common.errors import AlreadyExists, InvalidArgument, NotFound, Reason
+from services.database.engine import create_engine
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused
 
@@ -106,3 +108,34 @@ async def test_malformed_cursors_and_unknown_repositories(service: RunningLocks,
             await listing(service, "no/such")
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
         await service.admin_peer.call(service.admin.RemoveLock, admin.RemoveLockRequest(repository="no/such", id="1"))
+
+
+async def test_an_administrator_steals_for_a_user(service: RunningLocks, team: Team) -> None:
+    """Whoever holds the lock, and whatever force the user has: the history and the event name the administrator."""
+    request = admin.UpdateRepositoryRequest(name=team.repository, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
+    await service.admin_peer.call(service.admin.UpdateRepository, request)
+    lock = await service.create(team.repository_id, team.alice, "f1.dat")
+    steal = admin.StealLockRequest(
+        repository=team.repository, id=lock.id, user_name=team.bob_name, reason="alice is on leave", note="for the fix"
+    )
+    answer = await service.admin_peer.call(service.admin.StealLock, steal)
+    assert (answer.lock.owner_name, answer.lock.note) == (team.bob_name, "for the fix")
+    previous = answer.previous
+    assert (previous.lock, previous.released_by, previous.reason) == (lock, "admin", "alice is on leave")
+    assert (previous.stolen, previous.forced) == (True, True)
+    assert list((await _history(service, team.repository)).locks) == [previous]
+    engine = create_engine(service.database_url, schema="locks", pool_size=1)
+    async with engine.connect() as connection:
+        statement = text("SELECT caused_by FROM lock_events WHERE repository_id = :id AND type = 'lock.stolen'")
+        assert (await connection.scalars(statement, {"id": team.repository_id})).all() == ["admin"]
+    await engine.dispose()
+    with refused(AlreadyExists, Reason.PATH_LOCKED):
+        await service.admin_peer.call(service.admin.StealLock, steal)
+    again = admin.StealLockRequest(repository=team.repository, id=answer.lock.id, user_name=team.bob_name, reason="x")
+    with refused(InvalidArgument, Reason.INVALID_FIELD):
+        await service.admin_peer.call(service.admin.StealLock, again)
+    own = admin.StealLockRequest(repository=team.repository, id=answer.lock.id, reason="back")
+    assert (await service.admin_peer.call(service.admin.StealLock, own)).lock.owner_name == "admin"
+    unknown = admin.StealLockRequest(repository=team.repository, id="1", user_name="nobody", reason="x")
+    with refused(NotFound, Reason.USER_NOT_FOUND):
+        await service.admin_peer.call(service.admin.StealLock, unknown)

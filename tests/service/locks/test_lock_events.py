@@ -20,7 +20,7 @@ from tests.support.locks import RunningLocks, refused, running_locks, serving_lo
 from tests.support.postgres import TestPostgres
 from tests.support.waiting import STEP_SECONDS, until
 
-CREATED, RELEASED = pb.LOCK_EVENT_TYPE_CREATED, pb.LOCK_EVENT_TYPE_RELEASED
+CREATED, RELEASED, STOLEN = pb.LOCK_EVENT_TYPE_CREATED, pb.LOCK_EVENT_TYPE_RELEASED, pb.LOCK_EVENT_TYPE_STOLEN
 
 
 class Watch:
@@ -106,6 +106,22 @@ async def test_what_an_event_tells(service: RunningLocks, team: Team) -> None:
         assert released.position == watch.position != created.position
     page = await service.list(team.repository_id)
     assert watch.position.startswith(f"{page.generation}-")
+
+
+async def test_a_theft_is_one_event(service: RunningLocks, team: Team) -> None:
+    """A stolen lock is told with its thief, the reason and the note, and with the lock that made way."""
+    previous = await service.create(team.repository_id, team.alice, "a.psd")
+    async with watching(service.peer, team.repository_id) as watch:
+        request = pb.StealLockRequest(
+            repository_id=team.repository_id, user_id=team.bob, id=previous.id, reason="on leave", note="until Friday"
+        )
+        lock = (await service.peer.call(service.locks.StealLock, request)).lock
+        await service.create(team.repository_id, team.alice, "next")
+        stolen, following = await watch.events(2)
+    assert (stolen.type, following.type) == (STOLEN, CREATED)
+    assert (stolen.lock, stolen.lock.note, stolen.caused_by) == (lock, "until Friday", team.bob_name)
+    assert (stolen.previous_id, stolen.previous_owner_name) == (previous.id, team.alice_name)
+    assert (stolen.reason, stolen.forced) == ("on leave", True)
 
 
 async def test_a_watch_goes_on_after_any_position(service: RunningLocks, team: Team) -> None:

@@ -7,22 +7,31 @@ from functools import partial
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.locks.api.admin.base import Context, Handlers, administrator_only
+from services.locks.api.conflicts import stolen
 from services.locks.api.lock_events import update_message
-from services.locks.api.messages import lock_filter_of, lock_message, path_failure_message, released_lock_message
+from services.locks.api.messages import (
+    history_filter_of,
+    lock_filter_of,
+    lock_message,
+    path_failure_message,
+    released_lock_message,
+)
 from services.locks.ids import parse_cursor, parse_id
 from services.locks.locking import batch
 from services.locks.locking.history import list_released
 from services.locks.locking.release import remove_lock
+from services.locks.locking.steal import steal_lock
 from services.locks.locking.table import LockLimits
 from services.locks.metrics import LOCKS_CREATED, count_released
 from services.locks.models import User
+from services.locks.validation import check_note, check_reason
 
 # A watch ends within this time, and that of a look at its token, after its administrator has lost the access.
 _IDLE_SECONDS = 1.0
 
 
 class LockHandlers(Handlers):
-    """Lists and removes standing locks, and lists released locks."""
+    """Lists, adds, removes and steals standing locks, and lists released locks."""
 
     @administrator_only
     async def ListRepositoryLocks(
@@ -38,6 +47,7 @@ class LockHandlers(Handlers):
     @administrator_only
     async def RemoveLock(self, request: pb.RemoveLockRequest, administrator: User) -> pb.RemoveLockResponse:
         """Remove anybody's lock."""
+        check_note("reason", request.reason)
         repository = await self.find_repository(request.repository)
         lock = await self.database.run(
             partial(
@@ -47,6 +57,7 @@ class LockHandlers(Handlers):
                 user_id=administrator.id,
                 force=True,
                 idempotency_key=uuid.uuid4().hex,
+                reason=request.reason,
                 administrator=True,
             )
         )
@@ -56,18 +67,18 @@ class LockHandlers(Handlers):
     @administrator_only
     async def LockPaths(self, request: pb.LockPathsRequest, administrator: User) -> pb.LockPathsResponse:
         """Lock many paths for a user."""
+        check_note("note", request.note)
         repository = await self.find_repository(request.repository)
-        owner = administrator
-        if request.user_name:
-            owner = await self.database.run(partial(self.find_user, field="user_name", name=request.user_name))
+        owner = await self._owner(request.user_name, administrator)
         outcome = await batch.create_locks(
             self.database,
             repository_id=repository.id,
             user_id=owner.id,
             paths=request.paths,
             max_path_bytes=self.settings.lock_path_bytes,
-            limits=LockLimits(self.settings.locks_per_repository, self.settings.locks_per_user),
+            limits=self._limits,
             all_or_nothing=request.all_or_nothing,
+            note=request.note,
         )
         LOCKS_CREATED.inc(len(outcome.changed))
         return pb.LockPathsResponse(
@@ -77,6 +88,7 @@ class LockHandlers(Handlers):
     @administrator_only
     async def UnlockPaths(self, request: pb.UnlockPathsRequest, administrator: User) -> pb.UnlockPathsResponse:
         """Remove anybody's locks of many paths, or only the administrator's own."""
+        check_note("reason", request.reason)
         repository = await self.find_repository(request.repository)
         outcome = await batch.remove_locks(
             self.database,
@@ -86,6 +98,7 @@ class LockHandlers(Handlers):
             force=False,
             idempotency_key=uuid.uuid4().hex,
             all_or_nothing=request.all_or_nothing,
+            reason=request.reason,
             administrator=not request.mine,
         )
         for lock in outcome.changed:
@@ -106,6 +119,31 @@ class LockHandlers(Handlers):
             yield pb.WatchRepositoryLocksResponse(changes=update_message(update))
 
     @administrator_only
+    async def StealLock(self, request: pb.StealLockRequest, administrator: User) -> pb.StealLockResponse:
+        """Replace anybody's lock by a lock of a user."""
+        check_reason(request.reason)
+        check_note("note", request.note)
+        repository = await self.find_repository(request.repository)
+        owner = await self._owner(request.user_name, administrator)
+        theft = await self.database.run(
+            partial(
+                steal_lock,
+                repository_id=repository.id,
+                lock_id=parse_id(request.id),
+                user_id=owner.id,
+                reason=request.reason,
+                note=request.note,
+                idempotency_key=uuid.uuid4().hex,
+                limits=self._limits,
+                administrator=(administrator.id, administrator.name),
+            )
+        )
+        previous = stolen(theft)
+        return pb.StealLockResponse(
+            lock=lock_message(theft.lock), previous=released_lock_message(pb.ReleasedLock, previous)
+        )
+
+    @administrator_only
     async def ListReleasedLocks(
         self, request: pb.ListReleasedLocksRequest, _administrator: User
     ) -> pb.ListReleasedLocksResponse:
@@ -117,9 +155,20 @@ class LockHandlers(Handlers):
                 repository_id=repository.id,
                 before=parse_cursor(request.cursor),
                 limit=self.settings.page_size(request.limit),
-                path=request.path if request.HasField("path") else None,
+                which=history_filter_of(request),
             )
         )
         return pb.ListReleasedLocksResponse(
-            locks=map(released_lock_message, locks), next_cursor=str(locks[-1].id) if more else ""
+            locks=(released_lock_message(pb.ReleasedLock, lock) for lock in locks),
+            next_cursor=str(locks[-1].id) if more else "",
         )
+
+    @property
+    def _limits(self) -> LockLimits:
+        return LockLimits(self.settings.locks_per_repository, self.settings.locks_per_user)
+
+    async def _owner(self, name: str, administrator: User) -> User:
+        """Return the user that a request names as owner; the calling administrator if the name is empty."""
+        if not name:
+            return administrator
+        return await self.database.run(partial(self.find_user, field="user_name", name=name))

@@ -13,6 +13,10 @@ from services.locks.removals import remove_repository
 from services.locks.repositories import create_repository, list_repositories, update_repository
 from services.locks.validation import check_new_repository_name, check_repository_name
 
+# An answer that was lost is repeated with its idempotency key, which the history keeps.
+_MIN_STALE_SECONDS, _MIN_HISTORY_SECONDS = 1, 3600
+_MAX_SECONDS = 100 * 365 * 24 * 3600
+
 _FORCED_UNLOCK = {number: word for word, number in FORCED_UNLOCK_NUMBERS.items()}
 
 
@@ -27,7 +31,14 @@ class RepositoryHandlers(Handlers):
         check_new_repository_name("name", request.name)
         forced_unlock = _forced_unlock(request.forced_unlock) or models.FORCED_BY_WRITERS
         repository = await self.database.run(
-            partial(create_repository, name=request.name, public=request.public, forced_unlock=forced_unlock)
+            partial(
+                create_repository,
+                name=request.name,
+                public=request.public,
+                forced_unlock=forced_unlock,
+                stale_after_seconds=_seconds("stale_after_seconds", request.stale_after_seconds, _MIN_STALE_SECONDS),
+                history_seconds=_seconds("history_seconds", request.history_seconds, _MIN_HISTORY_SECONDS),
+            )
         )
         return pb.CreateRepositoryResponse(repository=repository_message(repository))
 
@@ -72,7 +83,24 @@ def _changes(request: pb.UpdateRepositoryRequest) -> dict[str, object]:
         changes["public"] = request.public
     if forced_unlock := _forced_unlock(request.forced_unlock):
         changes["forced_unlock"] = forced_unlock
+    if request.HasField("stale_after_seconds"):
+        changes["stale_after_seconds"] = _seconds(
+            "stale_after_seconds", request.stale_after_seconds, _MIN_STALE_SECONDS
+        )
+    if request.HasField("history_seconds"):
+        changes["history_seconds"] = _seconds("history_seconds", request.history_seconds, _MIN_HISTORY_SECONDS)
     return changes
+
+
+def _seconds(field: str, seconds: int, least: int) -> int | None:
+    """Return a number of seconds; None for 0, which means never or for ever. Raises `InvalidArgument`."""
+    if seconds == 0:
+        return None
+    if not least <= seconds <= _MAX_SECONDS:
+        raise InvalidArgument(
+            Reason.INVALID_FIELD, f"{field}: expected {least} to {_MAX_SECONDS} seconds, or 0 for no limit"
+        )
+    return seconds
 
 
 def _forced_unlock(number: int) -> str | None:

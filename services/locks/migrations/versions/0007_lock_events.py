@@ -63,7 +63,7 @@ _AFTER_INSERT = f"""BEGIN
         changed.repository_id, counted.stripe, {_NUMBER},
         CASE WHEN previous.lock_id IS NULL THEN 'lock.created' ELSE 'lock.stolen' END,
         changed.id, changed.path, changed.space, changed.note, changed.owner_id, users.name, changed.locked_at,
-        users.name, coalesce(previous.reason, ''), previous.lock_id IS NOT NULL,
+        coalesce(previous.released_by, users.name), coalesce(previous.reason, ''), previous.lock_id IS NOT NULL,
         previous.lock_id, coalesce(previous.owner_name, '')
     FROM changed JOIN counted USING (repository_id) JOIN locks.users ON users.id = changed.owner_id
     LEFT JOIN locks.released_locks AS previous ON previous.lock_id = changed.stolen_from
@@ -113,6 +113,10 @@ _ADDED = {
     "locks": ("note", "space", "stolen_from"),
     "released_locks": ("note", "space", "reason", "stolen"),
 }
+_INDEXES = {
+    "ix_released_locks_by_time": ("released_at", "id"),
+    "ix_released_locks_by_owner": ("owner_name", "released_at", "id"),
+}
 _NUMBERS = ("stale_after_seconds", "history_seconds", "stolen_from")
 _LISTS = ("release_on", "lock_spaces")
 _FLAGS = ("ignores_locks", "stolen")
@@ -150,9 +154,8 @@ def upgrade() -> None:
     for table, names in _ADDED.items():
         for name in names:
             op.add_column(table, _added(name))
-    op.create_index(
-        "ix_released_locks_repository_id_owner_id_id", "released_locks", ["repository_id", "owner_id", "id"]
-    )
+    for index, columns in _INDEXES.items():
+        op.create_index(index, "released_locks", ["repository_id", *columns])
     _create_tables()
     for name, body in (
         ("count_locks_after_insert", _AFTER_INSERT),
@@ -239,7 +242,8 @@ def downgrade() -> None:
     for table in ("hook_deliveries", "hooks", "lock_events"):
         op.drop_table(table)
     op.execute("DROP FUNCTION record_released_locks()")
-    op.drop_index("ix_released_locks_repository_id_owner_id_id", "released_locks")
+    for index in _INDEXES:
+        op.drop_index(index, "released_locks")
     for table, names in _ADDED.items():
         for name in names:
             op.drop_column(table, name)

@@ -2,8 +2,8 @@
 
 import pytest
 
-from services.common.errors import PermissionDenied, Reason
-from services.locks.locking.unlock_policy import check_unlock
+from services.common.errors import InvalidArgument, PermissionDenied, Reason
+from services.locks.locking.unlock_policy import check_steal, check_unlock
 from services.locks.models import FORCED_BY_ADMINS, FORCED_BY_WRITERS
 
 
@@ -54,3 +54,37 @@ def test_force_is_not_for_writers_of_some_refs(forced_unlock: str) -> None:
     with pytest.raises(PermissionDenied, match=r"belongs to alice; only .* every ref can remove it by force") as caught:
         _unlock(forced_unlock, writes_every_ref=False, admin=False)
     assert caught.value.reason == Reason.FORCE_NOT_ALLOWED
+
+
+def _steal(forced_unlock: str, *, writes_every_ref: bool, admin: bool, stale: bool = False, own: bool = False) -> None:
+    check_steal(
+        own=own,
+        owner_name="alice",
+        stale=stale,
+        forced_unlock=forced_unlock,
+        writes_every_ref=writes_every_ref,
+        admin=admin,
+    )
+
+
+def test_a_lock_is_stolen_by_the_rights_of_force() -> None:
+    """A user who may remove a lock by force may steal it too."""
+    _steal(FORCED_BY_WRITERS, writes_every_ref=True, admin=False)
+    _steal(FORCED_BY_ADMINS, writes_every_ref=True, admin=True)
+    for forced_unlock, writes_every_ref in ((FORCED_BY_ADMINS, True), (FORCED_BY_WRITERS, False)):
+        with pytest.raises(PermissionDenied, match=r"belongs to alice; only .* every ref can steal it") as caught:
+            _steal(forced_unlock, writes_every_ref=writes_every_ref, admin=False)
+        assert caught.value.reason == Reason.FORCE_NOT_ALLOWED
+
+
+@pytest.mark.parametrize("forced_unlock", [FORCED_BY_WRITERS, FORCED_BY_ADMINS])
+def test_a_stale_lock_is_anybodys(forced_unlock: str) -> None:
+    """The owner has forgotten a stale lock, so a thief needs no right beyond that to push."""
+    _steal(forced_unlock, writes_every_ref=False, admin=False, stale=True)
+
+
+@pytest.mark.parametrize("stale", [False, True])
+def test_ones_own_lock_is_not_stolen(stale: bool) -> None:
+    """It is refused whatever the rights, because it would only write a name twice into the history."""
+    with pytest.raises(InvalidArgument, match="your own"):
+        _steal(FORCED_BY_WRITERS, writes_every_ref=True, admin=True, stale=stale, own=True)

@@ -173,6 +173,8 @@ class Repository(_message.Message):
     PUBLIC_FIELD_NUMBER: _builtins.int
     FORCED_UNLOCK_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    STALE_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
+    HISTORY_SECONDS_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The id, by which storage and locks know it; never used again."""
     name: _builtins.str
@@ -183,6 +185,10 @@ class Repository(_message.Message):
     """Whether anybody may read it without credentials."""
     forced_unlock: Global___ForcedUnlock.ValueType
     """Who may remove another user's lock."""
+    stale_after_seconds: _builtins.int
+    """The age in seconds from which every user who may push can steal a lock; 0 for never."""
+    history_seconds: _builtins.int
+    """For how many seconds the history keeps a released lock; 0 for ever."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was added."""
@@ -195,10 +201,12 @@ class Repository(_message.Message):
         public: _builtins.bool = ...,
         forced_unlock: Global___ForcedUnlock.ValueType = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        stale_after_seconds: _builtins.int = ...,
+        history_seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "forced_unlock", b"forced_unlock", "id", b"id", "name", b"name", "public", b"public"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "id", b"id", "name", b"name", "public", b"public", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -256,10 +264,16 @@ class ReleasedLock(_message.Message):
     RELEASED_AT_FIELD_NUMBER: _builtins.int
     RELEASED_BY_FIELD_NUMBER: _builtins.int
     FORCED_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    STOLEN_FIELD_NUMBER: _builtins.int
     released_by: _builtins.str
     """The name of the user who released it."""
     forced: _builtins.bool
     """Whether it was somebody else's."""
+    reason: _builtins.str
+    """The reason that the user gave; may be empty."""
+    stolen: _builtins.bool
+    """Whether it made way for a lock of another user."""
     @_builtins.property
     def lock(self) -> _lock_service_pb2.Lock:
         """The lock as it was."""
@@ -275,10 +289,12 @@ class ReleasedLock(_message.Message):
         released_at: _timestamp_pb2.Timestamp | None = ...,
         released_by: _builtins.str = ...,
         forced: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+        stolen: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["lock", b"lock", "released_at", b"released_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["forced", b"forced", "lock", b"lock", "released_at", b"released_at", "released_by", b"released_by"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forced", b"forced", "lock", b"lock", "reason", b"reason", "released_at", b"released_at", "released_by", b"released_by", "stolen", b"stolen"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -590,22 +606,30 @@ class CreateRepositoryRequest(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     PUBLIC_FIELD_NUMBER: _builtins.int
     FORCED_UNLOCK_FIELD_NUMBER: _builtins.int
+    STALE_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
+    HISTORY_SECONDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name."""
     public: _builtins.bool
     """Whether anybody may read it without credentials."""
     forced_unlock: Global___ForcedUnlock.ValueType
     """Who may remove another user's lock."""
+    stale_after_seconds: _builtins.int
+    """The age in seconds from which every user who may push can steal a lock, at most 100 years; 0 for never."""
+    history_seconds: _builtins.int
+    """For how many seconds the history keeps a released lock, 1 hour to 100 years; 0 for ever."""
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         public: _builtins.bool = ...,
         forced_unlock: Global___ForcedUnlock.ValueType = ...,
+        stale_after_seconds: _builtins.int = ...,
+        history_seconds: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["forced_unlock", b"forced_unlock", "name", b"name", "public", b"public"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "name", b"name", "public", b"public", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -686,6 +710,8 @@ class UpdateRepositoryRequest(_message.Message):
     NEW_NAME_FIELD_NUMBER: _builtins.int
     PUBLIC_FIELD_NUMBER: _builtins.int
     FORCED_UNLOCK_FIELD_NUMBER: _builtins.int
+    STALE_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
+    HISTORY_SECONDS_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The present name."""
     new_name: _builtins.str
@@ -694,6 +720,10 @@ class UpdateRepositoryRequest(_message.Message):
     """Whether anybody may read it without credentials."""
     forced_unlock: Global___ForcedUnlock.ValueType
     """Who may remove another user's lock."""
+    stale_after_seconds: _builtins.int
+    """The age in seconds from which every user who may push can steal a lock, at most 100 years; 0 for never."""
+    history_seconds: _builtins.int
+    """For how many seconds the history keeps a released lock, 1 hour to 100 years; 0 for ever."""
     def __init__(
         self,
         *,
@@ -701,19 +731,29 @@ class UpdateRepositoryRequest(_message.Message):
         new_name: _builtins.str | None = ...,
         public: _builtins.bool | None = ...,
         forced_unlock: Global___ForcedUnlock.ValueType = ...,
+        stale_after_seconds: _builtins.int | None = ...,
+        history_seconds: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_new_name", b"_new_name", "_public", b"_public", "new_name", b"new_name", "public", b"public"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_stale_after_seconds", b"_stale_after_seconds", "history_seconds", b"history_seconds", "new_name", b"new_name", "public", b"public", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_new_name", b"_new_name", "_public", b"_public", "forced_unlock", b"forced_unlock", "name", b"name", "new_name", b"new_name", "public", b"public"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_stale_after_seconds", b"_stale_after_seconds", "forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "name", b"name", "new_name", b"new_name", "public", b"public", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__history_seconds: _TypeAlias = _typing.Literal["history_seconds"]  # noqa: Y015
+    _WhichOneofArgType__history_seconds: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds"]  # noqa: Y015
     _WhichOneofReturnType__new_name: _TypeAlias = _typing.Literal["new_name"]  # noqa: Y015
     _WhichOneofArgType__new_name: _TypeAlias = _typing.Literal["_new_name", b"_new_name"]  # noqa: Y015
     _WhichOneofReturnType__public: _TypeAlias = _typing.Literal["public"]  # noqa: Y015
     _WhichOneofArgType__public: _TypeAlias = _typing.Literal["_public", b"_public"]  # noqa: Y015
+    _WhichOneofReturnType__stale_after_seconds: _TypeAlias = _typing.Literal["stale_after_seconds"]  # noqa: Y015
+    _WhichOneofArgType__stale_after_seconds: _TypeAlias = _typing.Literal["_stale_after_seconds", b"_stale_after_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__history_seconds) -> _WhichOneofReturnType__history_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__new_name) -> _WhichOneofReturnType__new_name | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__public) -> _WhichOneofReturnType__public | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__stale_after_seconds) -> _WhichOneofReturnType__stale_after_seconds | None: ...
 
 Global___UpdateRepositoryRequest: _TypeAlias = UpdateRepositoryRequest  # noqa: Y015
 
@@ -1126,19 +1166,23 @@ class RemoveLockRequest(_message.Message):
 
     REPOSITORY_FIELD_NUMBER: _builtins.int
     ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name."""
     id: _builtins.str
     """The lock's id."""
+    reason: _builtins.str
+    """A reason for the history, at most 500 characters without NUL; may be empty."""
     def __init__(
         self,
         *,
         repository: _builtins.str = ...,
         id: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "repository", b"repository"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "reason", b"reason", "repository", b"repository"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1178,12 +1222,15 @@ class LockPathsRequest(_message.Message):
     USER_NAME_FIELD_NUMBER: _builtins.int
     PATHS_FIELD_NUMBER: _builtins.int
     ALL_OR_NOTHING_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name."""
     user_name: _builtins.str
     """The name of the user who will own the locks; empty for the administrator who calls."""
     all_or_nothing: _builtins.bool
     """Whether to lock none of the paths where one of them cannot be locked."""
+    note: _builtins.str
+    """The note of the created locks, at most 500 characters without NUL; a lock that stands already keeps its own."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """1 to 1,000 paths; a path that is repeated counts once."""
@@ -1195,10 +1242,11 @@ class LockPathsRequest(_message.Message):
         user_name: _builtins.str = ...,
         paths: _abc.Iterable[_builtins.str] | None = ...,
         all_or_nothing: _builtins.bool = ...,
+        note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "paths", b"paths", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "note", b"note", "paths", b"paths", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1244,12 +1292,15 @@ class UnlockPathsRequest(_message.Message):
     PATHS_FIELD_NUMBER: _builtins.int
     MINE_FIELD_NUMBER: _builtins.int
     ALL_OR_NOTHING_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name."""
     mine: _builtins.bool
     """Whether to remove only locks of the administrator who calls."""
     all_or_nothing: _builtins.bool
     """Whether to remove none of the locks where one of them cannot be removed."""
+    reason: _builtins.str
+    """A reason for the history, at most 500 characters without NUL; may be empty."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """1 to 1,000 paths; a path that is repeated counts once."""
@@ -1261,10 +1312,11 @@ class UnlockPathsRequest(_message.Message):
         paths: _abc.Iterable[_builtins.str] | None = ...,
         mine: _builtins.bool = ...,
         all_or_nothing: _builtins.bool = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "mine", b"mine", "paths", b"paths", "repository", b"repository"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "mine", b"mine", "paths", b"paths", "reason", b"reason", "repository", b"repository"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1353,6 +1405,74 @@ class WatchRepositoryLocksResponse(_message.Message):
 Global___WatchRepositoryLocksResponse: _TypeAlias = WatchRepositoryLocksResponse  # noqa: Y015
 
 @_typing.final
+class StealLockRequest(_message.Message):
+    """StealLockRequest names the lock to steal."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The repository's name."""
+    id: _builtins.str
+    """The id of the lock that makes way."""
+    user_name: _builtins.str
+    """The name of the user who will own the new lock; empty for the administrator who calls."""
+    reason: _builtins.str
+    """The reason for the history, 1 to 500 characters without NUL."""
+    note: _builtins.str
+    """The note of the new lock, at most 500 characters without NUL."""
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        id: _builtins.str = ...,
+        user_name: _builtins.str = ...,
+        reason: _builtins.str = ...,
+        note: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "note", b"note", "reason", b"reason", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StealLockRequest: _TypeAlias = StealLockRequest  # noqa: Y015
+
+@_typing.final
+class StealLockResponse(_message.Message):
+    """StealLockResponse carries both locks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCK_FIELD_NUMBER: _builtins.int
+    PREVIOUS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def lock(self) -> _lock_service_pb2.Lock:
+        """The new lock."""
+
+    @_builtins.property
+    def previous(self) -> Global___ReleasedLock:
+        """The lock that made way."""
+
+    def __init__(
+        self,
+        *,
+        lock: _lock_service_pb2.Lock | None = ...,
+        previous: Global___ReleasedLock | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lock", b"lock", "previous", b"previous"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lock", b"lock", "previous", b"previous"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StealLockResponse: _TypeAlias = StealLockResponse  # noqa: Y015
+
+@_typing.final
 class ListReleasedLocksRequest(_message.Message):
     """ListReleasedLocksRequest asks for a page of released locks."""
 
@@ -1362,6 +1482,9 @@ class ListReleasedLocksRequest(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    OWNER_NAME_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name."""
     path: _builtins.str
@@ -1370,6 +1493,16 @@ class ListReleasedLocksRequest(_message.Message):
     """The next_cursor of the previous page; empty for the first page."""
     limit: _builtins.int
     """How many locks at most; 0 for the service's default, more than its maximum is coerced."""
+    owner_name: _builtins.str
+    """When set, only the locks of a user with this name."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """When set, only the locks that were released then or later."""
+
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """When set, only the locks that were released before."""
+
     def __init__(
         self,
         *,
@@ -1377,14 +1510,30 @@ class ListReleasedLocksRequest(_message.Message):
         path: _builtins.str | None = ...,
         cursor: _builtins.str = ...,
         limit: _builtins.int = ...,
+        owner_name: _builtins.str | None = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_path", b"_path", "path", b"path"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_owner_name", b"_owner_name", "_path", b"_path", "_since", b"_since", "_until", b"_until", "owner_name", b"owner_name", "path", b"path", "since", b"since", "until", b"until"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_path", b"_path", "cursor", b"cursor", "limit", b"limit", "path", b"path", "repository", b"repository"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_owner_name", b"_owner_name", "_path", b"_path", "_since", b"_since", "_until", b"_until", "cursor", b"cursor", "limit", b"limit", "owner_name", b"owner_name", "path", b"path", "repository", b"repository", "since", b"since", "until", b"until"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__owner_name: _TypeAlias = _typing.Literal["owner_name"]  # noqa: Y015
+    _WhichOneofArgType__owner_name: _TypeAlias = _typing.Literal["_owner_name", b"_owner_name"]  # noqa: Y015
     _WhichOneofReturnType__path: _TypeAlias = _typing.Literal["path"]  # noqa: Y015
     _WhichOneofArgType__path: _TypeAlias = _typing.Literal["_path", b"_path"]  # noqa: Y015
+    _WhichOneofReturnType__since: _TypeAlias = _typing.Literal["since"]  # noqa: Y015
+    _WhichOneofArgType__since: _TypeAlias = _typing.Literal["_since", b"_since"]  # noqa: Y015
+    _WhichOneofReturnType__until: _TypeAlias = _typing.Literal["until"]  # noqa: Y015
+    _WhichOneofArgType__until: _TypeAlias = _typing.Literal["_until", b"_until"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__owner_name) -> _WhichOneofReturnType__owner_name | None: ...
+    @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__path) -> _WhichOneofReturnType__path | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__since) -> _WhichOneofReturnType__since | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__until) -> _WhichOneofReturnType__until | None: ...
 
 Global___ListReleasedLocksRequest: _TypeAlias = ListReleasedLocksRequest  # noqa: Y015
 

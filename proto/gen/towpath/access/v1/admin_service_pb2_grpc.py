@@ -137,6 +137,11 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.WatchRepositoryLocksRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.WatchRepositoryLocksResponse.FromString,
                 _registered_method=True)
+        self.StealLock = channel.unary_unary(
+                '/towpath.access.v1.AdminService/StealLock',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.StealLockRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.StealLockResponse.FromString,
+                _registered_method=True)
         self.ListReleasedLocks = channel.unary_unary(
                 '/towpath.access.v1.AdminService/ListReleasedLocks',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListReleasedLocksRequest.SerializeToString,
@@ -347,6 +352,15 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StealLock(self, request, context):
+        """StealLock replaces anybody's lock by a lock of a user on the same path, as LockService.StealLock does. Errors:
+        NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ALREADY_EXISTS (PATH_LOCKED), INVALID_ARGUMENT
+        (INVALID_FIELD: the reason is missing, or the lock is the user's own), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListReleasedLocks(self, request, context):
         """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
         Errors: INVALID_ARGUMENT (INVALID_CURSOR).
@@ -532,6 +546,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.WatchRepositoryLocks,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.WatchRepositoryLocksRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.WatchRepositoryLocksResponse.SerializeToString,
+            ),
+            'StealLock': grpc.unary_unary_rpc_method_handler(
+                    servicer.StealLock,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.StealLockRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.StealLockResponse.SerializeToString,
             ),
             'ListReleasedLocks': grpc.unary_unary_rpc_method_handler(
                     servicer.ListReleasedLocks,
@@ -1110,6 +1129,33 @@ class AdminService:
             '/towpath.access.v1.AdminService/WatchRepositoryLocks',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.WatchRepositoryLocksRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.WatchRepositoryLocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StealLock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/StealLock',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.StealLockRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.StealLockResponse.FromString,
             options,
             channel_credentials,
             insecure,

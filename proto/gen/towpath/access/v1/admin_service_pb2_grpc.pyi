@@ -96,6 +96,11 @@ class AdminServiceStub:
     """WatchRepositoryLocks tells each change of a repository's locks, as LockService.WatchLocks does. It ends within two
     seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND).
     """
+    StealLock: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.StealLockRequest, _admin_service_pb2.StealLockResponse]
+    """StealLock replaces anybody's lock by a lock of a user on the same path, as LockService.StealLock does. Errors:
+    NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ALREADY_EXISTS (PATH_LOCKED), INVALID_ARGUMENT
+    (INVALID_FIELD: the reason is missing, or the lock is the user's own), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+    """
     ListReleasedLocks: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListReleasedLocksRequest, _admin_service_pb2.ListReleasedLocksResponse]
     """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
     Errors: INVALID_ARGUMENT (INVALID_CURSOR).
@@ -205,6 +210,11 @@ class AdminServiceAsyncStub(AdminServiceStub):
     WatchRepositoryLocks: _aio.UnaryStreamMultiCallable[_admin_service_pb2.WatchRepositoryLocksRequest, _admin_service_pb2.WatchRepositoryLocksResponse]  # type: ignore[assignment]
     """WatchRepositoryLocks tells each change of a repository's locks, as LockService.WatchLocks does. It ends within two
     seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND).
+    """
+    StealLock: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.StealLockRequest, _admin_service_pb2.StealLockResponse]  # type: ignore[assignment]
+    """StealLock replaces anybody's lock by a lock of a user on the same path, as LockService.StealLock does. Errors:
+    NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ALREADY_EXISTS (PATH_LOCKED), INVALID_ARGUMENT
+    (INVALID_FIELD: the reason is missing, or the lock is the user's own), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
     """
     ListReleasedLocks: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListReleasedLocksRequest, _admin_service_pb2.ListReleasedLocksResponse]  # type: ignore[assignment]
     """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
@@ -426,6 +436,17 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_abc.Iterator[_admin_service_pb2.WatchRepositoryLocksResponse], _abc.AsyncIterator[_admin_service_pb2.WatchRepositoryLocksResponse]]:
         """WatchRepositoryLocks tells each change of a repository's locks, as LockService.WatchLocks does. It ends within two
         seconds when the caller is no administrator any more. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def StealLock(
+        self,
+        request: _admin_service_pb2.StealLockRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.StealLockResponse, _abc.Awaitable[_admin_service_pb2.StealLockResponse]]:
+        """StealLock replaces anybody's lock by a lock of a user on the same path, as LockService.StealLock does. Errors:
+        NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ALREADY_EXISTS (PATH_LOCKED), INVALID_ARGUMENT
+        (INVALID_FIELD: the reason is missing, or the lock is the user's own), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
         """
 
     @_abc_1.abstractmethod

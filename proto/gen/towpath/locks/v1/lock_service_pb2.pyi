@@ -59,6 +59,7 @@ class Lock(_message.Message):
     LOCKED_AT_FIELD_NUMBER: _builtins.int
     OWNER_ID_FIELD_NUMBER: _builtins.int
     OWNER_NAME_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The id, unique in the whole installation; matches [A-Za-z0-9_-]+."""
     path: _builtins.str
@@ -67,6 +68,8 @@ class Lock(_message.Message):
     """The id of the user who owns the lock."""
     owner_name: _builtins.str
     """The name of the user who owns the lock."""
+    note: _builtins.str
+    """The note of the user who created it; may be empty."""
     @_builtins.property
     def locked_at(self) -> _timestamp_pb2.Timestamp:
         """When the lock was created, in whole seconds."""
@@ -79,14 +82,61 @@ class Lock(_message.Message):
         locked_at: _timestamp_pb2.Timestamp | None = ...,
         owner_id: _builtins.int = ...,
         owner_name: _builtins.str = ...,
+        note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["locked_at", b"locked_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "locked_at", b"locked_at", "owner_id", b"owner_id", "owner_name", b"owner_name", "path", b"path"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "locked_at", b"locked_at", "note", b"note", "owner_id", b"owner_id", "owner_name", b"owner_name", "path", b"path"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Lock: _TypeAlias = Lock  # noqa: Y015
+
+@_typing.final
+class ReleasedLock(_message.Message):
+    """ReleasedLock is a lock that stands no more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCK_FIELD_NUMBER: _builtins.int
+    RELEASED_AT_FIELD_NUMBER: _builtins.int
+    RELEASED_BY_FIELD_NUMBER: _builtins.int
+    FORCED_FIELD_NUMBER: _builtins.int
+    STOLEN_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    released_by: _builtins.str
+    """The name of the user who released it."""
+    forced: _builtins.bool
+    """Whether it was another user's."""
+    stolen: _builtins.bool
+    """Whether it made way for a lock of another user."""
+    reason: _builtins.str
+    """The reason that the user gave; may be empty."""
+    @_builtins.property
+    def lock(self) -> Global___Lock:
+        """The lock as it was."""
+
+    @_builtins.property
+    def released_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was released."""
+
+    def __init__(
+        self,
+        *,
+        lock: Global___Lock | None = ...,
+        released_at: _timestamp_pb2.Timestamp | None = ...,
+        released_by: _builtins.str = ...,
+        forced: _builtins.bool = ...,
+        stolen: _builtins.bool = ...,
+        reason: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lock", b"lock", "released_at", b"released_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forced", b"forced", "lock", b"lock", "reason", b"reason", "released_at", b"released_at", "released_by", b"released_by", "stolen", b"stolen"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ReleasedLock: _TypeAlias = ReleasedLock  # noqa: Y015
 
 @_typing.final
 class CreateLockRequest(_message.Message):
@@ -98,6 +148,7 @@ class CreateLockRequest(_message.Message):
     USER_ID_FIELD_NUMBER: _builtins.int
     PATH_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository that the path belongs to."""
     user_id: _builtins.int
@@ -106,6 +157,8 @@ class CreateLockRequest(_message.Message):
     """A relative, "/"-separated path without empty, "." or ".." parts and without NUL."""
     idempotency_key: _builtins.str
     """Chosen anew by the caller for each intention to lock, at most 64 characters; empty: not repeatable."""
+    note: _builtins.str
+    """A note for other users, at most 500 characters without NUL."""
     def __init__(
         self,
         *,
@@ -113,10 +166,11 @@ class CreateLockRequest(_message.Message):
         user_id: _builtins.int = ...,
         path: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
+        note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "path", b"path", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "note", b"note", "path", b"path", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -346,6 +400,7 @@ class DeleteLockRequest(_message.Message):
     USER_ID_FIELD_NUMBER: _builtins.int
     FORCE_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository that the lock belongs to."""
     id: _builtins.str
@@ -356,6 +411,8 @@ class DeleteLockRequest(_message.Message):
     """Whether the lock may be another user's."""
     idempotency_key: _builtins.str
     """Chosen anew by the caller for each intention to unlock, at most 64 characters; empty: not repeatable."""
+    reason: _builtins.str
+    """A reason for the history, at most 500 characters without NUL; may be empty."""
     def __init__(
         self,
         *,
@@ -364,10 +421,11 @@ class DeleteLockRequest(_message.Message):
         user_id: _builtins.int = ...,
         force: _builtins.bool = ...,
         idempotency_key: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force", "id", b"id", "idempotency_key", b"idempotency_key", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force", "id", b"id", "idempotency_key", b"idempotency_key", "reason", b"reason", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -407,12 +465,15 @@ class CreateLocksRequest(_message.Message):
     USER_ID_FIELD_NUMBER: _builtins.int
     PATHS_FIELD_NUMBER: _builtins.int
     ALL_OR_NOTHING_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository that the paths belong to."""
     user_id: _builtins.int
     """The user who will own the locks."""
     all_or_nothing: _builtins.bool
     """Whether to lock none of the paths where one of them cannot be locked."""
+    note: _builtins.str
+    """The note of the created locks, as of CreateLock; a lock that stands already keeps its own."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """1 to 1,000 paths as of CreateLock; a path that is repeated counts once."""
@@ -424,10 +485,11 @@ class CreateLocksRequest(_message.Message):
         user_id: _builtins.int = ...,
         paths: _abc.Iterable[_builtins.str] | None = ...,
         all_or_nothing: _builtins.bool = ...,
+        note: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "paths", b"paths", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "note", b"note", "paths", b"paths", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -475,6 +537,7 @@ class DeleteLocksRequest(_message.Message):
     FORCE_FIELD_NUMBER: _builtins.int
     ALL_OR_NOTHING_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository that the paths belong to."""
     user_id: _builtins.int
@@ -485,6 +548,8 @@ class DeleteLocksRequest(_message.Message):
     """Whether to remove none of the locks where one of them cannot be removed."""
     idempotency_key: _builtins.str
     """Chosen anew by the caller for each intention to unlock, at most 64 characters; empty: not repeatable."""
+    reason: _builtins.str
+    """A reason for the history, at most 500 characters without NUL; may be empty."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """1 to 1,000 paths; a path that is repeated counts once."""
@@ -498,10 +563,11 @@ class DeleteLocksRequest(_message.Message):
         force: _builtins.bool = ...,
         all_or_nothing: _builtins.bool = ...,
         idempotency_key: _builtins.str = ...,
+        reason: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "force", b"force", "idempotency_key", b"idempotency_key", "paths", b"paths", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "force", b"force", "idempotency_key", b"idempotency_key", "paths", b"paths", "reason", b"reason", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -694,3 +760,168 @@ class LockEvent(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___LockEvent: _TypeAlias = LockEvent  # noqa: Y015
+
+@_typing.final
+class StealLockRequest(_message.Message):
+    """StealLockRequest asks for the lock of another user."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    NOTE_FIELD_NUMBER: _builtins.int
+    IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository that the lock belongs to."""
+    id: _builtins.str
+    """The id of the lock that makes way."""
+    user_id: _builtins.int
+    """The user who will own the new lock."""
+    reason: _builtins.str
+    """The reason for the history, 1 to 500 characters without NUL."""
+    note: _builtins.str
+    """The note of the new lock, as of CreateLock."""
+    idempotency_key: _builtins.str
+    """Chosen anew by the caller for each intention to steal, at most 64 characters; empty: not repeatable."""
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        id: _builtins.str = ...,
+        user_id: _builtins.int = ...,
+        reason: _builtins.str = ...,
+        note: _builtins.str = ...,
+        idempotency_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "idempotency_key", b"idempotency_key", "note", b"note", "reason", b"reason", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StealLockRequest: _TypeAlias = StealLockRequest  # noqa: Y015
+
+@_typing.final
+class StealLockResponse(_message.Message):
+    """StealLockResponse carries both locks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCK_FIELD_NUMBER: _builtins.int
+    PREVIOUS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def lock(self) -> Global___Lock:
+        """The new lock."""
+
+    @_builtins.property
+    def previous(self) -> Global___ReleasedLock:
+        """The lock that made way."""
+
+    def __init__(
+        self,
+        *,
+        lock: Global___Lock | None = ...,
+        previous: Global___ReleasedLock | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["lock", b"lock", "previous", b"previous"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["lock", b"lock", "previous", b"previous"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___StealLockResponse: _TypeAlias = StealLockResponse  # noqa: Y015
+
+@_typing.final
+class ListReleasedLocksRequest(_message.Message):
+    """ListReleasedLocksRequest asks for a page of released locks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    PATH_FIELD_NUMBER: _builtins.int
+    OWNER_NAME_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository that the locks belonged to."""
+    path: _builtins.str
+    """When set, only the locks of exactly this path."""
+    owner_name: _builtins.str
+    """When set, only the locks of a user with this name."""
+    cursor: _builtins.str
+    """The next_cursor of the previous page; empty for the first page."""
+    limit: _builtins.int
+    """How many locks at most; 0 for the service's default, more than its maximum is coerced."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """When set, only the locks that were released then or later."""
+
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """When set, only the locks that were released before."""
+
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        path: _builtins.str | None = ...,
+        owner_name: _builtins.str | None = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+        cursor: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_owner_name", b"_owner_name", "_path", b"_path", "_since", b"_since", "_until", b"_until", "owner_name", b"owner_name", "path", b"path", "since", b"since", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_owner_name", b"_owner_name", "_path", b"_path", "_since", b"_since", "_until", b"_until", "cursor", b"cursor", "limit", b"limit", "owner_name", b"owner_name", "path", b"path", "repository_id", b"repository_id", "since", b"since", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__owner_name: _TypeAlias = _typing.Literal["owner_name"]  # noqa: Y015
+    _WhichOneofArgType__owner_name: _TypeAlias = _typing.Literal["_owner_name", b"_owner_name"]  # noqa: Y015
+    _WhichOneofReturnType__path: _TypeAlias = _typing.Literal["path"]  # noqa: Y015
+    _WhichOneofArgType__path: _TypeAlias = _typing.Literal["_path", b"_path"]  # noqa: Y015
+    _WhichOneofReturnType__since: _TypeAlias = _typing.Literal["since"]  # noqa: Y015
+    _WhichOneofArgType__since: _TypeAlias = _typing.Literal["_since", b"_since"]  # noqa: Y015
+    _WhichOneofReturnType__until: _TypeAlias = _typing.Literal["until"]  # noqa: Y015
+    _WhichOneofArgType__until: _TypeAlias = _typing.Literal["_until", b"_until"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__owner_name) -> _WhichOneofReturnType__owner_name | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__path) -> _WhichOneofReturnType__path | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__since) -> _WhichOneofReturnType__since | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__until) -> _WhichOneofReturnType__until | None: ...
+
+Global___ListReleasedLocksRequest: _TypeAlias = ListReleasedLocksRequest  # noqa: Y015
+
+@_typing.final
+class ListReleasedLocksResponse(_message.Message):
+    """ListReleasedLocksResponse is a page of released locks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LOCKS_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    next_cursor: _builtins.str
+    """Set when more matching locks exist."""
+    @_builtins.property
+    def locks(self) -> _containers.RepeatedCompositeFieldContainer[Global___ReleasedLock]:
+        """The locks, the latest released first."""
+
+    def __init__(
+        self,
+        *,
+        locks: _abc.Iterable[Global___ReleasedLock] | None = ...,
+        next_cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["locks", b"locks", "next_cursor", b"next_cursor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListReleasedLocksResponse: _TypeAlias = ListReleasedLocksResponse  # noqa: Y015

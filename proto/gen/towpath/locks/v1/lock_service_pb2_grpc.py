@@ -75,6 +75,16 @@ class LockServiceStub:
                 request_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.WatchLocksRequest.SerializeToString,
                 response_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.WatchLocksResponse.FromString,
                 _registered_method=True)
+        self.StealLock = channel.unary_unary(
+                '/towpath.locks.v1.LockService/StealLock',
+                request_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.StealLockRequest.SerializeToString,
+                response_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.StealLockResponse.FromString,
+                _registered_method=True)
+        self.ListReleasedLocks = channel.unary_unary(
+                '/towpath.locks.v1.LockService/ListReleasedLocks',
+                request_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.ListReleasedLocksRequest.SerializeToString,
+                response_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.ListReleasedLocksResponse.FromString,
+                _registered_method=True)
 
 
 class LockServiceServicer:
@@ -175,6 +185,33 @@ class LockServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def StealLock(self, request, context):
+        """StealLock replaces another user's lock by a lock of the user on the same path, in one transaction: of many callers
+        exactly one gets the lock, and at no time is the path free.
+
+        A lock that is older than the stale_after_seconds of its repository may be stolen by every user. Any other lock
+        may be stolen by the users who may remove it by force; see DeleteLock.
+
+        Safe to repeat with the same idempotency_key: the locks of the first call are returned as long as the new one stands.
+
+        Errors: NOT_FOUND (LOCK_NOT_FOUND: there is no such lock, and none on its path; USER_NOT_FOUND), ALREADY_EXISTS
+        (PATH_LOCKED: the lock is gone, and another stands on its path, which is a detail of the status), INVALID_ARGUMENT
+        (INVALID_FIELD: the reason is missing, or the lock is the user's own), PERMISSION_DENIED (FORCE_NOT_ALLOWED, as of
+        DeleteLock), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS: of the user in the repository).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListReleasedLocks(self, request, context):
+        """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
+
+        Errors: INVALID_ARGUMENT (INVALID_CURSOR).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_LockServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -212,6 +249,16 @@ def add_LockServiceServicer_to_server(servicer, server):
                     servicer.WatchLocks,
                     request_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.WatchLocksRequest.FromString,
                     response_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.WatchLocksResponse.SerializeToString,
+            ),
+            'StealLock': grpc.unary_unary_rpc_method_handler(
+                    servicer.StealLock,
+                    request_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.StealLockRequest.FromString,
+                    response_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.StealLockResponse.SerializeToString,
+            ),
+            'ListReleasedLocks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListReleasedLocks,
+                    request_deserializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.ListReleasedLocksRequest.FromString,
+                    response_serializer=towpath_dot_locks_dot_v1_dot_lock__service__pb2.ListReleasedLocksResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -409,6 +456,60 @@ class LockService:
             '/towpath.locks.v1.LockService/WatchLocks',
             towpath_dot_locks_dot_v1_dot_lock__service__pb2.WatchLocksRequest.SerializeToString,
             towpath_dot_locks_dot_v1_dot_lock__service__pb2.WatchLocksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def StealLock(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.locks.v1.LockService/StealLock',
+            towpath_dot_locks_dot_v1_dot_lock__service__pb2.StealLockRequest.SerializeToString,
+            towpath_dot_locks_dot_v1_dot_lock__service__pb2.StealLockResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListReleasedLocks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.locks.v1.LockService/ListReleasedLocks',
+            towpath_dot_locks_dot_v1_dot_lock__service__pb2.ListReleasedLocksRequest.SerializeToString,
+            towpath_dot_locks_dot_v1_dot_lock__service__pb2.ListReleasedLocksResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -100,6 +100,25 @@ class LockServiceStub:
 
     Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later.
     """
+    StealLock: _grpc.UnaryUnaryMultiCallable[_lock_service_pb2.StealLockRequest, _lock_service_pb2.StealLockResponse]
+    """StealLock replaces another user's lock by a lock of the user on the same path, in one transaction: of many callers
+    exactly one gets the lock, and at no time is the path free.
+
+    A lock that is older than the stale_after_seconds of its repository may be stolen by every user. Any other lock
+    may be stolen by the users who may remove it by force; see DeleteLock.
+
+    Safe to repeat with the same idempotency_key: the locks of the first call are returned as long as the new one stands.
+
+    Errors: NOT_FOUND (LOCK_NOT_FOUND: there is no such lock, and none on its path; USER_NOT_FOUND), ALREADY_EXISTS
+    (PATH_LOCKED: the lock is gone, and another stands on its path, which is a detail of the status), INVALID_ARGUMENT
+    (INVALID_FIELD: the reason is missing, or the lock is the user's own), PERMISSION_DENIED (FORCE_NOT_ALLOWED, as of
+    DeleteLock), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS: of the user in the repository).
+    """
+    ListReleasedLocks: _grpc.UnaryUnaryMultiCallable[_lock_service_pb2.ListReleasedLocksRequest, _lock_service_pb2.ListReleasedLocksResponse]
+    """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
+
+    Errors: INVALID_ARGUMENT (INVALID_CURSOR).
+    """
 
 @_typing.type_check_only
 class LockServiceAsyncStub(LockServiceStub):
@@ -172,6 +191,25 @@ class LockServiceAsyncStub(LockServiceStub):
     service stops, the call ends without an error: the caller goes on after its last position, at any lock service.
 
     Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later.
+    """
+    StealLock: _aio.UnaryUnaryMultiCallable[_lock_service_pb2.StealLockRequest, _lock_service_pb2.StealLockResponse]  # type: ignore[assignment]
+    """StealLock replaces another user's lock by a lock of the user on the same path, in one transaction: of many callers
+    exactly one gets the lock, and at no time is the path free.
+
+    A lock that is older than the stale_after_seconds of its repository may be stolen by every user. Any other lock
+    may be stolen by the users who may remove it by force; see DeleteLock.
+
+    Safe to repeat with the same idempotency_key: the locks of the first call are returned as long as the new one stands.
+
+    Errors: NOT_FOUND (LOCK_NOT_FOUND: there is no such lock, and none on its path; USER_NOT_FOUND), ALREADY_EXISTS
+    (PATH_LOCKED: the lock is gone, and another stands on its path, which is a detail of the status), INVALID_ARGUMENT
+    (INVALID_FIELD: the reason is missing, or the lock is the user's own), PERMISSION_DENIED (FORCE_NOT_ALLOWED, as of
+    DeleteLock), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS: of the user in the repository).
+    """
+    ListReleasedLocks: _aio.UnaryUnaryMultiCallable[_lock_service_pb2.ListReleasedLocksRequest, _lock_service_pb2.ListReleasedLocksResponse]  # type: ignore[assignment]
+    """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
+
+    Errors: INVALID_ARGUMENT (INVALID_CURSOR).
     """
 
 class LockServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -284,6 +322,37 @@ class LockServiceServicer(metaclass=_abc_1.ABCMeta):
         service stops, the call ends without an error: the caller goes on after its last position, at any lock service.
 
         Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), also when the repository is removed later.
+        """
+
+    @_abc_1.abstractmethod
+    def StealLock(
+        self,
+        request: _lock_service_pb2.StealLockRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lock_service_pb2.StealLockResponse, _abc.Awaitable[_lock_service_pb2.StealLockResponse]]:
+        """StealLock replaces another user's lock by a lock of the user on the same path, in one transaction: of many callers
+        exactly one gets the lock, and at no time is the path free.
+
+        A lock that is older than the stale_after_seconds of its repository may be stolen by every user. Any other lock
+        may be stolen by the users who may remove it by force; see DeleteLock.
+
+        Safe to repeat with the same idempotency_key: the locks of the first call are returned as long as the new one stands.
+
+        Errors: NOT_FOUND (LOCK_NOT_FOUND: there is no such lock, and none on its path; USER_NOT_FOUND), ALREADY_EXISTS
+        (PATH_LOCKED: the lock is gone, and another stands on its path, which is a detail of the status), INVALID_ARGUMENT
+        (INVALID_FIELD: the reason is missing, or the lock is the user's own), PERMISSION_DENIED (FORCE_NOT_ALLOWED, as of
+        DeleteLock), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS: of the user in the repository).
+        """
+
+    @_abc_1.abstractmethod
+    def ListReleasedLocks(
+        self,
+        request: _lock_service_pb2.ListReleasedLocksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_lock_service_pb2.ListReleasedLocksResponse, _abc.Awaitable[_lock_service_pb2.ListReleasedLocksResponse]]:
+        """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
+
+        Errors: INVALID_ARGUMENT (INVALID_CURSOR).
         """
 
 def add_LockServiceServicer_to_server(servicer: LockServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,64 @@
+"""Deletion of what has expired: the history that a repository keeps for a time, and events older than a day.
+
+One lock service at a time deletes, in transactions of a bounded number of rows.
+"""
+
+from typing import Never
+
+from sqlalchemy import TextClause, text
+
+from services.common.concurrency.periodic import run_periodically
+from services.database.transactions import Database
+
+_INTERVAL_SECONDS = 600.0
+_MAX_ROWS = 5_000
+
+_ALONE = text("SELECT pg_try_advisory_xact_lock(hashtextextended('towpath lock retention', 0))")
+_OLD_HISTORY = text("""
+    SELECT repositories.id AS repository_id, now() - make_interval(secs => history_seconds) AS before
+    FROM locks.repositories WHERE history_seconds IS NOT NULL
+""")
+_DELETE_HISTORY = text("""
+    DELETE FROM locks.released_locks WHERE id IN (
+        SELECT id FROM locks.released_locks WHERE repository_id = :repository_id AND released_at < :before
+        ORDER BY released_at, id LIMIT :limit
+    )
+""")
+# A watch relies on numbers without a gap, which are not quite in the order of the times.
+_OLD_EVENTS = text("""
+    SELECT repository_id, stripe, max(number) AS number FROM locks.lock_events
+    WHERE created_at < now() - interval '1 day' GROUP BY 1, 2
+""")
+_DELETE_EVENTS = text("""
+    DELETE FROM locks.lock_events WHERE repository_id = :repository_id AND stripe = :stripe AND number IN (
+        SELECT number FROM locks.lock_events
+        WHERE repository_id = :repository_id AND stripe = :stripe AND number <= :number ORDER BY number LIMIT :limit
+    )
+""")
+
+
+async def keep_deleting_expired(database: Database) -> Never:
+    """Delete what has expired, at once and then every ten minutes, until cancelled."""
+
+    async def work() -> None:
+        await delete_expired(database)
+
+    await run_periodically(work, _INTERVAL_SECONDS, trouble="expired history is not deleted")
+
+
+async def delete_expired(database: Database, *, max_rows: int = _MAX_ROWS) -> None:
+    """Delete what has expired, `max_rows` in a transaction. Return early if another lock service is deleting."""
+    for old, deletion in ((_OLD_HISTORY, _DELETE_HISTORY), (_OLD_EVENTS, _DELETE_EVENTS)):
+        # Bypasses `Database.run`, which would make the service not ready if only this work found the disk full.
+        async with database.engine.begin() as connection:
+            expired = [dict(row) for row in (await connection.execute(old)).mappings()]
+        for which in expired:
+            while await _delete(database, deletion, {**which, "limit": max_rows}) == max_rows:
+                pass
+
+
+async def _delete(database: Database, deletion: TextClause, which: dict[str, object]) -> int:
+    async with database.engine.begin() as connection:
+        if not await connection.scalar(_ALONE):
+            return 0
+        return (await connection.execute(deletion, which)).rowcount

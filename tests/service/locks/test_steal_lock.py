@@ -1,0 +1,271 @@
+"""StealLock: one transaction replaces the lock of another user."""
+
+import asyncio
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.locks.v1 import lock_service_pb2 as pb
+
+from services.common.errors import (
+    AlreadyExists,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    Reason,
+    ResourceExhausted,
+    ServiceError,
+)
+from services.database.engine import create_engine
+from tests.service.locks.conftest import Team
+from tests.support.locks import RunningLocks, refused, running_locks
+from tests.support.postgres import TestPostgres
+
+REASON = "the release is due, and alice is on leave"
+
+
+async def steal(
+    service: RunningLocks,
+    team: Team,
+    user: int,
+    lock_id: str,
+    *,
+    reason: str = REASON,
+    note: str = "",
+    key: str = "",
+) -> pb.StealLockResponse:
+    """Steal a lock; a conflict carries the standing one as its detail."""
+    request = pb.StealLockRequest(
+        repository_id=team.repository_id, id=lock_id, user_id=user, reason=reason, note=note, idempotency_key=key
+    )
+    return await service.peer.call(service.locks.StealLock, request, detail=pb.Lock())
+
+
+async def history(service: RunningLocks, team: Team) -> Sequence[pb.ReleasedLock]:
+    """Return the released locks of the team's repository."""
+    request = pb.ListReleasedLocksRequest(repository_id=team.repository_id)
+    return (await service.peer.call(service.locks.ListReleasedLocks, request)).locks
+
+
+async def execute(service: RunningLocks, statement: str, **values: object) -> Sequence[Mapping[str, Any]]:
+    """Execute a statement past the service, and return its rows."""
+    engine = create_engine(service.database_url, schema="locks", pool_size=1)
+    async with engine.begin() as connection:
+        result = await connection.execute(text(statement), values)
+        rows = [dict(row) for row in result.mappings()] if result.returns_rows else []
+    await engine.dispose()
+    return rows
+
+
+async def make_older(service: RunningLocks, lock_id: str, days: float) -> None:
+    """Let a lock be older than it is."""
+    statement = "UPDATE locks SET locked_at = locked_at - make_interval(secs => :seconds) WHERE id = :id"
+    await execute(service, statement, seconds=days * 86_400, id=int(lock_id))
+
+
+async def test_the_lock_of_another(service: RunningLocks, team: Team) -> None:
+    """The path has a new lock at once; the answer and the history have the old one, with who took it and why."""
+    old = await service.create(team.repository_id, team.alice, "f1.dat", note="a week, at most")
+    answer = await steal(service, team, team.bob, old.id, note="the hotfix")
+    new, previous = answer.lock, answer.previous
+    assert (new.path, new.owner_id, new.owner_name, new.note) == ("f1.dat", team.bob, team.bob_name, "the hotfix")
+    assert new.id != old.id
+    assert previous.lock == old
+    assert previous.lock.note == "a week, at most"
+    assert (previous.released_by, previous.forced, previous.stolen) == (team.bob_name, True, True)
+    assert previous.reason == REASON
+    assert list((await service.list(team.repository_id)).locks) == [new]
+    assert list(await history(service, team)) == [previous]
+
+
+async def test_a_theft_is_one_event(service: RunningLocks, team: Team) -> None:
+    """Watchers hear once of a theft, with both locks and the reason, and the generation grows by one."""
+    old = await service.create(team.repository_id, team.alice, "f1.dat")
+    before = (await service.list(team.repository_id)).generation
+    new = (await steal(service, team, team.bob, old.id)).lock
+    assert (await service.list(team.repository_id)).generation == before + 1
+    statement = """
+        SELECT type, lock_id, owner_name, caused_by, reason, forced, previous_id, previous_owner
+        FROM lock_events WHERE repository_id = :id ORDER BY id
+    """
+    _, event = await execute(service, statement, id=team.repository_id)
+    assert event == {
+        "type": "lock.stolen",
+        "lock_id": int(new.id),
+        "owner_name": team.bob_name,
+        "caused_by": team.bob_name,
+        "reason": REASON,
+        "forced": True,
+        "previous_id": int(old.id),
+        "previous_owner": team.alice_name,
+    }
+
+
+async def test_one_of_fifty_contenders_wins(service: RunningLocks, team: Team) -> None:
+    """One gets the lock and leaves one record; the others learn of the lock that stands now."""
+    users = [await service.add_user(f"thief-{number}-{team.repository_id}") for number in range(50)]
+    for number in range(50):
+        await service.grant(f"thief-{number}-{team.repository_id}", team.repository, admin.ROLE_WRITE)
+    old = await service.create(team.repository_id, team.alice, "f1.dat")
+
+    async def attempt(user: int) -> pb.StealLockResponse | ServiceError:
+        try:
+            return await steal(service, team, user, old.id)
+        except ServiceError as error:
+            return error
+
+    answers = await asyncio.gather(*map(attempt, users))
+    [won] = [answer for answer in answers if isinstance(answer, pb.StealLockResponse)]
+    lost = [answer for answer in answers if isinstance(answer, ServiceError)]
+    assert {(type(error), error.reason) for error in lost} == {(AlreadyExists, Reason.PATH_LOCKED)}
+    assert all(error.detail == won.lock for error in lost)
+    assert list((await service.list(team.repository_id)).locks) == [won.lock]
+    assert list(await history(service, team)) == [won.previous]
+
+
+async def test_thefts_beside_other_changes(service: RunningLocks, team: Team) -> None:
+    """Thefts, creations and removals of the same paths end, and leave one owner for each path."""
+    paths = [f"f{number}" for number in range(4)]
+
+    async def change(user: int) -> None:
+        for _ in range(5):
+            for path in paths:
+                try:
+                    await service.create(team.repository_id, user, path)
+                except AlreadyExists as error:
+                    # Meanwhile the lock may have gone to another user, or be one's own.
+                    with suppress(AlreadyExists, NotFound, InvalidArgument):
+                        await steal(service, team, user, getattr(error.detail, "id", ""))
+            request = pb.DeleteLocksRequest(repository_id=team.repository_id, user_id=user, paths=paths[::-1])
+            await service.peer.call(service.locks.DeleteLocks, request)
+
+    await asyncio.gather(*(change(user) for user in (team.alice, team.bob) * 4))
+    assert not (await service.list(team.repository_id)).locks
+    counts = "SELECT sum(count) AS count FROM locks_per_user WHERE repository_id = :id"
+    [row] = await execute(service, counts, id=team.repository_id)
+    assert row["count"] == 0
+
+
+async def test_repeated_with_its_key(service: RunningLocks, team: Team) -> None:
+    """The same key and user get the same answer again; anybody else learns of the lock that stands."""
+    key = uuid.uuid4().hex
+    old = await service.create(team.repository_id, team.alice, "f1.dat")
+    first = await steal(service, team, team.bob, old.id, key=key)
+    assert await steal(service, team, team.bob, old.id, key=key) == first
+    for user, other_key in ((team.bob, "another"), (team.bob, ""), (team.alice, key)):
+        with refused(AlreadyExists, Reason.PATH_LOCKED) as caught:
+            await steal(service, team, user, old.id, key=other_key)
+        assert caught.value.detail == first.lock
+    await service.delete(team.repository_id, team.bob, first.lock.id)
+    with refused(NotFound, Reason.LOCK_NOT_FOUND):
+        await steal(service, team, team.bob, old.id, key=key)
+    assert len(await history(service, team)) == 2
+
+
+async def test_ones_own_lock(service: RunningLocks, team: Team) -> None:
+    """A theft from oneself would say nothing in the history but a name twice."""
+    own = await service.create(team.repository_id, team.alice, "f1.dat")
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await steal(service, team, team.alice, own.id)
+    assert caught.value.message.startswith("id: ")
+    assert list((await service.list(team.repository_id)).locks) == [own]
+
+
+@pytest.mark.parametrize("lock_id", ["", "x", "0", str(2**63), "\0"])
+async def test_ids_that_no_lock_has(service: RunningLocks, team: Team, lock_id: str) -> None:
+    """Whatever the id looks like, nothing is found by it."""
+    with refused(NotFound, Reason.LOCK_NOT_FOUND):
+        await steal(service, team, team.alice, lock_id)
+
+
+async def test_a_lock_of_another_repository(service: RunningLocks, team: Team) -> None:
+    """A standing or released lock is looked up together with its repository (trap-19)."""
+    other = await service.add_repository(f"other/{team.repository}")
+    lock = await service.create(other, team.alice, "f1.dat")
+    with refused(NotFound, Reason.LOCK_NOT_FOUND):
+        await steal(service, team, team.bob, lock.id)
+    await service.delete(other, team.alice, lock.id)
+    await service.create(team.repository_id, team.alice, "f1.dat")
+    with refused(NotFound, Reason.LOCK_NOT_FOUND):
+        await steal(service, team, team.bob, lock.id)
+
+
+async def test_unknown_parties(service: RunningLocks, team: Team) -> None:
+    """The history has to name who stole a lock."""
+    lock = await service.create(team.repository_id, team.alice, "f1.dat")
+    with refused(NotFound, Reason.USER_NOT_FOUND):
+        await steal(service, team, 2**62, lock.id)
+    assert list((await service.list(team.repository_id)).locks) == [lock]
+
+
+@pytest.mark.parametrize("reason", ["", "  \n", "x" * 501, "a\0b"])
+async def test_reasons(service: RunningLocks, team: Team, reason: str) -> None:
+    """A reason says something, within bounds."""
+    lock = await service.create(team.repository_id, team.alice, "f1.dat")
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await steal(service, team, team.bob, lock.id, reason=reason)
+    assert caught.value.message.startswith("reason: ")
+    assert list((await service.list(team.repository_id)).locks) == [lock]
+
+
+async def test_a_lock_that_is_not_stale_needs_force(service: RunningLocks, team: Team) -> None:
+    """A writer of some refs only has no force, and a repository may reserve force for its admins."""
+    await service.admin_peer.call(
+        service.admin.RevokeAccess, admin.RevokeAccessRequest(user_name=team.bob_name, repository=team.repository)
+    )
+    await service.grant(team.bob_name, team.repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/bob"])
+    lock = await service.create(team.repository_id, team.alice, "f1.dat")
+    with refused(PermissionDenied, Reason.FORCE_NOT_ALLOWED) as caught:
+        await steal(service, team, team.bob, lock.id)
+    assert caught.value.message == f"the lock belongs to {team.alice_name}; only who may write every ref can steal it"
+    await service.grant(team.bob_name, team.repository, admin.ROLE_WRITE)
+    request = admin.UpdateRepositoryRequest(name=team.repository, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
+    await service.admin_peer.call(service.admin.UpdateRepository, request)
+    with refused(PermissionDenied, Reason.FORCE_NOT_ALLOWED):
+        await steal(service, team, team.bob, lock.id)
+    await service.grant(team.bob_name, team.repository, admin.ROLE_ADMIN)
+    assert (await steal(service, team, team.bob, lock.id)).previous.lock == lock
+
+
+async def test_a_stale_lock_needs_none(service: RunningLocks, team: Team) -> None:
+    """From the age on that the repository names, every writer may steal a lock, and without such an age nobody."""
+
+    async def set_age(days: int) -> None:
+        request = admin.UpdateRepositoryRequest(name=team.repository, stale_after_seconds=days * 86_400)
+        await service.admin_peer.call(service.admin.UpdateRepository, request)
+
+    request = admin.UpdateRepositoryRequest(name=team.repository, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
+    await service.admin_peer.call(service.admin.UpdateRepository, request)
+    lock = await service.create(team.repository_id, team.alice, "f1.dat")
+    await make_older(service, lock.id, 13)
+    for days in (0, 14):
+        await set_age(days)
+        with refused(PermissionDenied, Reason.FORCE_NOT_ALLOWED):
+            await steal(service, team, team.bob, lock.id)
+    await make_older(service, lock.id, 1.001)
+    new = (await steal(service, team, team.bob, lock.id)).lock
+    assert new.owner_id == team.bob
+    with refused(PermissionDenied, Reason.FORCE_NOT_ALLOWED):
+        await steal(service, team, team.alice, new.id)
+
+
+async def test_the_limit_of_the_thief(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """A theft counts as a lock of the thief, and adds none to a repository that is full."""
+    limits = {"locks_per_repository": 3, "locks_per_user": 2}
+    folder = tmp_path_factory.mktemp("limited")
+    async with running_locks(await postgres.create_database(), folder, limits=limits) as service:
+        ids = {name: await service.add_user(name) for name in ("alice", "bob")}
+        repository_id = await service.add_repository("studio/film")
+        team = Team("studio/film", repository_id, "alice", ids["alice"], "bob", ids["bob"])
+        for name in ids:
+            await service.grant(name, "studio/film", admin.ROLE_WRITE)
+        old = [await service.create(repository_id, team.alice, path) for path in ("a", "b")]
+        await service.create(repository_id, team.bob, "c")
+        await steal(service, team, team.bob, old[0].id)
+        with refused(ResourceExhausted, Reason.TOO_MANY_LOCKS) as caught:
+            await steal(service, team, team.bob, old[1].id)
+        assert "locks_per_user" in caught.value.message
