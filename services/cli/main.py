@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli.admin import access, locks, objects, repositories, stores, tokens, users
+from services.cli.admin import access, hooks, locks, objects, repositories, stores, tokens, users
 from services.cli.admin.usage import usage
 from services.cli.backup import commands
 from services.cli.check import check
@@ -49,6 +49,7 @@ app.command("revoke")(access.revoke)
 app.command("access")(access.access)
 app.add_typer(locks.app, name="lock")
 app.add_typer(objects.app, name="object")
+app.add_typer(hooks.app, name="hook")
 app.add_typer(stores.app, name="storage")
 app.command("usage")(usage)
 app.command("backup")(commands.backup)

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
+from contextlib import AsyncExitStack
 
 from sqlalchemy import text
 
@@ -80,12 +81,14 @@ async def serve(
     check: Callable[[], Awaitable[None]],
     first: Callable[[], Awaitable[None]],
     reached: asyncio.Event | None = None,
+    last: Callable[[], Awaitable[None]] | None = None,
 ) -> None:
     """Serve until `stop`; SERVING while the schema is usable, Postgres accepts writes and `check` passes.
 
     `first` runs once, when all these conditions are true for the first time; at the end it is cancelled if it still
-    runs. `reached` is set as soon as Postgres has accepted a connection. If a pooler shares sessions among clients,
-    `stop` is set and `SharedSessionsError` raised.
+    runs. `last` runs when the calls have ended, and before the database is closed. `reached` is set as soon as Postgres
+    has accepted a connection. If a pooler shares sessions among clients, `stop` is set and `SharedSessionsError` is
+    raised.
     """
     ready, reached = asyncio.Event(), reached or asyncio.Event()
     await server.start()
@@ -96,7 +99,8 @@ async def serve(
     try:
         await server.serve_until(stop)
     finally:
-        try:
+        async with AsyncExitStack() as closing:
+            closing.push_async_callback(database.close)
+            if last is not None:
+                closing.push_async_callback(last)
             await cancel_and_wait(watcher, starter)
-        finally:
-            await database.close()

@@ -1,7 +1,6 @@
 """Assembly of the lock service: its servicers, background tasks and shutdown."""
 
 import asyncio
-from functools import partial
 
 from towpath.access.v1 import access_service_pb2, access_service_pb2_grpc, admin_service_pb2, admin_service_pb2_grpc
 from towpath.locks.v1 import lock_service_pb2, lock_service_pb2_grpc
@@ -27,16 +26,19 @@ from services.locks.models import SCHEMA
 from services.locks.removals import finish_removals
 from services.locks.settings import LocksSettings
 from services.locks.storage_client import StorageClient
+from services.locks.webhooks.deliveries import refresh_pending
+from services.locks.webhooks.worker import Retries, Worker
 
 LOCK_SERVICE: str = lock_service_pb2.DESCRIPTOR.services_by_name["LockService"].full_name
 ACCESS_SERVICE: str = access_service_pb2.DESCRIPTOR.services_by_name["AccessService"].full_name
 ADMIN_SERVICE: str = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
-async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
+async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retries | None = None) -> None:
     """Serve LockService, AccessService and AdminService until `stop` is set, then drain and close everything.
 
-    Raises ValueError for a setting or a database that cannot be used.
+    `retries` are the times of further attempts to deliver to webhooks. Raises ValueError for a setting or a database
+    that cannot be used.
     """
     tls = settings.read_tls()
     server = Server(
@@ -72,12 +74,23 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
         # Only Postgres is needed: AdminService alone calls the storage service, and reports if it cannot.
         return
 
+    webhooks = Worker(database, retries=retries or Retries(), drain_seconds=settings.drain_seconds)
+    delivering: list[asyncio.Task[None]] = []
+
+    async def refresh() -> None:
+        await refresh_repositories(database)
+        await refresh_pending(database)
+
     async def first() -> None:
+        delivering.append(asyncio.create_task(webhooks.run(stop)))
         await finish_removals(database, storage)
         async with running(keep_deleting_expired(database)) as deleting:
             if settings.locks_metrics_listen is not None:
-                await refresh_periodically(partial(refresh_repositories, database))
+                await refresh_periodically(refresh)
             await deleting
+
+    async def last() -> None:
+        await asyncio.gather(*delivering)
 
     writing = asyncio.create_task(uses.keep_writing())
     listening = asyncio.create_task(changes.keep_listening())
@@ -90,7 +103,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event) -> None:
         async with served_metrics(
             settings.locks_metrics_listen, settings.metrics_token, is_serving=lambda: server.is_serving
         ):
-            await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first)
+            await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first, last=last)
     finally:
         await storage.close()
         await cancel_and_wait(writing, listening, reading, closing)

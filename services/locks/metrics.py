@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from prometheus_client import Counter
+from prometheus_client import Counter, Gauge
 from sqlalchemy import func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -14,6 +14,11 @@ from services.locks.models import Lock, Repository
 LOCKS_CREATED = Counter("towpath_locks_created_total", "Locks that were given.")
 LOCK_CONFLICTS = Counter("towpath_lock_conflicts_total", "Locks that were refused, as another holds the path.")
 LOCKS_STOLEN = Counter("towpath_locks_stolen_total", "Locks that made way for a lock of another user.")
+
+WEBHOOK_DELIVERIES = Counter(
+    "towpath_webhook_deliveries_total", "Attempts to deliver an event to a webhook, by what came of them.", ["result"]
+)
+WEBHOOK_PENDING = Gauge("towpath_webhook_deliveries_pending", "Deliveries to webhooks that are still to be made.")
 
 _RELEASED = Counter("towpath_locks_released_total", "Locks that were released one by one.", ["forced"])
 _LOCKS = Snapshot("towpath_locks", "Locks that stand in a repository.", ["repository_id"])

@@ -26,6 +26,7 @@ from services.locks.access.bootstrap import bootstrap
 from services.locks.application import serve
 from services.locks.models import SCHEMA
 from services.locks.settings import LocksSettings
+from services.locks.webhooks.worker import Retries
 from tests.support.health import wait_serving
 from tests.support.waiting import STEP_SECONDS
 
@@ -152,6 +153,7 @@ async def serving_locks(
     service_secret: SecretStr | None = None,
     storage_admin_secret: SecretStr | None = None,
     limits: Mapping[str, Any] | None = None,
+    retries: Retries | None = None,
 ) -> AsyncIterator[str]:
     """Serve on a migrated database, as one replica; yield the address."""
     address = f"unix:{folder / name}.sock"
@@ -159,13 +161,12 @@ async def serving_locks(
         locks_listen=address,
         locks_database_url=database_url,
         storage_address=storage_address,
-        drain_seconds=0.5,
         service_secret=service_secret,
         storage_admin_secret=storage_admin_secret,
-        **(limits or {}),
+        **{"drain_seconds": 0.5, **(limits or {})},
     )
     stop = asyncio.Event()
-    service = asyncio.create_task(serve(settings, stop))
+    service = asyncio.create_task(serve(settings, stop, retries=retries))
     try:
         async with grpc.aio.insecure_channel(address) as channel:
             ready = asyncio.create_task(wait_serving(channel))
@@ -189,8 +190,12 @@ async def running_locks(
     service_secret: SecretStr | None = None,
     storage_admin_secret: SecretStr | None = None,
     limits: Mapping[str, Any] | None = None,
+    retries: Retries | None = None,
 ) -> AsyncIterator[RunningLocks]:
-    """Migrate an empty database, serve on it with settings that are `limits`, and make an administrator."""
+    """Migrate an empty database, serve on it with settings that are `limits`, and make an administrator.
+
+    `retries` are those of deliveries to webhooks.
+    """
     await migrate(database_url, SCHEMA)
     database = Database(create_engine(database_url, schema=SCHEMA.name, pool_size=1))
     secret = await bootstrap(database)
@@ -202,6 +207,7 @@ async def running_locks(
         service_secret=service_secret,
         storage_admin_secret=storage_admin_secret,
         limits=limits,
+        retries=retries,
     ) as address:
         peer = ServiceClient(address, deadline=STEP_SECONDS, secret=service_secret)
         admin_peer = ServiceClient(address, deadline=STEP_SECONDS, secret=SecretStr(secret))

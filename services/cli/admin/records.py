@@ -14,11 +14,17 @@ from services.cli.options import format_seconds
 
 ROLES = {"read": admin.ROLE_READ, "write": admin.ROLE_WRITE, "admin": admin.ROLE_ADMIN}
 FORCED_UNLOCK = {"writers": admin.FORCED_UNLOCK_WRITERS, "admins": admin.FORCED_UNLOCK_ADMINS}
+HOOK_FORMATS = {
+    "json": admin.HOOK_FORMAT_JSON,
+    "slack": admin.HOOK_FORMAT_SLACK,
+    "discord": admin.HOOK_FORMAT_DISCORD,
+}
 
 # A store's URL must not contain credentials; if it does all the same, the output masks them.
 _USER_INFO = re.compile(r"//[^\s]*@")
 _UNKNOWN_OPTION = re.compile(r"([?&](?!(?:endpoint|region|addressing|account)=)[^=&]*=)[^&]*")
 
+_HOOK_FORMAT_NAMES = {value: name for name, value in HOOK_FORMATS.items()}
 _ROLE_NAMES = {value: name for name, value in ROLES.items()}
 _FORCED_UNLOCK_NAMES = {value: name for name, value in FORCED_UNLOCK.items()}
 
@@ -129,6 +135,49 @@ def usage_record(entry: admin.ListUsageResponse.Usage) -> dict[str, Any]:
         "bytes_out_today": entry.usage.bytes_out_today,
         "locks": entry.locks,
     }
+
+
+def hook_record(hook: admin.Hook) -> dict[str, Any]:
+    """Return the printed fields of a hook.
+
+    `repository` is absent for a hook of all repositories; the fields of its disabling are absent while it is enabled.
+    """
+    record: dict[str, Any] = {"id": hook.id}
+    if hook.repository:
+        record["repository"] = hook.repository
+    record |= {
+        "url": hook.url,
+        "events": list(hook.events),
+        "format": _HOOK_FORMAT_NAMES[hook.format],
+        "allow_private": hook.allow_private,
+        "created_at": moment(hook.created_at),
+    }
+    if hook.HasField("disabled_at"):
+        record |= {"disabled_at": moment(hook.disabled_at), "disabled_because": hook.disabled_because}
+    return record
+
+
+def delivery_record(delivery: admin.HookDelivery) -> dict[str, Any]:
+    """Return the printed fields of a delivery: `state` is `delivered`, `pending` or `failed`, which is final."""
+    record: dict[str, Any] = {
+        "id": delivery.id,
+        "message_id": delivery.message_id,
+        "event": delivery.event_type,
+        "repository": delivery.repository,
+        "created_at": moment(delivery.created_at),
+        "attempts": delivery.attempts,
+    }
+    if delivery.HasField("delivered_at"):
+        record |= {"state": "delivered", "delivered_at": moment(delivery.delivered_at)}
+    elif delivery.HasField("next_attempt_at"):
+        record |= {"state": "pending", "next_attempt_at": moment(delivery.next_attempt_at)}
+    else:
+        record["state"] = "failed"
+    if delivery.response_status:
+        record["response_status"] = delivery.response_status
+    if delivery.problem:
+        record["problem"] = delivery.problem
+    return record
 
 
 def store_record(store: Store) -> dict[str, Any]:

@@ -92,7 +92,10 @@ class Hook(Record, table=True):
 class HookDelivery(Record, table=True):
     """An event to deliver to a webhook. It is pending until `next_attempt_at` is None; triggers insert the rows.
 
-    `payload` is the row of a `LockEvent`, or of another event the fields of its own.
+    `payload` is the row of a `LockEvent`, or of another event the fields of its own, and has the name that the
+    repository had. `queued_at` is the time from which attempts are made: of the insertion, or of a later request to
+    redeliver. While an attempt is made, `next_attempt_at` is the end of the lease of the service that makes it, and
+    `problem` is empty; after a failure, `problem` says what failed.
     """
 
     __tablename__ = "hook_deliveries"
@@ -114,6 +117,7 @@ class HookDelivery(Record, table=True):
     event_type: str = Field(sa_column=text_column(empty=True))
     payload: dict[str, Any] = Field(sa_column=Column(JSONB, nullable=False))
     created_at: datetime = Field(sa_column=moment_column(now=True))
+    queued_at: datetime = Field(sa_column=moment_column(now=True))
     attempts: int = Field(sa_column=Column(Integer, nullable=False, server_default="0"))
     next_attempt_at: datetime | None = Field(
         sa_column=Column(DateTime(timezone=True), nullable=True, server_default=func.now())

@@ -37,6 +37,7 @@ def _all(values: str) -> dict[str, str]:
     return {f'up{{job="{job}",instance="{job}:9100"}}': values for job in ("facade", "storage", "locks")}
 
 
+_HOOKS = "towpath_webhook_deliveries_total"
 _HTTP = "towpath_http_requests_total"
 _REJECTED = "towpath_uploads_rejected_total"
 _LAG, _LATENCY = "towpath_event_loop_lag_seconds", "towpath_http_request_seconds"
@@ -113,6 +114,10 @@ CASES = {
     "TowpathDatabaseRetries": Case(
         {'towpath_database_retries_total{job="locks"}': "0+10x30"},
         {'towpath_database_retries_total{job="locks"}': "0+1x30"},
+    ),
+    "TowpathWebhookGivenUp": Case(
+        {f'{_HOOKS}{{result="given_up"}}': "0x10 1x30", f'{_HOOKS}{{result="gone"}}': "0x10 1x30"},
+        {f'{_HOOKS}{{result="given_up"}}': "1x40", f'{_HOOKS}{{result="failed"}}': "0+9x40"},
     ),
     "TowpathVersionsDiffer": Case(
         {'towpath_build_info{version="1"}': "1x60", 'towpath_build_info{version="2"}': "1x60"},

@@ -7,8 +7,10 @@ from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.storage.v1 import storage_service_pb2 as storage
 
 from services.locks.api.admin.base import Handlers, administrator_only
+from services.locks.api.hook_messages import removed_object_payload
 from services.locks.models import Repository, User
 from services.locks.repositories import count_locks, list_repositories
+from services.locks.webhooks.deliveries import record_removed_object
 
 
 class ObjectHandlers(Handlers):
@@ -35,6 +37,13 @@ class ObjectHandlers(Handlers):
             storage.DeleteObjectRequest(
                 repository_id=repository.id, oid=request.oid, reason=request.reason, removed_by=administrator.name
             ),
+        )
+        await self.database.run(
+            partial(
+                record_removed_object,
+                repository_id=repository.id,
+                payload=removed_object_payload(repository, removed.object),
+            )
         )
         return pb.RemoveObjectResponse(object=removed.object)
 

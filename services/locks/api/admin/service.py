@@ -1,6 +1,7 @@
 """The gRPC servicer of AdminService, composed of all its handlers."""
 
 from services.locks.api.admin.grants import GrantHandlers
+from services.locks.api.admin.hooks import HookHandlers
 from services.locks.api.admin.locks import LockHandlers
 from services.locks.api.admin.objects import ObjectHandlers
 from services.locks.api.admin.repositories import RepositoryHandlers
@@ -10,6 +11,13 @@ from services.locks.api.admin.users import UserHandlers
 
 
 class AdminServicer(
-    UserHandlers, TokenHandlers, RepositoryHandlers, GrantHandlers, LockHandlers, ObjectHandlers, StoreHandlers
+    UserHandlers,
+    TokenHandlers,
+    RepositoryHandlers,
+    GrantHandlers,
+    LockHandlers,
+    ObjectHandlers,
+    StoreHandlers,
+    HookHandlers,
 ):
     """Answers the calls of AdminService; every handler admits only administrators."""

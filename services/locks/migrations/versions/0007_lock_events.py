@@ -46,7 +46,9 @@ _COUNT_RELEASED = """
 _NUMBER = "counted.changes + 1 - row_number() OVER (PARTITION BY changed.repository_id ORDER BY changed.id DESC)"
 _DELIVER = """
     INSERT INTO locks.hook_deliveries (hook_id, repository_id, event_type, payload)
-    SELECT hooks.id, event.repository_id, event.type, to_jsonb(event)
+    SELECT hooks.id, event.repository_id, event.type, to_jsonb(event) || jsonb_build_object(
+        'repository_name', (SELECT name FROM locks.repositories WHERE repositories.id = event.repository_id)
+    )
     FROM event JOIN locks.hooks ON event.repository_id = coalesce(hooks.repository_id, event.repository_id)
     WHERE hooks.disabled_at IS NULL
         AND EXISTS (SELECT FROM unnest(hooks.events) AS wanted WHERE event.type LIKE replace(wanted, '*', '%'))
@@ -217,6 +219,7 @@ def _create_tables() -> None:
         _text("event_type"),
         sa.Column("payload", postgresql.JSONB(), nullable=False),
         _moment("created_at", now=True),
+        _moment("queued_at", now=True),
         sa.Column("attempts", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.Column("next_attempt_at", sa.DateTime(timezone=True), server_default=sa.text("now()"), nullable=True),
         _moment("delivered_at"),

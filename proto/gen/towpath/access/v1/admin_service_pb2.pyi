@@ -76,6 +76,34 @@ FORCED_UNLOCK_ADMINS: ForcedUnlock.ValueType  # 2
 """Only those with the role admin, for every ref."""
 Global___ForcedUnlock: _TypeAlias = ForcedUnlock  # noqa: Y015
 
+class _HookFormat:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _HookFormatEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_HookFormat.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    HOOK_FORMAT_UNSPECIFIED: _HookFormat.ValueType  # 0
+    """Not set: JSON for a new hook."""
+    HOOK_FORMAT_JSON: _HookFormat.ValueType  # 1
+    """A JSON object for programs, as docs/webhooks.md describes it."""
+    HOOK_FORMAT_SLACK: _HookFormat.ValueType  # 2
+    """A line of text, as the incoming webhooks of Slack take it."""
+    HOOK_FORMAT_DISCORD: _HookFormat.ValueType  # 3
+    """A line of text, as the webhooks of Discord take it."""
+
+class HookFormat(_HookFormat, metaclass=_HookFormatEnumTypeWrapper):
+    """HookFormat is the form of a webhook's deliveries."""
+
+HOOK_FORMAT_UNSPECIFIED: HookFormat.ValueType  # 0
+"""Not set: JSON for a new hook."""
+HOOK_FORMAT_JSON: HookFormat.ValueType  # 1
+"""A JSON object for programs, as docs/webhooks.md describes it."""
+HOOK_FORMAT_SLACK: HookFormat.ValueType  # 2
+"""A line of text, as the incoming webhooks of Slack take it."""
+HOOK_FORMAT_DISCORD: HookFormat.ValueType  # 3
+"""A line of text, as the webhooks of Discord take it."""
+Global___HookFormat: _TypeAlias = HookFormat  # noqa: Y015
+
 @_typing.final
 class User(_message.Message):
     """User is somebody, or something, that has tokens."""
@@ -2081,3 +2109,396 @@ class DeleteStoreResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___DeleteStoreResponse: _TypeAlias = DeleteStoreResponse  # noqa: Y015
+
+@_typing.final
+class Hook(_message.Message):
+    """Hook is a webhook, without its secret."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    URL_FIELD_NUMBER: _builtins.int
+    EVENTS_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
+    ALLOW_PRIVATE_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    DISABLED_AT_FIELD_NUMBER: _builtins.int
+    DISABLED_BECAUSE_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The id."""
+    repository: _builtins.str
+    """The name of the repository whose events it delivers; empty for all repositories."""
+    url: _builtins.str
+    """The URL to which they are delivered."""
+    format: Global___HookFormat.ValueType
+    """The form of the deliveries."""
+    allow_private: _builtins.bool
+    """Whether the URL may have private addresses, and use http."""
+    disabled_because: _builtins.str
+    """Why it was disabled; empty while it is enabled."""
+    @_builtins.property
+    def events(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The types of the events, such as "lock.created", or all of a kind, such as "lock.*"."""
+
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was added."""
+
+    @_builtins.property
+    def disabled_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was disabled, because the receiver answered 410; not set while it is enabled."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        repository: _builtins.str = ...,
+        url: _builtins.str = ...,
+        events: _abc.Iterable[_builtins.str] | None = ...,
+        format: Global___HookFormat.ValueType = ...,
+        allow_private: _builtins.bool = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        disabled_at: _timestamp_pb2.Timestamp | None = ...,
+        disabled_because: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "disabled_at", b"disabled_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_private", b"allow_private", "created_at", b"created_at", "disabled_at", b"disabled_at", "disabled_because", b"disabled_because", "events", b"events", "format", b"format", "id", b"id", "repository", b"repository", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Hook: _TypeAlias = Hook  # noqa: Y015
+
+@_typing.final
+class HookDelivery(_message.Message):
+    """HookDelivery is an event that is delivered to a hook."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    MESSAGE_ID_FIELD_NUMBER: _builtins.int
+    EVENT_TYPE_FIELD_NUMBER: _builtins.int
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    ATTEMPTS_FIELD_NUMBER: _builtins.int
+    NEXT_ATTEMPT_AT_FIELD_NUMBER: _builtins.int
+    DELIVERED_AT_FIELD_NUMBER: _builtins.int
+    RESPONSE_STATUS_FIELD_NUMBER: _builtins.int
+    PROBLEM_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The id."""
+    message_id: _builtins.str
+    """The webhook-id of its messages, the same in every attempt."""
+    event_type: _builtins.str
+    """The type of the event."""
+    repository: _builtins.str
+    """The name that the event's repository had."""
+    attempts: _builtins.int
+    """How many attempts were made, since it was redelivered if it was."""
+    response_status: _builtins.int
+    """The HTTP status of the last answer; 0 where there was none."""
+    problem: _builtins.str
+    """What failed in the last attempt; empty if nothing did."""
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When the event was."""
+
+    @_builtins.property
+    def next_attempt_at(self) -> _timestamp_pb2.Timestamp:
+        """When the next attempt will be made, or while one is made, when it is given up; not set when no more is made."""
+
+    @_builtins.property
+    def delivered_at(self) -> _timestamp_pb2.Timestamp:
+        """When it succeeded; not set before that."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        message_id: _builtins.str = ...,
+        event_type: _builtins.str = ...,
+        repository: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        attempts: _builtins.int = ...,
+        next_attempt_at: _timestamp_pb2.Timestamp | None = ...,
+        delivered_at: _timestamp_pb2.Timestamp | None = ...,
+        response_status: _builtins.int = ...,
+        problem: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "delivered_at", b"delivered_at", "next_attempt_at", b"next_attempt_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["attempts", b"attempts", "created_at", b"created_at", "delivered_at", b"delivered_at", "event_type", b"event_type", "id", b"id", "message_id", b"message_id", "next_attempt_at", b"next_attempt_at", "problem", b"problem", "repository", b"repository", "response_status", b"response_status"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___HookDelivery: _TypeAlias = HookDelivery  # noqa: Y015
+
+@_typing.final
+class CreateHookRequest(_message.Message):
+    """CreateHookRequest describes the new hook."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    URL_FIELD_NUMBER: _builtins.int
+    EVENTS_FIELD_NUMBER: _builtins.int
+    FORMAT_FIELD_NUMBER: _builtins.int
+    ALLOW_PRIVATE_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The repository's name; empty for all repositories."""
+    url: _builtins.str
+    """The URL: https, or with allow_private also http."""
+    format: Global___HookFormat.ValueType
+    """The form of the deliveries."""
+    allow_private: _builtins.bool
+    """Whether the URL may have private addresses, and use http."""
+    @_builtins.property
+    def events(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At least one of lock.created, lock.released, lock.stolen, object.removed, lock.*, object.*, quota.*."""
+
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        url: _builtins.str = ...,
+        events: _abc.Iterable[_builtins.str] | None = ...,
+        format: Global___HookFormat.ValueType = ...,
+        allow_private: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["allow_private", b"allow_private", "events", b"events", "format", b"format", "repository", b"repository", "url", b"url"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateHookRequest: _TypeAlias = CreateHookRequest  # noqa: Y015
+
+@_typing.final
+class CreateHookResponse(_message.Message):
+    """CreateHookResponse carries the new hook."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOOK_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    """The secret that signs its deliveries, shown this once."""
+    @_builtins.property
+    def hook(self) -> Global___Hook:
+        """The hook."""
+
+    def __init__(
+        self,
+        *,
+        hook: Global___Hook | None = ...,
+        secret: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["hook", b"hook"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hook", b"hook", "secret", b"secret"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateHookResponse: _TypeAlias = CreateHookResponse  # noqa: Y015
+
+@_typing.final
+class ListHooksRequest(_message.Message):
+    """ListHooksRequest asks for hooks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The name of the repository whose events they deliver; empty for all hooks."""
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["repository", b"repository"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListHooksRequest: _TypeAlias = ListHooksRequest  # noqa: Y015
+
+@_typing.final
+class ListHooksResponse(_message.Message):
+    """ListHooksResponse carries hooks."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOOKS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def hooks(self) -> _containers.RepeatedCompositeFieldContainer[Global___Hook]:
+        """The hooks by id."""
+
+    def __init__(
+        self,
+        *,
+        hooks: _abc.Iterable[Global___Hook] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["hooks", b"hooks"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListHooksResponse: _TypeAlias = ListHooksResponse  # noqa: Y015
+
+@_typing.final
+class DeleteHookRequest(_message.Message):
+    """DeleteHookRequest names the hook to remove."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The id."""
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteHookRequest: _TypeAlias = DeleteHookRequest  # noqa: Y015
+
+@_typing.final
+class DeleteHookResponse(_message.Message):
+    """DeleteHookResponse says that the hook is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteHookResponse: _TypeAlias = DeleteHookResponse  # noqa: Y015
+
+@_typing.final
+class ListHookDeliveriesRequest(_message.Message):
+    """ListHookDeliveriesRequest asks for a page of deliveries."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOOK_ID_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    hook_id: _builtins.int
+    """The hook's id."""
+    cursor: _builtins.str
+    """The next_cursor of the previous page; empty for the first page."""
+    limit: _builtins.int
+    """How many deliveries at most; 0 for the service's default, more than its maximum is coerced."""
+    failed: _builtins.bool
+    """Whether to return only those that have ended without success."""
+    def __init__(
+        self,
+        *,
+        hook_id: _builtins.int = ...,
+        cursor: _builtins.str = ...,
+        limit: _builtins.int = ...,
+        failed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "failed", b"failed", "hook_id", b"hook_id", "limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListHookDeliveriesRequest: _TypeAlias = ListHookDeliveriesRequest  # noqa: Y015
+
+@_typing.final
+class ListHookDeliveriesResponse(_message.Message):
+    """ListHookDeliveriesResponse is a page of deliveries."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    DELIVERIES_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    next_cursor: _builtins.str
+    """Set when more deliveries exist."""
+    @_builtins.property
+    def deliveries(self) -> _containers.RepeatedCompositeFieldContainer[Global___HookDelivery]:
+        """The deliveries, the latest first."""
+
+    def __init__(
+        self,
+        *,
+        deliveries: _abc.Iterable[Global___HookDelivery] | None = ...,
+        next_cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["deliveries", b"deliveries", "next_cursor", b"next_cursor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListHookDeliveriesResponse: _TypeAlias = ListHookDeliveriesResponse  # noqa: Y015
+
+@_typing.final
+class RedeliverHookRequest(_message.Message):
+    """RedeliverHookRequest says what to deliver anew."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    HOOK_ID_FIELD_NUMBER: _builtins.int
+    DELIVERY_ID_FIELD_NUMBER: _builtins.int
+    FAILED_FIELD_NUMBER: _builtins.int
+    hook_id: _builtins.int
+    """The hook's id."""
+    delivery_id: _builtins.int
+    """The id of one delivery."""
+    failed: _builtins.bool
+    """All deliveries that have ended without success."""
+    def __init__(
+        self,
+        *,
+        hook_id: _builtins.int = ...,
+        delivery_id: _builtins.int = ...,
+        failed: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "failed", b"failed", "what", b"what"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["delivery_id", b"delivery_id", "failed", b"failed", "hook_id", b"hook_id", "what", b"what"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_what: _TypeAlias = _typing.Literal["delivery_id", "failed"]  # noqa: Y015
+    _WhichOneofArgType_what: _TypeAlias = _typing.Literal["what", b"what"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_what) -> _WhichOneofReturnType_what | None: ...
+
+Global___RedeliverHookRequest: _TypeAlias = RedeliverHookRequest  # noqa: Y015
+
+@_typing.final
+class RedeliverHookResponse(_message.Message):
+    """RedeliverHookResponse says how much will be delivered."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNT_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    """How many deliveries were queued."""
+    def __init__(
+        self,
+        *,
+        count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RedeliverHookResponse: _TypeAlias = RedeliverHookResponse  # noqa: Y015

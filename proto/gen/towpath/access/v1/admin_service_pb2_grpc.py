@@ -197,6 +197,31 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteStoreRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteStoreResponse.FromString,
                 _registered_method=True)
+        self.CreateHook = channel.unary_unary(
+                '/towpath.access.v1.AdminService/CreateHook',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateHookRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateHookResponse.FromString,
+                _registered_method=True)
+        self.ListHooks = channel.unary_unary(
+                '/towpath.access.v1.AdminService/ListHooks',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListHooksRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListHooksResponse.FromString,
+                _registered_method=True)
+        self.DeleteHook = channel.unary_unary(
+                '/towpath.access.v1.AdminService/DeleteHook',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteHookRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteHookResponse.FromString,
+                _registered_method=True)
+        self.ListHookDeliveries = channel.unary_unary(
+                '/towpath.access.v1.AdminService/ListHookDeliveries',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListHookDeliveriesRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListHookDeliveriesResponse.FromString,
+                _registered_method=True)
+        self.RedeliverHook = channel.unary_unary(
+                '/towpath.access.v1.AdminService/RedeliverHook',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RedeliverHookRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RedeliverHookResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -449,6 +474,47 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateHook(self, request, context):
+        """CreateHook adds a webhook: a URL to which events are delivered. The secret that signs the deliveries is in this
+        answer and nowhere else. Errors: INVALID_ARGUMENT (INVALID_FIELD: an event is unknown, or nothing would be
+        delivered to the URL: it is not https, its host cannot be resolved, or it has an address that is not allowed),
+        NOT_FOUND (REPOSITORY_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListHooks(self, request, context):
+        """ListHooks returns all hooks by id, or those that hear of one repository. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteHook(self, request, context):
+        """DeleteHook removes a hook with its deliveries. Errors: NOT_FOUND (HOOK_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListHookDeliveries(self, request, context):
+        """ListHookDeliveries returns a page of a hook's deliveries of the last 30 days, the latest first. Errors:
+        INVALID_ARGUMENT (INVALID_CURSOR), NOT_FOUND (HOOK_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RedeliverHook(self, request, context):
+        """RedeliverHook makes a delivery anew, with the same message id, or all that have ended without success. Errors:
+        INVALID_ARGUMENT (INVALID_FIELD: neither is asked for), NOT_FOUND (HOOK_NOT_FOUND, DELIVERY_NOT_FOUND),
+        FAILED_PRECONDITION (HOOK_DISABLED: the receiver has answered 410).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -606,6 +672,31 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteStore,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteStoreRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteStoreResponse.SerializeToString,
+            ),
+            'CreateHook': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateHook,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateHookRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateHookResponse.SerializeToString,
+            ),
+            'ListHooks': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListHooks,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListHooksRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListHooksResponse.SerializeToString,
+            ),
+            'DeleteHook': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteHook,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteHookRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteHookResponse.SerializeToString,
+            ),
+            'ListHookDeliveries': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListHookDeliveries,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListHookDeliveriesRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListHookDeliveriesResponse.SerializeToString,
+            ),
+            'RedeliverHook': grpc.unary_unary_rpc_method_handler(
+                    servicer.RedeliverHook,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RedeliverHookRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RedeliverHookResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1453,6 +1544,141 @@ class AdminService:
             '/towpath.access.v1.AdminService/DeleteStore',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteStoreRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteStoreResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateHook(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/CreateHook',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateHookRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateHookResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListHooks(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/ListHooks',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListHooksRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListHooksResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteHook(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/DeleteHook',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteHookRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteHookResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListHookDeliveries(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/ListHookDeliveries',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListHookDeliveriesRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListHookDeliveriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RedeliverHook(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/RedeliverHook',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.RedeliverHookRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.RedeliverHookResponse.FromString,
             options,
             channel_credentials,
             insecure,

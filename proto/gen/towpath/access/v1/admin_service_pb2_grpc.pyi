@@ -142,6 +142,25 @@ class AdminServiceStub:
     FAILED_PRECONDITION (STORE_IN_USE: it is the primary, another store is a copy of it, uploads to it go
     on, or it alone has the bytes of some object).
     """
+    CreateHook: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateHookRequest, _admin_service_pb2.CreateHookResponse]
+    """CreateHook adds a webhook: a URL to which events are delivered. The secret that signs the deliveries is in this
+    answer and nowhere else. Errors: INVALID_ARGUMENT (INVALID_FIELD: an event is unknown, or nothing would be
+    delivered to the URL: it is not https, its host cannot be resolved, or it has an address that is not allowed),
+    NOT_FOUND (REPOSITORY_NOT_FOUND).
+    """
+    ListHooks: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListHooksRequest, _admin_service_pb2.ListHooksResponse]
+    """ListHooks returns all hooks by id, or those that hear of one repository. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND)."""
+    DeleteHook: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteHookRequest, _admin_service_pb2.DeleteHookResponse]
+    """DeleteHook removes a hook with its deliveries. Errors: NOT_FOUND (HOOK_NOT_FOUND)."""
+    ListHookDeliveries: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListHookDeliveriesRequest, _admin_service_pb2.ListHookDeliveriesResponse]
+    """ListHookDeliveries returns a page of a hook's deliveries of the last 30 days, the latest first. Errors:
+    INVALID_ARGUMENT (INVALID_CURSOR), NOT_FOUND (HOOK_NOT_FOUND).
+    """
+    RedeliverHook: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RedeliverHookRequest, _admin_service_pb2.RedeliverHookResponse]
+    """RedeliverHook makes a delivery anew, with the same message id, or all that have ended without success. Errors:
+    INVALID_ARGUMENT (INVALID_FIELD: neither is asked for), NOT_FOUND (HOOK_NOT_FOUND, DELIVERY_NOT_FOUND),
+    FAILED_PRECONDITION (HOOK_DISABLED: the receiver has answered 410).
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -256,6 +275,25 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """DeleteStore forgets a store: its bytes are neither read nor deleted any more. Errors:
     FAILED_PRECONDITION (STORE_IN_USE: it is the primary, another store is a copy of it, uploads to it go
     on, or it alone has the bytes of some object).
+    """
+    CreateHook: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateHookRequest, _admin_service_pb2.CreateHookResponse]  # type: ignore[assignment]
+    """CreateHook adds a webhook: a URL to which events are delivered. The secret that signs the deliveries is in this
+    answer and nowhere else. Errors: INVALID_ARGUMENT (INVALID_FIELD: an event is unknown, or nothing would be
+    delivered to the URL: it is not https, its host cannot be resolved, or it has an address that is not allowed),
+    NOT_FOUND (REPOSITORY_NOT_FOUND).
+    """
+    ListHooks: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListHooksRequest, _admin_service_pb2.ListHooksResponse]  # type: ignore[assignment]
+    """ListHooks returns all hooks by id, or those that hear of one repository. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND)."""
+    DeleteHook: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteHookRequest, _admin_service_pb2.DeleteHookResponse]  # type: ignore[assignment]
+    """DeleteHook removes a hook with its deliveries. Errors: NOT_FOUND (HOOK_NOT_FOUND)."""
+    ListHookDeliveries: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListHookDeliveriesRequest, _admin_service_pb2.ListHookDeliveriesResponse]  # type: ignore[assignment]
+    """ListHookDeliveries returns a page of a hook's deliveries of the last 30 days, the latest first. Errors:
+    INVALID_ARGUMENT (INVALID_CURSOR), NOT_FOUND (HOOK_NOT_FOUND).
+    """
+    RedeliverHook: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RedeliverHookRequest, _admin_service_pb2.RedeliverHookResponse]  # type: ignore[assignment]
+    """RedeliverHook makes a delivery anew, with the same message id, or all that have ended without success. Errors:
+    INVALID_ARGUMENT (INVALID_FIELD: neither is asked for), NOT_FOUND (HOOK_NOT_FOUND, DELIVERY_NOT_FOUND),
+    FAILED_PRECONDITION (HOOK_DISABLED: the receiver has answered 410).
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -554,6 +592,55 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """DeleteStore forgets a store: its bytes are neither read nor deleted any more. Errors:
         FAILED_PRECONDITION (STORE_IN_USE: it is the primary, another store is a copy of it, uploads to it go
         on, or it alone has the bytes of some object).
+        """
+
+    @_abc_1.abstractmethod
+    def CreateHook(
+        self,
+        request: _admin_service_pb2.CreateHookRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreateHookResponse, _abc.Awaitable[_admin_service_pb2.CreateHookResponse]]:
+        """CreateHook adds a webhook: a URL to which events are delivered. The secret that signs the deliveries is in this
+        answer and nowhere else. Errors: INVALID_ARGUMENT (INVALID_FIELD: an event is unknown, or nothing would be
+        delivered to the URL: it is not https, its host cannot be resolved, or it has an address that is not allowed),
+        NOT_FOUND (REPOSITORY_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def ListHooks(
+        self,
+        request: _admin_service_pb2.ListHooksRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListHooksResponse, _abc.Awaitable[_admin_service_pb2.ListHooksResponse]]:
+        """ListHooks returns all hooks by id, or those that hear of one repository. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND)."""
+
+    @_abc_1.abstractmethod
+    def DeleteHook(
+        self,
+        request: _admin_service_pb2.DeleteHookRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DeleteHookResponse, _abc.Awaitable[_admin_service_pb2.DeleteHookResponse]]:
+        """DeleteHook removes a hook with its deliveries. Errors: NOT_FOUND (HOOK_NOT_FOUND)."""
+
+    @_abc_1.abstractmethod
+    def ListHookDeliveries(
+        self,
+        request: _admin_service_pb2.ListHookDeliveriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListHookDeliveriesResponse, _abc.Awaitable[_admin_service_pb2.ListHookDeliveriesResponse]]:
+        """ListHookDeliveries returns a page of a hook's deliveries of the last 30 days, the latest first. Errors:
+        INVALID_ARGUMENT (INVALID_CURSOR), NOT_FOUND (HOOK_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def RedeliverHook(
+        self,
+        request: _admin_service_pb2.RedeliverHookRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.RedeliverHookResponse, _abc.Awaitable[_admin_service_pb2.RedeliverHookResponse]]:
+        """RedeliverHook makes a delivery anew, with the same message id, or all that have ended without success. Errors:
+        INVALID_ARGUMENT (INVALID_FIELD: neither is asked for), NOT_FOUND (HOOK_NOT_FOUND, DELIVERY_NOT_FOUND),
+        FAILED_PRECONDITION (HOOK_DISABLED: the receiver has answered 410).
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...
