@@ -56,12 +56,12 @@ class _Clock:
         process = self._processes[name]
         if name == "postgres":
             for each in (process, *process.children(recursive=True)):
-                self._ended[each.pid] = _seconds(each)
+                self._ended[each.pid] = cpu_seconds(each)
             return sum(self._ended.values())
-        return _seconds(process)
+        return cpu_seconds(process)
 
 
-def _seconds(process: psutil.Process) -> float:
+def cpu_seconds(process: psutil.Process) -> float:
     """Return the CPU time of a process; the system counts that of each thread in nanoseconds."""
     tasks = Path(f"/proc/{process.pid}/task")
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9

@@ -59,6 +59,20 @@ def _locks(level: int, *, goals: dict[str, tuple[Goal, ...]]) -> list[Row]:
     ]
 
 
+def _found() -> list[Row]:
+    titles = {
+        "any": "any page",
+        "folder": "of a folder",
+        "owner": "of an owner",
+        "folder_owner": "of an owner in a folder",
+    }
+    as_any = (Goal(0.85, TOWPATH, "lock_page_any"),)
+    return [
+        Row(f"lock_page_{what}", f"list 100 locks of 100,000, {title}", REQUESTS, () if what == "any" else as_any)
+        for what, title in titles.items()
+    ]
+
+
 def _as_at_100(what: str) -> tuple[Goal, ...]:
     # Others cannot have as many: theirs with 3,000 is what is compared with.
     few = Goal(0.85, TOWPATH, f"lock_{what}_100")
@@ -118,6 +132,7 @@ GROUPS = (
                     **{what: _as_at_100(what) for what in ("list", "verify", "by_path")},
                 },
             ),
+            *_found(),
         ),
     ),
     Group(

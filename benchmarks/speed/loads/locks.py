@@ -10,6 +10,9 @@ _LIMIT = 100
 _WARM_SECONDS = 1
 # More than are asked for at once, and more than any memory of pages holds.
 _PAGES = 100
+_FOLDERS, _OWNERS = 20, 50
+FOUND = ("any", "folder", "owner", "folder_owner")
+"""What of all locks is listed."""
 
 Page = Callable[[Site, str], Request]
 """A function that makes the request for the page of locks after a cursor."""
@@ -22,6 +25,52 @@ def _path(number: int | str) -> str:
 def prepare(turn: Turn, *, level: int) -> None:
     """Let so many locks stand."""
     turn.server.lock(turn.site, turn.data, [_path(number) for number in range(turn.scale.level(level))])
+
+
+def prepare_shared(turn: Turn, *, level: int) -> None:
+    """Let so many locks of many owners stand in many folders, as many of each owner in each folder."""
+    count = turn.scale.level(level)
+    paths = [f"{_folder(number % _FOLDERS)}{number:08x}.tif" for number in range(count)]
+    owners = [_owner(number // _FOLDERS % _OWNERS) for number in range(count)]
+    turn.server.lock_for(turn.site, turn.data, paths, owners)
+
+
+def find(turn: Turn) -> None:
+    """List 100 locks of all, of a folder, of an owner, and of an owner in a folder."""
+    folders = [f"&path_prefix={_folder(number)}" for number in range(_FOLDERS)]
+    owners = [f"&owner={_owner(number)}" for number in range(_OWNERS)]
+    both = [folder + owner for folder in folders for owner in owners]
+    for what, filters in zip(FOUND, ([""], folders, owners, both), strict=True):
+        row = f"lock_page_{what}"
+        if row in turn.rows:
+            requests: list[Request] = []
+            for query in filters:
+                requests += _pages_of(turn, query, most=_PAGES - len(requests))
+            wrk.in_turn(turn.site, requests, seconds=_WARM_SECONDS)
+            turn.tell_rate(row, wrk.in_turn(turn.site, requests, seconds=turn.scale.seconds))
+
+
+def _pages_of(turn: Turn, query: str, *, most: int) -> list[Request]:
+    """Return the requests for at most so many pages of what a query selects, each of which has as many locks as fit."""
+    requests: list[Request] = []
+    cursor = ""
+    while len(requests) < most:
+        request = client.get(turn.site, f"locks?limit={turn.scale.level(_LIMIT)}{query}{cursor}")
+        told = client.ask(request).json()
+        assert len(told["locks"]) == turn.scale.level(_LIMIT), f"a page is not full: {request.url}"
+        requests.append(request)
+        if "next_cursor" not in told:
+            break
+        cursor = f"&cursor={told['next_cursor']}"
+    return requests
+
+
+def _folder(number: int) -> str:
+    return f"content/{number:02}/"
+
+
+def _owner(number: int) -> str:
+    return f"artist-{number:02}"
 
 
 def ask(turn: Turn, *, level: int) -> None:

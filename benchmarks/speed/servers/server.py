@@ -49,6 +49,10 @@ class Server(ABC):
             for path in paths:
                 client.send(connection, client.post(site, "locks", path=path))
 
+    def lock_for(self, site: Site, data: Path, paths: Sequence[str], owners: Sequence[str]) -> None:
+        """Let it hold locks, each of the owner of the same number. Asked of Towpath alone."""
+        raise NotImplementedError
+
     def index(self, site: Site, data: Path, count: int) -> list[Blob]:
         """Let its index have so many more objects, whose bytes nobody asks for; return them."""
         raise NotImplementedError

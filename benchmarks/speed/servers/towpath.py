@@ -72,11 +72,15 @@ class Towpath(Server):
 
     def lock(self, site: Site, data: Path, paths: Sequence[str]) -> None:
         """Copy them into the table: the many that are wanted take long one by one."""
-        repository, user = _repository(site, data), _sql(data, f"SELECT id FROM locks.users WHERE name = '{USER}'")  # noqa: S608 - a constant
+        self.lock_for(site, data, paths, [USER] * len(paths))
+
+    def lock_for(self, site: Site, data: Path, paths: Sequence[str], owners: Sequence[str]) -> None:
+        """Copy them into the table, and add the owners that there are not."""
+        repository, ids = _repository(site, data), _users(data, owners)
         now = datetime.now(UTC).replace(microsecond=0).isoformat()
         rows = (
-            (repository, path, rf"\\x{hashlib.sha256(path.encode()).hexdigest()}", user, now, secrets.token_hex(16))
-            for path in paths
+            (repository, path, rf"\\x{_digest(path)}", ids[owner], now, secrets.token_hex(16))
+            for path, owner in zip(paths, owners, strict=True)
         )
         _copy(data, "locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key)", rows)
 
@@ -104,6 +108,18 @@ def _repository(site: Site, data: Path) -> str:
     """Return the id of a site's repository."""
     name = site.base_url.removeprefix(f"{site.origin}/")
     return _sql(data, f"SELECT id FROM locks.repositories WHERE name = '{name}'")  # noqa: S608 - a constant
+
+
+def _users(data: Path, names: Iterable[str]) -> dict[str, str]:
+    """Return the ids of users by their names; users that there are not are added."""
+    values = ", ".join(f"('{name}', false)" for name in sorted(set(names)))
+    _sql(data, f"INSERT INTO locks.users (name, administrator) VALUES {values} ON CONFLICT DO NOTHING")  # noqa: S608 - our own names
+    found = _sql(data, "SELECT name, id FROM locks.users")
+    return {name: number for name, _, number in (line.partition("|") for line in found.splitlines())}
+
+
+def _digest(path: str) -> str:
+    return hashlib.sha256(path.encode()).hexdigest()
 
 
 def _copy(data: Path, table: str, rows: Iterable[tuple[str, ...]]) -> None:

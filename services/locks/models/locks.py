@@ -30,6 +30,7 @@ class Lock(Record, table=True):
         Index(None, "repository_id", "id"),
         Index(None, "repository_id", "owner_id", "id"),
         Index("ix_locks_repository_id_path", "repository_id", text('"left"(path, 255)'), "id"),
+        Index("ix_locks_repository_id_owner_id_path", "repository_id", "owner_id", text('"left"(path, 255)'), "id"),
         Index(None, "owner_id"),
     )
 

@@ -158,6 +158,12 @@ def upgrade() -> None:
             op.add_column(table, _added(name))
     for index, columns in _INDEXES.items():
         op.create_index(index, "released_locks", ["repository_id", *columns])
+    # Without it, the locks of an owner in a folder are read with those of all others in that folder.
+    op.create_index(
+        "ix_locks_repository_id_owner_id_path",
+        "locks",
+        ["repository_id", "owner_id", sa.text('"left"(path, 255)'), "id"],
+    )
     _create_tables()
     for name, body in (
         ("count_locks_after_insert", _AFTER_INSERT),
@@ -245,6 +251,7 @@ def downgrade() -> None:
     for table in ("hook_deliveries", "hooks", "lock_events"):
         op.drop_table(table)
     op.execute("DROP FUNCTION record_released_locks()")
+    op.drop_index("ix_locks_repository_id_owner_id_path", "locks")
     for index in _INDEXES:
         op.drop_index(index, "released_locks")
     for table, names in _ADDED.items():
