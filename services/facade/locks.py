@@ -79,6 +79,11 @@ async def list_page(
 
     There is no page if the tag is among the `known` ones. Raises `InvalidArgument` (INVALID_CURSOR).
     """
+    known_generation = _generation(repository_id, known)
+    if known_generation is not None:
+        generation = await clients.lock_generations.read(repository_id, known_generation)
+        if generation == known_generation:
+            return None, _entity_tag(repository_id, generation)
     request = pb.ListLocksRequest(
         repository_id=repository_id,
         path=path or None,
@@ -87,10 +92,9 @@ async def list_page(
         owner_name=owner or None,
         cursor=cursor,
         limit=coerce_limit(limit),
-        known_generation=_generation(repository_id, known),
     )
     reply = await clients.locks.call(clients.lock_stub.ListLocks, request)
-    return None if reply.unchanged else list_json(reply), _entity_tag(repository_id, reply.generation)
+    return list_json(reply), _entity_tag(repository_id, reply.generation)
 
 
 async def verify(

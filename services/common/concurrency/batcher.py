@@ -32,7 +32,8 @@ class _Asked(Generic[Request, Answer]):
 class Batcher(Generic[Request, Answer]):
     """Answers requests in batches, so that they share the cost of a call. Its owner closes it.
 
-    If no batch is in flight, a request starts one at once, together with the requests of the same moment. Requests that
+    If no batch is in flight, a request starts one at once, together with the requests of the same moment, or with those
+    of the next `hold_seconds`. Requests that
     arrive during a batch form the next one, of at most `max_batch` requests. It starts when no batch is in flight, or
     when fewer than `max_in_flight` are and the latest started at least `max_wait_seconds` ago. No request is answered
     with data read before it arrived, batches grow only if answers are slow, and others overtake a batch that hangs.
@@ -45,6 +46,7 @@ class Batcher(Generic[Request, Answer]):
         max_batch: int = 32,
         max_in_flight: int = 4,
         max_wait_seconds: float = 0.02,
+        hold_seconds: float = 0.0,
     ) -> None:
         """Set the bounds; with the default bounds, fast batches run one after another, so that they are few.
 
@@ -55,6 +57,7 @@ class Batcher(Generic[Request, Answer]):
         self._most = max_batch
         self._at_once = max_in_flight
         self._held_seconds = max_wait_seconds
+        self._hold_seconds = hold_seconds
         self._waiting: deque[_Asked[Request, Answer]] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
         self._starts = False
@@ -67,7 +70,10 @@ class Batcher(Generic[Request, Answer]):
         self._waiting.append(asked)
         if not self._starts and self._may_start():
             self._starts = True
-            loop.call_soon(self._start)
+            if self._hold_seconds:
+                loop.call_later(self._hold_seconds, self._start)
+            else:
+                loop.call_soon(self._start)
         return await asked.answer
 
     async def close(self) -> None:
@@ -95,7 +101,7 @@ class Batcher(Generic[Request, Answer]):
     def _pass(self) -> None:
         """Start another batch beside a batch that has been in flight for `max_wait_seconds`."""
         self._let_go()
-        self._start()
+        self._start_waiting()
 
     def _let_go(self) -> None:
         if self._held is not None:
@@ -112,7 +118,12 @@ class Batcher(Generic[Request, Answer]):
 
     def _ended(self, task: asyncio.Task[None]) -> None:
         self._under_way.discard(task)
-        self._start()
+        self._start_waiting()
+
+    def _start_waiting(self) -> None:
+        # A batch whose first request waits for others starts by itself.
+        if not self._starts:
+            self._start()
 
     async def _run(self, group: Sequence[_Asked[Request, Answer]]) -> None:
         try:

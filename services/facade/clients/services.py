@@ -13,6 +13,7 @@ from towpath.storage.v1 import storage_service_pb2_grpc
 
 from services.common.rpc.client import Health, ServiceClient
 from services.facade.clients.health_cache import HealthCache
+from services.facade.clients.lock_generations import LockGenerations
 from services.facade.clients.object_lookup import ObjectLookupClient
 from services.facade.clients.small_uploads import SmallUploadClient
 from services.facade.settings import FacadeSettings
@@ -72,6 +73,7 @@ class ServiceClients:
             response_deserializer=pb.WriteSharedObjectResponse.FromString,
         )
         self.lock_stub = lock_service_pb2_grpc.LockServiceStub(self.locks.channel)
+        self.lock_generations = LockGenerations(self.locks)
         self.health = HealthCache(self._ask_health)
         self.access_stub = access_service_pb2_grpc.AccessServiceStub(self.locks.channel)
 
@@ -84,6 +86,7 @@ class ServiceClients:
             yield clients
         finally:
             await clients.health.close()
+            await clients.lock_generations.close()
             await clients.whole_objects.close()
             await clients.objects.close()
             await clients.storage.close()
