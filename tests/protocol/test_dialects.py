@@ -97,7 +97,9 @@ def test_any_other_content_type_is_415(alice: Client, dialect: Dialect, content_
     assert ask(alice, dialect.media_type, content_type, dialect).status_code == 415
 
 
-@pytest.mark.parametrize("path", ["/locks", "/locks/verify", "/locks/1/unlock"])
+@pytest.mark.parametrize(
+    "path", ["/locks", "/locks/verify", "/locks/1/unlock", "/locks/batch/lock", "/locks/batch/unlock"]
+)
 def test_the_locking_endpoints_answer_415_alike(alice: Client, path: str) -> None:
     """The service must not guess at a body on any endpoint if the Content-Type is neither dialect's."""
     headers = [

@@ -99,7 +99,9 @@ def test_every_body_is_described_in_both_media_types(description: dict[str, Any]
             if int(status) >= 400 and method != "head":
                 assert response["content"].keys() == both, (method, path, status)
         if method == "post":
-            assert operation["requestBody"]["content"].keys() == both
+            # A client of the calls for many locks knows neither media type.
+            plain = {"application/json"} if "/batch/" in path else set()
+            assert operation["requestBody"]["content"].keys() == both | plain, path
 
 
 def test_the_schemas_allow_no_null_in_an_answer(description: dict[str, Any]) -> None:

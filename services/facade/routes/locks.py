@@ -196,11 +196,13 @@ async def watch_lock_events(request: Request) -> Response:
     summary="Lock many paths",
     responses=answers(LockPathsAnswer, 400, 401, 403, 406, 408, 409, 413, 415, 422, 429)
     | answers(LockPathsAnswer, status=201),
-    openapi_extra=json_request(LockPathsRequest),
+    openapi_extra=json_request(LockPathsRequest, plain_json=True),
 )
 async def create_locks(request: Request) -> Response:
     """Lock paths for the caller: each that can be locked, or with `atomic` all of them or none."""
-    call, asked = await open_call_with_body(request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES)
+    call, asked = await open_call_with_body(
+        request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES, plain_json=True
+    )
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     created = await locks.create_many(
         call.context.clients,
@@ -218,11 +220,13 @@ async def create_locks(request: Request) -> Response:
     operation_id="delete_locks",
     summary="Remove the locks of many paths",
     responses=answers(LockPathsAnswer, 400, 401, 403, 406, 408, 409, 413, 415, 422, 429),
-    openapi_extra=json_request(LockPathsRequest),
+    openapi_extra=json_request(LockPathsRequest, plain_json=True),
 )
 async def delete_locks(request: Request) -> Response:
     """Remove the caller's locks of paths, or with `force` anybody's: each that can be, or with `atomic` all or none."""
-    call, asked = await open_call_with_body(request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES)
+    call, asked = await open_call_with_body(
+        request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES, plain_json=True
+    )
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     removed = await locks.delete_many(
         call.context.clients,

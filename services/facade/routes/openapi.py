@@ -12,7 +12,7 @@ from starlette.routing import BaseRoute
 
 from services.facade.auth.action_tokens import TOKEN_HEADER
 from services.facade.web import schemas
-from services.facade.web.media_types import DIALECTS
+from services.facade.web.media_types import DIALECTS, GENERIC, PLAIN_JSON
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -124,9 +124,12 @@ def health_answers(*failures: int, head: bool = False) -> Responses:
     return {status: _answer(status, {"application/json": {"schema": schema}}) for status in (200, *failures)}
 
 
-def json_request(model: type[schemas.Body], *, required: bool = True) -> dict[str, Any]:
-    """Return the description of a JSON body."""
-    return {"requestBody": {"required": required, "content": _json(model)}}
+def json_request(model: type[schemas.Body], *, required: bool = True, plain_json: bool = False) -> dict[str, Any]:
+    """Return the description of a JSON body, whose type may with `plain_json` be `application/json` too."""
+    content = _json(model)
+    if plain_json:
+        content[PLAIN_JSON] = content[GENERIC.media_type]
+    return {"requestBody": {"required": required, "content": content}}
 
 
 BYTES_REQUEST = {"requestBody": {"required": True, "content": {"application/octet-stream": {}}}}

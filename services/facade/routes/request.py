@@ -72,6 +72,7 @@ async def read_json(
     *,
     max_bytes: int,
     may_be_empty: bool = False,
+    plain_json: bool = False,
     check: Callable[[object], None] | None = None,
 ) -> Shape:
     """Return the JSON body; with `may_be_empty`, a missing body counts as an empty object.
@@ -80,7 +81,7 @@ async def read_json(
     `validate_body`.
     """
     settings = context_of(request).settings
-    request_body.check_content_type(request.headers)
+    request_body.check_content_type(request.headers, plain_json=plain_json)
     async with slot_of(request.scope).released():
         data = await request_body.read(
             request.headers,
@@ -131,6 +132,7 @@ async def open_call_with_body(
     *,
     max_bytes: int,
     may_be_empty: bool = False,
+    plain_json: bool = False,
     check: Callable[[object], None] | None = None,
 ) -> tuple[Call, Shape]:
     """Run the checks that precede the rules of an endpoint, and return the JSON body as well.
@@ -141,7 +143,9 @@ async def open_call_with_body(
     call = await open_call(request)
     if not call.caller.user_id:
         await call.authorize(permission, "")
-    body = await read_json(request, model, max_bytes=max_bytes, may_be_empty=may_be_empty, check=check)
+    body = await read_json(
+        request, model, max_bytes=max_bytes, may_be_empty=may_be_empty, plain_json=plain_json, check=check
+    )
     return call, body
 
 

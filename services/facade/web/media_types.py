@@ -16,6 +16,8 @@ GENERIC = Dialect("application/vnd.blob+json", "Blob-Authenticate")
 GIT_LFS = Dialect("application/vnd.git-lfs+json", "LFS-Authenticate")
 DIALECTS = (GENERIC, GIT_LFS)
 
+PLAIN_JSON = "application/json"
+
 # "utf8" is not a registered name, but many programs send it.
 _UTF_8 = ("utf-8", "utf8")
 
@@ -31,12 +33,19 @@ def media_type(header: str) -> tuple[str, dict[str, str]]:
 
 def from_content_type(content_type: str | None) -> Dialect | None:
     """Return the dialect whose media type a Content-Type names; None where it names neither or another charset."""
-    if content_type is None:
-        return None
-    name, parameters = media_type(content_type)
-    if parameters.get("charset", "utf-8").lower() not in _UTF_8:
-        return None
+    name = _utf_8_type(content_type)
     return next((dialect for dialect in DIALECTS if dialect.media_type == name), None)
+
+
+def is_plain_json(content_type: str | None) -> bool:
+    """Return whether a Content-Type names JSON without a dialect, in UTF-8."""
+    return _utf_8_type(content_type) == PLAIN_JSON
+
+
+def _utf_8_type(content_type: str | None) -> str | None:
+    """Return the media type of a Content-Type; None where it names another charset."""
+    name, parameters = media_type(content_type or "")
+    return name if parameters.get("charset", "utf-8").lower() in _UTF_8 else None
 
 
 def negotiate(accept: Sequence[str], content_type: str | None) -> Dialect | None:

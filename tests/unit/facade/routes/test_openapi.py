@@ -64,11 +64,12 @@ def test_both_dialects_are_described_everywhere(schema: dict[str, Any]) -> None:
     """Bodies that come in, that go out, and those of errors."""
     media_types = {dialect.media_type for dialect in DIALECTS}
     for name, operation in _operations(schema).items():
-        contents = [answer.get("content", {}) for answer in operation["responses"].values()]
-        contents.append(operation.get("requestBody", {}).get("content", {}))
+        contents = [set(answer.get("content", {})) for answer in operation["responses"].values()]
+        # The calls for many locks take plain JSON as well.
+        contents.append(set(operation.get("requestBody", {}).get("content", {})) - {"application/json"})
         for content in contents:
             if any("vnd" in media_type for media_type in content):
-                assert set(content) == media_types, name
+                assert content == media_types, name
 
 
 def test_every_answer_has_the_request_id(schema: dict[str, Any]) -> None:
