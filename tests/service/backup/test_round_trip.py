@@ -1,10 +1,12 @@
 """Backup and restore of a whole installation: everything comes back, in one piece."""
 
+import asyncio
 from pathlib import Path
 
 from sqlalchemy.engine import make_url
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.locks.v1 import lock_service_pb2 as locks
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import AlreadyExists, Reason, Unauthenticated
@@ -12,7 +14,7 @@ from tests.support.backup import Installation, Place, running_installation
 from tests.support.locks import refused
 from tests.support.postgres import TestPostgres
 from tests.support.storage import oid_of
-from tests.support.waiting import until
+from tests.support.waiting import STEP_SECONDS, until
 
 SMALL, LARGE = b"small", bytes(range(256)) * 20_000
 PATH = "strange\t\n\\N\\.\r \N{SNOWMAN}.psd"
@@ -34,6 +36,22 @@ async def _fill(old: Installation) -> tuple[int, int]:
     return user, repository
 
 
+async def _change_much(old: Installation, repository: int, user: int) -> None:
+    """Set the rules of the repository, add a hook, and steal a lock that has a note."""
+    thief = await old.locks.add_user("bob")
+    await old.locks.grant("bob", "studio/film", admin.ROLE_WRITE)
+    rules = admin.UpdateRepositoryRequest(name="studio/film", stale_after_seconds=3600, history_seconds=86_400)
+    await old.locks.admin_peer.call(old.locks.admin.UpdateRepository, rules)
+    hook = admin.CreateHookRequest(
+        repository="studio/film", url="http://127.0.0.1:9/hook", events=["lock.*"], allow_private=True
+    )
+    await old.locks.admin_peer.call(old.locks.admin.CreateHook, hook)
+    create = locks.CreateLockRequest(repository_id=repository, user_id=user, path="noted.psd", note="until Friday")
+    noted = (await old.locks.peer.call(old.locks.locks.CreateLock, create)).lock
+    steal = locks.StealLockRequest(repository_id=repository, user_id=thief, id=noted.id, reason="on leave", note="mine")
+    await old.locks.peer.call(old.locks.locks.StealLock, steal)
+
+
 async def test_everything_comes_back(
     installation: Installation, empty_place: Place, target: Path, postgres: TestPostgres
 ) -> None:
@@ -53,7 +71,12 @@ async def test_everything_comes_back(
     gone = await old.locks.create(repository, user, "gone.psd")
     await old.locks.delete(repository, user, gone.id)
 
+    await _change_much(old, repository, user)
+
     known = (await old.locks.list(repository)).generation
+    watch = old.locks.locks.WatchLocks(locks.WatchLocksRequest(repository_id=repository))
+    position = (await anext(aiter(watch))).position
+    watch.cancel()
     made = (await old.place.run("backup", target)).document
     assert (made["objects"], made["bytes"], made["lost"]) == (2, len(SMALL) + len(LARGE), [])
     answer = (await empty_place.run("restore", target, "--digest", made["digest"])).document
@@ -61,11 +84,15 @@ async def test_everything_comes_back(
     assert (answer["check"]["missing"], answer["check"]["corrupt"], answer["check"]["orphaned"]) == (0, 0, 0)
 
     people = ("users", "tokens", "token_uses", "revoked_tokens")
-    for table in (*people, "repositories", "grants", "locks", "released_locks"):
+    for table in (*people, "repositories", "grants", "locks", "released_locks", "hooks"):
         query = f"SELECT * FROM locks.{table} ORDER BY 1"  # noqa: S608 - one of the names above
         assert await _rows(postgres, empty_place, query) == await _rows(postgres, old.place, query), table
     counts = "SELECT sum(count) FROM locks.locks_per_{}"
-    assert [await _rows(postgres, empty_place, counts.format(of)) for of in ("repository", "user")] == ["1", "1"]
+    assert [await _rows(postgres, empty_place, counts.format(of)) for of in ("repository", "user")] == ["2", "2"]
+    for table in ("lock_events", "hook_deliveries"):
+        count = f"SELECT count(*) FROM locks.{table}"  # noqa: S608 - one of the names above
+        assert await _rows(postgres, old.place, count) != "0"
+        assert await _rows(postgres, empty_place, count) == "0", "nobody is told again of what is restored"
     async with running_installation(empty_place) as new:
         assert await new.storage.read(repository, oid_of(SMALL)) == SMALL
         assert await new.storage.read(repository, oid_of(LARGE)) == LARGE
@@ -78,6 +105,11 @@ async def test_everything_comes_back(
         page = await new.locks.list(repository)
         assert page.locks[0] == lock
         assert page.generation > known + 1_000_000, "no later change reaches a number that a client knows"
+        again = new.locks.locks.WatchLocks(locks.WatchLocksRequest(repository_id=repository, after=position))
+        async with asyncio.timeout(STEP_SECONDS):
+            while not (await anext(aiter(again))).reset:
+                pass
+        again.cancel()
         with refused(AlreadyExists, Reason.PATH_LOCKED):
             await new.locks.create(repository, user, PATH)
         await new.locks.delete(repository, user, lock.id)
