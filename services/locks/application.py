@@ -3,7 +3,7 @@
 import asyncio
 
 from towpath.access.v1 import access_service_pb2, access_service_pb2_grpc, admin_service_pb2, admin_service_pb2_grpc
-from towpath.locks.v1 import lock_service_pb2, lock_service_pb2_grpc
+from towpath.locks.v1 import lock_service_pb2, lock_service_pb2_grpc, push_service_pb2, push_service_pb2_grpc
 
 from services.common.concurrency.periodic import refresh_periodically
 from services.common.lifecycle import cancel_and_wait, run_after, running
@@ -18,6 +18,7 @@ from services.locks.access.token_uses import TokenUses
 from services.locks.api.access_service import AccessServicer
 from services.locks.api.admin.service import AdminServicer
 from services.locks.api.lock_service import LockServicer
+from services.locks.api.push_service import PushServicer
 from services.locks.events.feed import LockFeed
 from services.locks.locking.pages import LockPages
 from services.locks.locking.retention import keep_deleting_expired
@@ -30,12 +31,13 @@ from services.locks.webhooks.deliveries import refresh_pending
 from services.locks.webhooks.worker import Retries, Worker
 
 LOCK_SERVICE: str = lock_service_pb2.DESCRIPTOR.services_by_name["LockService"].full_name
+PUSH_SERVICE: str = push_service_pb2.DESCRIPTOR.services_by_name["PushService"].full_name
 ACCESS_SERVICE: str = access_service_pb2.DESCRIPTOR.services_by_name["AccessService"].full_name
 ADMIN_SERVICE: str = admin_service_pb2.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
 async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retries | None = None) -> None:
-    """Serve LockService, AccessService and AdminService until `stop` is set, then drain and close everything.
+    """Serve the gRPC services of the lock service until `stop` is set, then drain and close everything.
 
     `retries` are the times of further attempts to deliver to webhooks. Raises ValueError for a setting or a database
     that cannot be used.
@@ -47,9 +49,9 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
         accepted=settings.service_secret_accepted,
         drain_seconds=settings.drain_seconds,
         tls=tls,
-        services=(LOCK_SERVICE, ACCESS_SERVICE, ADMIN_SERVICE),
-        # Callers of AdminService present the token of an administrator instead of the service secret.
-        unguarded=(ADMIN_SERVICE,),
+        services=(LOCK_SERVICE, PUSH_SERVICE, ACCESS_SERVICE, ADMIN_SERVICE),
+        # Callers of these present the token of a user instead of the service secret.
+        unguarded=(PUSH_SERVICE, ADMIN_SERVICE),
         waiting=(
             f"/{ACCESS_SERVICE}/WatchAccess",
             f"/{LOCK_SERVICE}/WatchLocks",
@@ -66,6 +68,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     pages = LockPages(database, settings)
     feed = LockFeed(database)
     lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings, pages, feed), server.grpc)
+    push_service_pb2_grpc.add_PushServiceServicer_to_server(PushServicer(database, uses), server.grpc)
     access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(database, changes, uses), server.grpc)
     admin = AdminServicer(database, uses, settings, storage, pages, feed)
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)

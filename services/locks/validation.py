@@ -18,9 +18,14 @@ def _refuse(field: str, expected: str) -> InvalidArgument:
     return InvalidArgument(Reason.INVALID_FIELD, f"{field}: expected {expected}")
 
 
+def is_name(name: str) -> bool:
+    """Return whether `name` can be the name of a user or a token."""
+    return _NAME.fullmatch(name) is not None
+
+
 def check_name(field: str, name: str) -> None:
-    """Raise `InvalidArgument` unless `name` can be the name of a user or a token; `field` is named in the message."""
-    if not _NAME.fullmatch(name):
+    """Raise `InvalidArgument` unless `is_name` accepts `name`; `field` is named in the message."""
+    if not is_name(name):
         raise _refuse(field, "1 to 64 of A-Z a-z 0-9 . _ @ + -")
 
 

@@ -16,6 +16,7 @@ from towpath.access.v1.access_service_pb2_grpc import AccessServiceStub
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 from towpath.locks.v1 import lock_service_pb2 as pb
 from towpath.locks.v1.lock_service_pb2_grpc import LockServiceStub
+from towpath.locks.v1.push_service_pb2_grpc import PushServiceStub
 
 from services.common.errors import Reason, ServiceError
 from services.common.rpc.client import ServiceClient
@@ -45,6 +46,7 @@ class RunningLocks:
         self.locks = LockServiceStub(self.peer.channel)
         self.access = AccessServiceStub(self.peer.channel)
         self.admin = AdminServiceStub(self.admin_peer.channel)
+        self.push = PushServiceStub(self.admin_peer.channel)
 
     @property
     def database(self) -> str:
@@ -73,11 +75,21 @@ class RunningLocks:
         return (await self.admin_peer.call(self.admin.CreateRepository, request)).repository.id
 
     async def grant(
-        self, user_name: str, repository: str, role: admin.Role.ValueType, *, ref_patterns: Iterable[str] = ()
+        self,
+        user_name: str,
+        repository: str,
+        role: admin.Role.ValueType,
+        *,
+        ref_patterns: Iterable[str] = (),
+        ignores_locks: bool = False,
     ) -> None:
         """Give a user a role in a repository."""
         request = admin.GrantAccessRequest(
-            user_name=user_name, repository=repository, role=role, ref_patterns=ref_patterns
+            user_name=user_name,
+            repository=repository,
+            role=role,
+            ref_patterns=ref_patterns,
+            ignores_locks=ignores_locks,
         )
         await self.admin_peer.call(self.admin.GrantAccess, request)
 

@@ -12,7 +12,7 @@ from services.cli.connection import Target
 from services.cli.options import Data, Json, Repository, Server, User, Yes, confirm
 from services.cli.output import cell, show_record, show_records
 
-_COLUMNS = ("user", "role", "ref_patterns", "created_at")
+_COLUMNS = ("user", "role", "ref_patterns", "ignores_locks", "created_at")
 
 
 class Role(StrEnum):
@@ -51,15 +51,23 @@ def grant(
             show_default=False,
         ),
     ] = None,
+    ignore_locks: Annotated[
+        bool,
+        typer.Option(
+            "--ignore-locks", help="The locks of others stop no push of the user to these refs, as for a bot."
+        ),
+    ] = False,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Give a user a role in a repository, in place of an earlier grant of the same role, which is told then."""
-    request = pb.GrantAccessRequest(user_name=user, repository=repository, role=ROLES[role], ref_patterns=ref or [])
+    request = pb.GrantAccessRequest(
+        user_name=user, repository=repository, role=ROLES[role], ref_patterns=ref or [], ignores_locks=ignore_locks
+    )
     response = Target(data, server).ask(lambda admin: admin.GrantAccess, request)
     record, replaced = grant_record(response.grant), response.replaced
-    is_change = response.HasField("replaced") and replaced.ref_patterns != response.grant.ref_patterns
+    is_change = response.HasField("replaced") and _reach(replaced) != _reach(response.grant)
     if is_change and as_json:
         record["replaced"] = grant_record(replaced)
     show_record(record, as_json=as_json)
@@ -68,8 +76,13 @@ def grant(
         typer.echo(f"This replaces the grant of {role} for {_refs(replaced)}{advice}.")
 
 
+def _reach(grant: pb.Grant) -> tuple[list[str], bool]:
+    return list(grant.ref_patterns), grant.ignores_locks
+
+
 def _refs(grant: pb.Grant) -> str:
-    return cell(list(grant.ref_patterns)) or "every ref"
+    refs = cell(list(grant.ref_patterns)) or "every ref"
+    return f"{refs}, which ignored locks" if grant.ignores_locks else refs
 
 
 def revoke(

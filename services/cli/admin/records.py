@@ -63,7 +63,7 @@ def token_record(token: admin.Token) -> dict[str, Any]:
 
 
 def repository_record(repository: admin.Repository) -> dict[str, Any]:
-    """Return the printed fields of a repository; `stale_after` and `keep_history` are absent if they are never."""
+    """Return the printed fields of a repository; rules that are not set are absent."""
     record = {
         "id": repository.id,
         "name": repository.name,
@@ -75,18 +75,26 @@ def repository_record(repository: admin.Repository) -> dict[str, Any]:
         record["stale_after"] = format_seconds(repository.stale_after_seconds)
     if repository.history_seconds:
         record["keep_history"] = format_seconds(repository.history_seconds)
+    if repository.release_on:
+        record["release_on"] = list(repository.release_on)
     return record
 
 
 def grant_record(grant: admin.Grant) -> dict[str, Any]:
-    """Return the printed fields of a grant: `ref_patterns` is empty if writing is not limited to certain refs."""
-    return {
+    """Return the printed fields of a grant: `ref_patterns` is empty if writing is not limited to certain refs.
+
+    `ignores_locks` is absent if it is false.
+    """
+    record: dict[str, Any] = {
         "user": grant.user_name,
         "repository": grant.repository,
         "role": _ROLE_NAMES[grant.role],
         "ref_patterns": list(grant.ref_patterns),
         "created_at": moment(grant.created_at),
     }
+    if grant.ignores_locks:
+        record["ignores_locks"] = True
+    return record
 
 
 def lock_record(lock: Lock) -> dict[str, Any]:

@@ -101,6 +101,16 @@ def update_repository(
     forced_unlock: Forced = None,
     stale_after: StaleAfter = None,
     keep_history: KeepHistory = None,
+    release_on: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--release-on",
+            metavar="PATTERN",
+            help="A push to such a ref, as 'refs/heads/main', releases its pusher's locks on the pushed paths; needs "
+            "the hook post-receive. To be given as often as needed; '' alone for no ref.",
+            show_default=False,
+        ),
+    ] = None,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
@@ -115,6 +125,8 @@ def update_repository(
         request.public = public
     if forced_unlock is not None:
         request.forced_unlock = FORCED_UNLOCK[forced_unlock]
+    if release_on is not None:
+        request.release_on.CopyFrom(pb.RefPatterns(patterns=[] if release_on == [""] else release_on))
     response = Target(data, server).ask(lambda admin: admin.UpdateRepository, request)
     show_record(repository_record(response.repository), as_json=as_json)
 

@@ -51,14 +51,20 @@ def _record(values: Sequence[Any]) -> Grant:
 
 
 async def put_grant(
-    connection: AsyncConnection, *, user_id: int, repository_id: int, role: policy.Role, ref_patterns: list[str]
+    connection: AsyncConnection,
+    *,
+    user_id: int,
+    repository_id: int,
+    role: policy.Role,
+    ref_patterns: list[str],
+    ignores_locks: bool,
 ) -> tuple[Grant, Grant | None]:
     """Give a user a role in a repository, replacing an earlier grant of that role; return both grants."""
     earlier = select(*Grant.__table__.c).where(
         col(Grant.user_id) == user_id, col(Grant.repository_id) == repository_id, col(Grant.role) == role.value
     )
     replaced = (await connection.execute(earlier.with_for_update())).mappings().one_or_none()
-    values = {"ref_patterns": ref_patterns, "created_at": func.now()}
+    values = {"ref_patterns": ref_patterns, "created_at": func.now(), "ignores_locks": ignores_locks}
     statement = (
         insert(Grant)
         .values(user_id=user_id, repository_id=repository_id, role=role.value, **values)

@@ -150,6 +150,7 @@ def repository_message(repository: models.Repository | models.RemovedRepository)
         created_at=timestamp(repository.created_at),
         stale_after_seconds=(rules and rules.stale_after_seconds) or 0,
         history_seconds=(rules and rules.history_seconds) or 0,
+        release_on=rules.release_on if rules is not None else (),
     )
 
 
@@ -161,6 +162,7 @@ def grant_message(grant: models.Grant, *, user_name: str, repository: str) -> ad
         role=ROLE_NUMBERS[Role(grant.role)],
         ref_patterns=grant.ref_patterns,
         created_at=timestamp(grant.created_at),
+        ignores_locks=grant.ignores_locks,
     )
 
 

@@ -67,7 +67,7 @@ def repository(tmp_path: Path) -> Repository:
 def test_an_added_field_passes(repository: Repository) -> None:
     """A client built with the tag does not know the field and needs not, so the script passes and names the tag."""
     repository.commit(tag="v1.0.0")
-    repository.replace("  string owner_name = 5;", "  string owner_name = 5;\n  // A note.\n  string note = 6;")
+    repository.replace("  string owner_name = 5;", "  string owner_name = 5;\n  // A color.\n  string color = 99;")
     done = repository.compare()
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout == "buf breaking: nothing that worked with v1.0.0 breaks\n"

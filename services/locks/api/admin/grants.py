@@ -30,11 +30,20 @@ class GrantHandlers(Handlers):
             raise InvalidArgument(
                 Reason.INVALID_FIELD, "ref_patterns: expected none with ROLE_READ: a ref never limits it"
             )
+        if request.ignores_locks and role is Role.READ:
+            raise InvalidArgument(
+                Reason.INVALID_FIELD, "ignores_locks: expected false with ROLE_READ, which allows no push"
+            )
 
         async def work(connection: AsyncConnection) -> tuple[Grant, Grant | None]:
             user, repository = await self._parties(connection, request)
             return await put_grant(
-                connection, user_id=user.id, repository_id=repository.id, role=role, ref_patterns=patterns
+                connection,
+                user_id=user.id,
+                repository_id=repository.id,
+                role=role,
+                ref_patterns=patterns,
+                ignores_locks=request.ignores_locks,
             )
 
         grant, replaced = await self.database.run(work)

@@ -203,6 +203,7 @@ class Repository(_message.Message):
     CREATED_AT_FIELD_NUMBER: _builtins.int
     STALE_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
     HISTORY_SECONDS_FIELD_NUMBER: _builtins.int
+    RELEASE_ON_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The id, by which storage and locks know it; never used again."""
     name: _builtins.str
@@ -221,6 +222,10 @@ class Repository(_message.Message):
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was added."""
 
+    @_builtins.property
+    def release_on(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The refs to which a push releases its pusher's locks on the pushed paths, such as "refs/heads/main"; empty: none."""
+
     def __init__(
         self,
         *,
@@ -231,14 +236,41 @@ class Repository(_message.Message):
         created_at: _timestamp_pb2.Timestamp | None = ...,
         stale_after_seconds: _builtins.int = ...,
         history_seconds: _builtins.int = ...,
+        release_on: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "id", b"id", "name", b"name", "public", b"public", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "id", b"id", "name", b"name", "public", b"public", "release_on", b"release_on", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Repository: _TypeAlias = Repository  # noqa: Y015
+
+@_typing.final
+class RefPatterns(_message.Message):
+    """RefPatterns is a list of patterns of refs that a request can leave out."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    PATTERNS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The patterns. Each begins with "refs/": "*" is any characters, "?" is any one, and a pattern that no ref of git can
+        match is refused.
+        """
+
+    def __init__(
+        self,
+        *,
+        patterns: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["patterns", b"patterns"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefPatterns: _TypeAlias = RefPatterns  # noqa: Y015
 
 @_typing.final
 class Grant(_message.Message):
@@ -251,12 +283,15 @@ class Grant(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     REF_PATTERNS_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    IGNORES_LOCKS_FIELD_NUMBER: _builtins.int
     user_name: _builtins.str
     """The user's name."""
     repository: _builtins.str
     """The repository's name."""
     role: Global___Role.ValueType
     """The role."""
+    ignores_locks: _builtins.bool
+    """Whether the user may push changes of paths that others have locked, to the refs of this grant."""
     @_builtins.property
     def ref_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What writing is limited to, such as "refs/heads/rel/*"; empty: no limit. Reading is never limited."""
@@ -273,10 +308,11 @@ class Grant(_message.Message):
         role: Global___Role.ValueType = ...,
         ref_patterns: _abc.Iterable[_builtins.str] | None = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        ignores_locks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "ref_patterns", b"ref_patterns", "repository", b"repository", "role", b"role", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "ignores_locks", b"ignores_locks", "ref_patterns", b"ref_patterns", "repository", b"repository", "role", b"role", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -740,6 +776,7 @@ class UpdateRepositoryRequest(_message.Message):
     FORCED_UNLOCK_FIELD_NUMBER: _builtins.int
     STALE_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
     HISTORY_SECONDS_FIELD_NUMBER: _builtins.int
+    RELEASE_ON_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The present name."""
     new_name: _builtins.str
@@ -752,6 +789,10 @@ class UpdateRepositoryRequest(_message.Message):
     """The age in seconds from which every user who may push can steal a lock, at most 100 years; 0 for never."""
     history_seconds: _builtins.int
     """For how many seconds the history keeps a released lock, 1 hour to 100 years; 0 for ever."""
+    @_builtins.property
+    def release_on(self) -> Global___RefPatterns:
+        """When set, the refs to which a push releases its pusher's locks on the pushed paths; without patterns, none."""
+
     def __init__(
         self,
         *,
@@ -761,10 +802,11 @@ class UpdateRepositoryRequest(_message.Message):
         forced_unlock: Global___ForcedUnlock.ValueType = ...,
         stale_after_seconds: _builtins.int | None = ...,
         history_seconds: _builtins.int | None = ...,
+        release_on: Global___RefPatterns | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_stale_after_seconds", b"_stale_after_seconds", "history_seconds", b"history_seconds", "new_name", b"new_name", "public", b"public", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_stale_after_seconds", b"_stale_after_seconds", "history_seconds", b"history_seconds", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_stale_after_seconds", b"_stale_after_seconds", "forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "name", b"name", "new_name", b"new_name", "public", b"public", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_stale_after_seconds", b"_stale_after_seconds", "forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "name", b"name", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__history_seconds: _TypeAlias = _typing.Literal["history_seconds"]  # noqa: Y015
     _WhichOneofArgType__history_seconds: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds"]  # noqa: Y015
@@ -869,12 +911,15 @@ class GrantAccessRequest(_message.Message):
     REPOSITORY_FIELD_NUMBER: _builtins.int
     ROLE_FIELD_NUMBER: _builtins.int
     REF_PATTERNS_FIELD_NUMBER: _builtins.int
+    IGNORES_LOCKS_FIELD_NUMBER: _builtins.int
     user_name: _builtins.str
     """The user's name."""
     repository: _builtins.str
     """The repository's name."""
     role: Global___Role.ValueType
     """The role."""
+    ignores_locks: _builtins.bool
+    """Whether the user may push changes of paths that others have locked, to the refs of this grant; not with ROLE_READ."""
     @_builtins.property
     def ref_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What writing is limited to; not with ROLE_READ. Each begins with "refs/": "*" is any characters, "?" is any
@@ -888,10 +933,11 @@ class GrantAccessRequest(_message.Message):
         repository: _builtins.str = ...,
         role: Global___Role.ValueType = ...,
         ref_patterns: _abc.Iterable[_builtins.str] | None = ...,
+        ignores_locks: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ref_patterns", b"ref_patterns", "repository", b"repository", "role", b"role", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["ignores_locks", b"ignores_locks", "ref_patterns", b"ref_patterns", "repository", b"repository", "role", b"role", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

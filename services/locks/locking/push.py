@@ -1,0 +1,149 @@
+"""Pushes of a git server: the locks that stand in their way, and the release of the pusher's own locks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from sqlalchemy import ColumnElement, LargeBinary, and_, any_, func, literal, select, text
+from sqlalchemy.dialects.postgresql import ARRAY
+from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlmodel import col
+
+from services.common.errors import InvalidArgument, PermissionDenied, Reason
+from services.locks.access.grants import find_access
+from services.locks.access.policy import Role
+from services.locks.locking.history import release_locks
+from services.locks.locking.paths import path_hash
+from services.locks.locking.table import STANDING, LockWithOwner, select_locks_for_update
+from services.locks.models import Grant, Lock, Repository, User
+from services.locks.ref_patterns import matching
+from services.locks.repositories import repository_not_found
+from services.locks.validation import check_repository_name, is_name
+
+MAX_PATHS = 10_000
+MAX_PATH_BYTES = 8 * 1024**2
+MAX_BLOCKING = 1_000
+_MAX_REASON_CHARACTERS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Push:
+    """The update of a ref of a repository by a user, and paths that it changes.
+
+    The name of the user is empty, or one that no user has, if the git server does not know who pushes.
+    """
+
+    repository: str
+    user_name: str
+    ref: str
+    paths: Sequence[str]
+
+    def check(self) -> None:
+        """Raise `InvalidArgument` (INVALID_FIELD) for the name of no repository, and for too many or too long paths."""
+        check_repository_name("repository", self.repository)
+        if len(self.paths) > MAX_PATHS:
+            raise InvalidArgument(
+                Reason.INVALID_FIELD, f"paths: expected at most {MAX_PATHS} paths, got {len(self.paths)}"
+            )
+        if sum(len(path.encode()) for path in self.paths) > MAX_PATH_BYTES:
+            raise InvalidArgument(Reason.INVALID_FIELD, f"paths: expected at most {MAX_PATH_BYTES} bytes in all")
+
+
+@dataclass(frozen=True, slots=True)
+class PushCheck:
+    """The first locks in the way of a push by their paths, the number of all of them, and whether the pusher exists."""
+
+    blocking: Sequence[LockWithOwner]
+    count: int
+    pusher_is_known: bool
+
+
+async def check_push(connection: AsyncConnection, push: Push, *, caller: User) -> PushCheck:
+    """Return the locks of other users on the paths of a push; none for a pusher whose grant ignores locks on the ref.
+
+    Raises `InvalidArgument` (INVALID_FIELD), `NotFound` (REPOSITORY_NOT_FOUND), and `PermissionDenied` (ACCESS_DENIED)
+    unless the caller may speak for the git server of the repository.
+    """
+    push.check()
+    repository_id = await _authorize(connection, push.repository, caller)
+    pusher = await _find_pusher(connection, push.user_name)
+    if pusher is not None and await _ignores_locks(connection, repository_id, pusher.id, push.ref):
+        return PushCheck([], 0, pusher_is_known=True)
+    statement = (
+        select(text(STANDING), func.count().over())
+        .join_from(Lock, User, col(Lock.owner_id) == col(User.id))
+        .where(_on_paths(repository_id, push))
+        .order_by(col(Lock.path))
+        .limit(MAX_BLOCKING)
+    )
+    if pusher is not None:
+        statement = statement.where(col(Lock.owner_id) != pusher.id)
+    rows = (await connection.execute(statement)).all()
+    blocking = [LockWithOwner(*row[:-1]) for row in rows]
+    return PushCheck(blocking, rows[0][-1] if rows else 0, pusher_is_known=pusher is not None)
+
+
+async def release_pushed(
+    connection: AsyncConnection, push: Push, *, reason: str, caller: User
+) -> Sequence[LockWithOwner] | None:
+    """Release the pusher's own locks on the paths of a push, and return them as they were, ordered by path.
+
+    Return None if pushes to the ref release no locks in this repository. Raises the errors of `check_push`.
+    """
+    push.check()
+    if len(reason) > _MAX_REASON_CHARACTERS or "\0" in reason:
+        raise InvalidArgument(
+            Reason.INVALID_FIELD, f"reason: expected at most {_MAX_REASON_CHARACTERS} characters without NUL"
+        )
+    repository_id = await _authorize(connection, push.repository, caller)
+    release_on = select(col(Repository.release_on)).where(col(Repository.id) == repository_id)
+    patterns: Sequence[str] | None = await connection.scalar(release_on)
+    if matching(patterns or [], push.ref) is None:
+        return None
+    pusher = await _find_pusher(connection, push.user_name)
+    if pusher is None:
+        return []
+    own = and_(_on_paths(repository_id, push), col(Lock.owner_id) == pusher.id)
+    removals = await select_locks_for_update(connection, own, repository_id=repository_id, user_id=pusher.id)
+    locks = [removal.lock for removal in removals]
+    if locks:
+        # The locked rows alone: a lock that the pusher has created meanwhile is not the one of the push.
+        gone = col(Lock.id).in_([lock.id for lock in locks])
+        await release_locks(connection, gone, released_by_id=pusher.id, released_by=pusher.name, reason=reason)
+    return locks
+
+
+def _on_paths(repository_id: int, push: Push) -> ColumnElement[bool]:
+    """Return the condition for the locks that count on the paths of a push."""
+    hashes = literal([path_hash(path) for path in push.paths], ARRAY(LargeBinary))
+    return and_(col(Lock.repository_id) == repository_id, col(Lock.path_hash) == any_(hashes))
+
+
+async def _authorize(connection: AsyncConnection, repository: str, caller: User) -> int:
+    """Return the id of the repository, if the caller may speak for its git server."""
+    found = await find_access(connection, repository=repository, user_id=caller.id)
+    may_read = found is not None and (caller.administrator or found.access.public or found.records)
+    if found is None or not may_read:
+        raise repository_not_found(repository)
+    is_admin = any(grant.role == Role.ADMIN.value and not grant.ref_patterns for grant in found.records)
+    if not (caller.administrator or is_admin):
+        raise PermissionDenied(
+            Reason.ACCESS_DENIED,
+            f"{caller.name} is no administrator, and has not the role admin in {repository} for every ref",
+        )
+    return found.id
+
+
+async def _find_pusher(connection: AsyncConnection, name: str) -> User | None:
+    # A forge may allow names that no user of ours can have.
+    if not is_name(name):
+        return None
+    row = (await connection.execute(select(*User.__table__.c).where(col(User.name) == name))).mappings().one_or_none()
+    return None if row is None else User(**row)
+
+
+async def _ignores_locks(connection: AsyncConnection, repository_id: int, user_id: int, ref: str) -> bool:
+    statement = select(col(Grant.ref_patterns)).where(
+        col(Grant.repository_id) == repository_id, col(Grant.user_id) == user_id, col(Grant.ignores_locks)
+    )
+    limits: Sequence[Sequence[str]] = (await connection.scalars(statement)).all()
+    return any(not patterns or matching(patterns, ref) is not None for patterns in limits)

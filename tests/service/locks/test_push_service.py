@@ -1,0 +1,241 @@
+"""PushService: the locks in the way of a push, and their release by it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING
+
+import pytest
+from pydantic import SecretStr
+from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.locks.v1 import push_service_pb2 as pb
+from towpath.locks.v1.push_service_pb2_grpc import PushServiceStub
+
+from services.common.errors import InvalidArgument, NotFound, PermissionDenied, Reason, Unauthenticated
+from services.common.rpc.client import ServiceClient
+from tests.service.locks.conftest import Team, fill
+from tests.support.locks import RunningLocks, refused, running_locks
+from tests.support.postgres import TestPostgres
+from tests.support.waiting import STEP_SECONDS
+
+if TYPE_CHECKING:
+    # Only the type stubs distinguish the asynchronous stub from the synchronous one.
+    from towpath.locks.v1.push_service_pb2_grpc import PushServiceAsyncStub
+
+MAIN = "refs/heads/main"
+MAX_PATHS = 10_000
+MAX_BLOCKING = 1_000
+
+
+async def check(
+    service: RunningLocks, team: Team, user_name: str, paths: Sequence[str], *, ref: str = MAIN
+) -> pb.CheckPushResponse:
+    """Check a push as an administrator."""
+    request = pb.CheckPushRequest(repository=team.repository, user_name=user_name, ref=ref, paths=paths)
+    return await service.admin_peer.call(service.push.CheckPush, request)
+
+
+async def release(
+    service: RunningLocks, team: Team, user_name: str, paths: Sequence[str], *, ref: str = MAIN, reason: str = ""
+) -> pb.ReleasePushedResponse:
+    """Tell of a push as an administrator."""
+    request = pb.ReleasePushedRequest(
+        repository=team.repository, user_name=user_name, ref=ref, paths=paths, reason=reason
+    )
+    return await service.admin_peer.call(service.push.ReleasePushed, request)
+
+
+async def release_on(service: RunningLocks, team: Team, *patterns: str) -> Sequence[str]:
+    """Set the refs to which a push releases locks, and return them."""
+    request = admin.UpdateRepositoryRequest(name=team.repository, release_on=admin.RefPatterns(patterns=patterns))
+    response = await service.admin_peer.call(service.admin.UpdateRepository, request)
+    return list(response.repository.release_on)
+
+
+async def standing(service: RunningLocks, team: Team) -> set[str]:
+    """Return the locked paths."""
+    return {each.path for each in (await service.list(team.repository_id)).locks}
+
+
+@asynccontextmanager
+async def git_server(service: RunningLocks, token: str) -> AsyncIterator[tuple[ServiceClient, PushServiceAsyncStub]]:
+    """Connect with the token of a user."""
+    peer = ServiceClient(service.address, deadline=STEP_SECONDS, secret=SecretStr(token))
+    try:
+        yield peer, PushServiceStub(peer.channel)
+    finally:
+        await peer.close()
+
+
+async def test_locks_of_others_are_in_the_way(service: RunningLocks, team: Team) -> None:
+    """The answer has the locks by path, and neither those of other paths nor the pusher's own."""
+    for path in ("b", "a", "other"):
+        await service.create(team.repository_id, team.alice, path)
+    await service.create(team.repository_id, team.bob, "c")
+    answer = await check(service, team, team.bob_name, ["c", "b", "a", "unlocked"])
+    assert [(each.path, each.owner_name) for each in answer.blocking] == [
+        ("a", team.alice_name),
+        ("b", team.alice_name),
+    ]
+    assert (answer.blocking_count, answer.pusher_is_known) == (2, True)
+    assert not (await check(service, team, team.alice_name, ["a", "b"])).blocking
+    assert not (await check(service, team, team.bob_name, [])).blocking
+
+
+async def test_a_lock_elsewhere_is_not_in_the_way(service: RunningLocks, team: Team) -> None:
+    """The same path of another repository is another file."""
+    elsewhere = await service.add_repository(f"elsewhere/{team.repository}")
+    await service.create(elsewhere, team.alice, "a")
+    assert not (await check(service, team, team.bob_name, ["a"])).blocking
+
+
+@pytest.mark.parametrize("name", ["", "stranger", "no user, ever\0"])
+async def test_every_lock_is_in_the_way_of_an_unknown_pusher(service: RunningLocks, team: Team, name: str) -> None:
+    """A push by nobody that Towpath knows is no reason to trust it."""
+    await service.create(team.repository_id, team.alice, "a")
+    answer = await check(service, team, name, ["a", "unlocked"])
+    assert [each.path for each in answer.blocking] == ["a"]
+    assert not answer.pusher_is_known
+    assert not (await check(service, team, name, ["unlocked"])).blocking
+
+
+async def test_a_grant_that_ignores_locks(service: RunningLocks, team: Team) -> None:
+    """A bot that merges is exempt on the refs of its grant, and in that repository alone."""
+    bot = f"bot-of-{team.alice_name}"
+    await service.add_user(bot)
+    await service.create(team.repository_id, team.alice, "a")
+    await service.grant(bot, team.repository, admin.ROLE_WRITE)
+    assert (await check(service, team, bot, ["a"])).blocking_count == 1
+    await service.grant(bot, team.repository, admin.ROLE_WRITE, ref_patterns=[MAIN], ignores_locks=True)
+    assert (await check(service, team, bot, ["a"])).blocking_count == 0
+    assert (await check(service, team, bot, ["a"], ref="refs/heads/x")).blocking_count == 1
+    await service.grant(bot, team.repository, admin.ROLE_WRITE, ignores_locks=True)
+    assert (await check(service, team, bot, ["a"], ref="refs/heads/x")).blocking_count == 0
+    listed = await service.admin_peer.call(
+        service.admin.ListGrants, admin.ListGrantsRequest(repository=team.repository)
+    )
+    assert [grant.user_name for grant in listed.grants if grant.ignores_locks] == [bot]
+    with refused(InvalidArgument, Reason.INVALID_FIELD):
+        await service.grant(bot, team.repository, admin.ROLE_READ, ignores_locks=True)
+    await service.grant(bot, team.repository, admin.ROLE_WRITE)
+    assert (await check(service, team, bot, ["a"])).blocking_count == 1
+
+
+async def test_many_paths(service: RunningLocks, team: Team) -> None:
+    """Ten thousand paths are one call; the answer counts all of the locks and has the first thousand."""
+    await fill(service, team, MAX_PATHS)
+    paths = [f"many/{number}" for number in range(1, MAX_PATHS + 1)]
+    answer = await check(service, team, team.bob_name, paths)
+    assert answer.blocking_count == MAX_PATHS
+    assert [each.path for each in answer.blocking] == sorted(paths)[:MAX_BLOCKING]
+    for too_much in ([*paths, "one"], ["x" * 4_096] * 2_049):
+        with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+            await check(service, team, team.bob_name, too_much)
+        assert caught.value.message.startswith("paths: ")
+
+
+async def test_callers(service: RunningLocks, team: Team) -> None:
+    """Administrators may call, and admins of the repository for every ref; nobody else."""
+    request = pb.CheckPushRequest(repository=team.repository, ref=MAIN)
+    for token in ("", "tp_wrong"):
+        async with git_server(service, token) as (peer, push):
+            with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+                await peer.call(push.CheckPush, request)
+            with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+                await peer.call(push.ReleasePushed, pb.ReleasePushedRequest())
+    async with git_server(service, await service.add_token(team.bob_name)) as (peer, push):
+        with refused(PermissionDenied, Reason.ACCESS_DENIED):
+            await peer.call(push.CheckPush, request)
+        with refused(PermissionDenied, Reason.ACCESS_DENIED):
+            await peer.call(push.ReleasePushed, pb.ReleasePushedRequest(repository=team.repository, ref=MAIN))
+        await service.grant(team.bob_name, team.repository, admin.ROLE_ADMIN, ref_patterns=[MAIN])
+        with refused(PermissionDenied, Reason.ACCESS_DENIED):
+            await peer.call(push.CheckPush, request)
+        await service.grant(team.bob_name, team.repository, admin.ROLE_ADMIN)
+        assert not (await peer.call(push.CheckPush, request)).blocking
+        hidden = f"hidden/{team.repository}"
+        await service.add_repository(hidden)
+        for name in (hidden, "no/such"):
+            with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+                await peer.call(push.CheckPush, pb.CheckPushRequest(repository=name))
+    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+        await service.admin_peer.call(service.push.CheckPush, pb.CheckPushRequest(repository="no/such"))
+
+
+async def test_the_secret_between_services_is_not_needed(
+    postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """A git server is no part of the stack: it has a token, and the secret of the services opens nothing here."""
+    secret = SecretStr("between-the-services")
+    folder = tmp_path_factory.mktemp("guarded")
+    async with running_locks(await postgres.create_database(), folder, service_secret=secret) as service:
+        await service.add_repository("studio/film")
+        request = pb.CheckPushRequest(repository="studio/film")
+        assert not (await service.admin_peer.call(service.push.CheckPush, request)).blocking
+        with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+            await service.peer.call(PushServiceStub(service.peer.channel).CheckPush, request)
+
+
+async def test_a_push_releases_nothing_by_default(service: RunningLocks, team: Team) -> None:
+    """It is for each repository to say which refs release locks."""
+    await service.create(team.repository_id, team.alice, "a")
+    answer = await release(service, team, team.alice_name, ["a"])
+    assert (list(answer.locks), answer.is_release_ref) == ([], False)
+    assert await standing(service, team) == {"a"}
+
+
+async def test_a_push_releases_the_pushers_locks(service: RunningLocks, team: Team) -> None:
+    """Only on the pushed paths and the named refs; the history says why."""
+    assert await release_on(service, team, MAIN, "refs/heads/rel/*") == [MAIN, "refs/heads/rel/*"]
+    made = {path: await service.create(team.repository_id, team.alice, path) for path in ("a", "b", "c")}
+    await service.create(team.repository_id, team.bob, "theirs")
+    other = await release(service, team, team.alice_name, ["a"], ref="refs/heads/feature")
+    assert (list(other.locks), other.is_release_ref) == ([], False)
+    answer = await release(service, team, team.alice_name, ["theirs", "b", "a", "none"], reason="pushed to main")
+    assert (list(answer.locks), answer.is_release_ref) == ([made["a"], made["b"]], True)
+    assert await standing(service, team) == {"c", "theirs"}
+    again = await release(service, team, team.alice_name, ["a", "b"])
+    assert (list(again.locks), again.is_release_ref) == ([], True)
+    assert len((await release(service, team, team.alice_name, ["c"], ref="refs/heads/rel/1")).locks) == 1
+    history = await service.admin_peer.call(
+        service.admin.ListReleasedLocks, admin.ListReleasedLocksRequest(repository=team.repository, path="a")
+    )
+    [released] = history.locks
+    assert (released.released_by, released.forced) == (team.alice_name, False)
+    assert await release_on(service, team) == []
+    await service.create(team.repository_id, team.alice, "a")
+    assert not (await release(service, team, team.alice_name, ["a"])).is_release_ref
+
+
+@pytest.mark.parametrize("name", ["", "stranger", "\0"])
+async def test_an_unknown_pusher_releases_nothing(service: RunningLocks, team: Team, name: str) -> None:
+    """Locks are never those of nobody."""
+    await release_on(service, team, "refs/heads/*")
+    await service.create(team.repository_id, team.alice, "a")
+    answer = await release(service, team, name, ["a"])
+    assert (list(answer.locks), answer.is_release_ref) == ([], True)
+    assert await standing(service, team) == {"a"}
+
+
+async def test_what_a_release_refuses(service: RunningLocks, team: Team) -> None:
+    """The bounds are told by their fields."""
+    await release_on(service, team, MAIN)
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await release(service, team, team.alice_name, ["a"] * (MAX_PATHS + 1))
+    assert caught.value.message.startswith("paths: ")
+    for reason in ("x" * 501, "\0"):
+        with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+            await release(service, team, team.alice_name, ["a"], reason=reason)
+        assert caught.value.message.startswith("reason: ")
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await release_on(service, team, "main")
+    assert caught.value.message.startswith("release_on: ")
+
+
+async def test_an_update_of_something_else_keeps_the_release_refs(service: RunningLocks, team: Team) -> None:
+    """A field that a request leaves out stays."""
+    await release_on(service, team, MAIN)
+    request = admin.UpdateRepositoryRequest(name=team.repository, public=True)
+    changed = (await service.admin_peer.call(service.admin.UpdateRepository, request)).repository
+    assert (changed.public, list(changed.release_on)) == (True, [MAIN])
