@@ -13,7 +13,7 @@ from google.protobuf.message import Message
 from pydantic import SecretStr
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
-from services.cli.errors import CommandError
+from services.cli.errors import CommandError, NotReached
 from services.cli.settings import CommandSettings
 from services.cli.up.runtime_directory import LOCKS_SOCKET, runtime_directory
 from services.common.errors import DeadlineExceeded, Reason, ServiceError
@@ -78,7 +78,7 @@ async def administration(address: str, token: SecretStr, tls: Tls | None = None)
                 await client.channel.channel_ready()
         except TimeoutError:
             asked = "does it accept our certificate" if tls else "does it want a certificate (TOWPATH_TLS_...)"
-            raise CommandError(f"no answer from {address}: does the lock service run there, and {asked}?") from None
+            raise NotReached(f"no answer from {address}: does the lock service run there, and {asked}?") from None
         yield Administration(client)
     finally:
         await client.close()
@@ -116,20 +116,31 @@ class Target:
             return _remote(server, settings, "--server" if self.server else "TOWPATH_SERVER")
         return _local((self.data or settings.data).resolve())
 
-    def run(self, work: Callable[[Administration], Awaitable[Result]]) -> Result:
-        """Connect, do the work, and return its result. Raises `CommandError` and `ServiceError`."""
+    def reach(self, work: Callable[[Location], Awaitable[Result]]) -> Result:
+        """Do work that connects to a location, and return its result. Raises `CommandError` and `ServiceError`.
+
+        The error of a token that the service refuses names the token's source.
+        """
         location = self.locate()
 
-        async def connected() -> Result:
-            async with administration(location.address, location.token, location.tls) as admin:
-                return await work(admin)
+        async def located() -> Result:
+            return await work(location)
 
         try:
-            return asyncio.run(connected())
+            return asyncio.run(located())
         except ServiceError as error:
             if error.reason == Reason.BAD_CREDENTIALS:
                 raise CommandError(f"{location.token_source}: {error.message}") from error
             raise
+
+    def run(self, work: Callable[[Administration], Awaitable[Result]]) -> Result:
+        """Connect to AdminService, do the work, and return its result; see `reach`."""
+
+        async def connected(location: Location) -> Result:
+            async with administration(location.address, location.token, location.tls) as admin:
+                return await work(admin)
+
+        return self.reach(connected)
 
     def ask(
         self,
@@ -167,5 +178,5 @@ def _local(data: Path) -> Location:
         raise CommandError(f"{data}/admin-token: {(error.strerror or str(error)).lower()}") from error
     socket = runtime_directory(data) / LOCKS_SOCKET
     if not socket.exists():
-        raise CommandError(f"{data}: `towpath up` does not run on it")
+        raise NotReached(f"{data}: `towpath up` does not run on it")
     return Location(f"unix:{socket}", SecretStr(token), f"{data}/admin-token")

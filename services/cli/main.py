@@ -11,6 +11,7 @@ from services.cli.admin.usage import usage
 from services.cli.backup import commands
 from services.cli.check import check
 from services.cli.errors import CommandError
+from services.cli.push_hooks import command as push_hooks
 from services.cli.up.command import migrate, up
 from services.common.errors import ServiceError
 
@@ -22,6 +23,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,
 )
+push_hooks.register(hooks.app)
 
 
 def _print_version(asked: bool) -> None:

@@ -1,7 +1,7 @@
 """Settings of the `towpath` command, in addition to its options."""
 
 from pathlib import Path
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, SecretStr
 
@@ -37,6 +37,22 @@ class CommandSettings(TlsSettings):
     database_url: SecretStr | None = Field(
         default=None,
         description="the database of storage and locks, `postgresql://USER:PASSWORD@HOST:PORT/DATABASE`",
+    )
+    repository: str | None = Field(
+        default=None,
+        description="the repository of `towpath hook pre-receive` and `post-receive`; by default the one that the git "
+        "server tells, see [push-hooks.md](push-hooks.md)",
+    )
+    pusher: str | None = Field(
+        default=None,
+        description="the user who pushes, for these hooks, where the git server does not tell it",
+    )
+    user_map: Path | None = Field(
+        default=None,
+        description="a file with lines `NAME = USER`, for these hooks: the users by their names at the git server",
+    )
+    hook_on_failure: Literal["refuse", "allow"] = Field(
+        default="refuse", description="what these hooks do with a push while Towpath does not answer"
     )
 
     @classmethod

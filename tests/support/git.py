@@ -84,7 +84,9 @@ class Workspace:
         """Run git in the home folder, or in `cwd`."""
         return run("git", *arguments, cwd=cwd or self.home, environment=self.environment, check=check, seconds=seconds)
 
-    def clone(self, remote: Path, name: str = "clone", *settings: str, lfs_url: str, branch: str = "main") -> "Clone":
+    def clone(
+        self, remote: Path | str, name: str = "clone", *settings: str, lfs_url: str, branch: str = "main"
+    ) -> "Clone":
         """Clone a git repository whose large files lie at `lfs_url`; `settings` are those of the clone, as `a.b=c`."""
         options = [f"--config={setting}" for setting in (f"lfs.url={lfs_url}", *settings)]
         self.git("clone", *options, f"--branch={branch}", remote, name)

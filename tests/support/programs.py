@@ -34,6 +34,7 @@ SKIPPED = {
     "wrk": "tests/unit/benchmarks/test_wrk.py",
     "prometheus": "parts of tests/service/monitoring",
     "promtool": "parts of tests/service/monitoring/test_alerts.py",
+    "sshd": "the pushes over ssh of tests/e2e/test_push_hooks.py",
     "npm": "the Node.js part of tests/e2e/test_examples.py",
     "azurite": "the tests with Azure's blobs: parts of tests/service/storage",
 }

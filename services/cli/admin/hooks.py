@@ -12,7 +12,7 @@ from services.cli.connection import Target
 from services.cli.options import Data, Json, Server, Yes, confirm
 from services.cli.output import show_record, show_records
 
-app = typer.Typer(help="Add, list and remove webhooks, and see what was delivered.", no_args_is_help=True)
+app = typer.Typer(help="Webhooks, and the hooks of a git server that enforce locks at push.", no_args_is_help=True)
 
 HookId = Annotated[int, typer.Argument(metavar="ID", help="The hook's id.", show_default=False)]
 

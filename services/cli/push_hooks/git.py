@@ -1,0 +1,163 @@
+"""The git of a server, asked in the repository whose hook runs; output of any length is streamed."""
+
+import asyncio
+import os
+import re
+import tempfile
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import suppress
+from typing import IO, NamedTuple
+
+from services.cli.errors import CommandError
+
+_COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
+_CHUNK_BYTES = 64 * 1024
+_MAX_PATH_BYTES = 64 * 1024
+_MAX_ERROR_BYTES = 2_000
+_MAX_INPUT_BYTES = 64 * 1024**2
+# Each change has the name of its path alone; both paths of a rename; of a merge, what differs from all of its parents.
+_NAMES = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", "--ignore-submodules=none")
+
+
+class RefUpdate(NamedTuple):
+    """A line of a hook's standard input: the ref, and what it points to before and after; zeros for nothing."""
+
+    old: str
+    new: str
+    ref: str
+
+    @property
+    def is_creation(self) -> bool:
+        """True if the ref is new."""
+        return not self.old.strip("0")
+
+    @property
+    def is_deletion(self) -> bool:
+        """True if the ref goes."""
+        return not self.new.strip("0")
+
+
+def read_updates(stream: IO[bytes]) -> list[RefUpdate]:
+    """Return the updates that git tells a hook. Raises `CommandError` for anything else."""
+    text = stream.read(_MAX_INPUT_BYTES + 1)
+    if len(text) > _MAX_INPUT_BYTES:
+        raise CommandError(f"expected at most {_MAX_INPUT_BYTES} bytes of refs on the standard input")
+    return [_update_of(line) for line in text.decode(errors="surrogateescape").splitlines() if line]
+
+
+def _update_of(line: str) -> RefUpdate:
+    parts = line.split(" ", 2)
+    if len(parts) != 3 or not (_COMMIT.fullmatch(parts[0]) and _COMMIT.fullmatch(parts[1])) or not parts[2]:
+        raise CommandError("expected lines of an old id, a new id and a ref on the standard input, as git gives a hook")
+    return RefUpdate(*parts)
+
+
+class Git:
+    """Git in the repository that the environment or the working directory names.
+
+    The environment also has the folder in which git keeps the objects of a push until it is accepted.
+    """
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        # Otherwise a pushed refs/replace/... would hide what a commit changes.
+        self._environment = {**environment, "GIT_NO_REPLACE_OBJECTS": "1", "LC_ALL": "C"}
+
+    async def answer(self, *arguments: str) -> str:
+        """Return the first line that git prints; empty if there is none, and for exit status 1."""
+        with tempfile.TemporaryFile() as errors:
+            process = await self._start(*arguments, errors=errors)
+            async with _ending(process):
+                assert process.stdout is not None  # noqa: S101 - for mypy: it is a pipe
+                output = await process.stdout.read(_CHUNK_BYTES)
+                # What follows the first line of a few has no use.
+                while output and await process.stdout.read(_CHUNK_BYTES):
+                    pass
+                if await process.wait() not in (0, 1):
+                    raise _failure(arguments, process, errors)
+        return output.decode(errors="replace").partition("\n")[0]
+
+    async def differing(self, old: str, new: str) -> AsyncGenerator[bytes, None]:
+        """Yield the paths in which two commits differ."""
+        arguments = (*_NAMES, old, new)
+        with tempfile.TemporaryFile() as errors:
+            process = await self._start(*arguments, errors=errors)
+            async with _ending(process):
+                async for path in _paths(process):
+                    yield path
+                if await process.wait():
+                    raise _failure(arguments, process, errors)
+
+    async def changed_by(self, *commits: str) -> AsyncGenerator[bytes, None]:
+        """Yield the paths that commits change, those of one commit after those of another.
+
+        `commits` are arguments of rev-list. A merge changes what differs from all of its parents.
+        """
+        listing, naming = ("rev-list", *commits), (*_NAMES, "--stdin", "-c", "--root", "--no-commit-id")
+        with tempfile.TemporaryFile() as errors:
+            read_end, write_end = os.pipe()
+            try:
+                lister = await self._start(*listing, errors=errors, stdout=write_end)
+            except BaseException:
+                os.close(read_end)
+                raise
+            finally:
+                os.close(write_end)
+            async with _ending(lister):
+                try:
+                    namer = await self._start(*naming, errors=errors, stdin=read_end)
+                finally:
+                    os.close(read_end)
+                async with _ending(namer):
+                    async for path in _paths(namer):
+                        yield path
+                    if await namer.wait():
+                        raise _failure(naming, namer, errors)
+                if await lister.wait():
+                    raise _failure(listing, lister, errors)
+
+    async def _start(
+        self,
+        *arguments: str,
+        errors: IO[bytes],
+        stdin: int = asyncio.subprocess.DEVNULL,
+        stdout: int = asyncio.subprocess.PIPE,
+    ) -> asyncio.subprocess.Process:
+        try:
+            return await asyncio.create_subprocess_exec(
+                "git", *arguments, env=self._environment, stdin=stdin, stdout=stdout, stderr=errors
+            )
+        except OSError as error:
+            raise CommandError(f"git: {(error.strerror or str(error)).lower()}") from error
+
+
+class _ending:  # noqa: N801 - used as a function
+    """Kills a process that still runs when it is not needed any more, and waits for its end."""
+
+    def __init__(self, process: asyncio.subprocess.Process) -> None:
+        self._process = process
+
+    async def __aenter__(self) -> None:
+        pass
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._process.returncode is None:
+            with suppress(ProcessLookupError):
+                self._process.kill()
+            await self._process.wait()
+
+
+async def _paths(process: asyncio.subprocess.Process) -> AsyncGenerator[bytes, None]:
+    assert process.stdout is not None  # noqa: S101 - for mypy: it is a pipe
+    rest = b""
+    while chunk := await process.stdout.read(_CHUNK_BYTES):
+        *paths, rest = (rest + chunk).split(b"\0")
+        if len(rest) > _MAX_PATH_BYTES:
+            raise CommandError(f"expected paths of at most {_MAX_PATH_BYTES} bytes")
+        for path in paths:
+            yield path
+
+
+def _failure(arguments: tuple[str, ...], process: asyncio.subprocess.Process, errors: IO[bytes]) -> CommandError:
+    errors.seek(0)
+    said = errors.read(_MAX_ERROR_BYTES).decode(errors="replace").strip() or "it said nothing"
+    return CommandError(f"git {arguments[0]} failed with status {process.returncode}: {said}")
