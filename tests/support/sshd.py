@@ -75,5 +75,5 @@ def running_sshd(users: Iterable[str]) -> Iterator[Sshd]:
 
 
 def _line(user: str, key: str) -> str:
-    shell = r"TOWPATH_PUSHER=%s exec git shell -c \"$SSH_ORIGINAL_COMMAND\"" % user  # noqa: UP031 - easier to read
+    shell = rf"TOWPATH_PUSHER={user} exec git shell -c \"$SSH_ORIGINAL_COMMAND\""
     return f'restrict,command="{shell}" {key}\n'
