@@ -21,6 +21,7 @@ from services.database.engine import create_engine
 from services.database.migrations import migrate
 from services.database.transactions import Database
 from services.locks.locking.release import remove_lock
+from services.locks.locking.spaces import KnownRules
 from services.locks.locking.table import LockLimits, create_lock
 from services.locks.models import SCHEMA as LOCKS
 from services.storage.blob_names import new_name
@@ -137,6 +138,7 @@ async def _wal_of_changes(
 ) -> dict[str, float]:
     """Print and return how much WAL a change writes just after a checkpoint, and without the whole pages of then."""
     ids: list[int] = []
+    known = KnownRules()
 
     async def lock(number: int) -> None:
         path = f"content/new/part_{number}/{secrets.token_hex(12)}.tif"
@@ -147,6 +149,8 @@ async def _wal_of_changes(
             path=path,
             idempotency_key=secrets.token_hex(16),
             limits=_UNLIMITED,
+            known=known,
+            ref="refs/heads/main",
         )
         ids.append(made.id)
 

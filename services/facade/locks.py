@@ -39,13 +39,15 @@ def coerce_limit(limit: int | None) -> int:
     return max(0, min(limit or 0, _MAX_LIMIT))
 
 
-async def create(clients: ServiceClients, repository_id: int, user_id: int, path: str, *, note: str, key: str) -> Body:
+async def create(
+    clients: ServiceClients, repository_id: int, user_id: int, path: str, *, note: str, ref: str, key: str
+) -> Body:
     """Lock a path and return a `LockAnswer`; `key` is the idempotency key, the same for a retry.
 
     Raises `AlreadyExists` (PATH_LOCKED) with the existing lock as its detail.
     """
     request = pb.CreateLockRequest(
-        repository_id=repository_id, user_id=user_id, path=path, note=note, idempotency_key=key
+        repository_id=repository_id, user_id=user_id, path=path, note=note, ref=ref, idempotency_key=key
     )
     with conflict_of("CreateLock"):
         reply = await clients.locks.call(clients.lock_stub.CreateLock, request, detail=pb.Lock())
@@ -71,6 +73,7 @@ async def list_page(
     path_prefix: str,
     lock_id: str,
     owner: str,
+    ref: str,
     cursor: str,
     limit: int | None,
     known: Sequence[str],
@@ -90,6 +93,7 @@ async def list_page(
         path_prefix=path_prefix or None,
         id=lock_id or None,
         owner_name=owner or None,
+        ref=ref,
         cursor=cursor,
         limit=coerce_limit(limit),
     )
@@ -98,14 +102,14 @@ async def list_page(
 
 
 async def verify(
-    clients: ServiceClients, repository_id: int, user_id: int, *, cursor: str, limit: int | None
+    clients: ServiceClients, repository_id: int, user_id: int, *, ref: str, cursor: str, limit: int | None
 ) -> tuple[bytes, str]:
     """Return a page, split by owner, as JSON (`LockVerification`), and the entity tag of the list of all locks.
 
     Raises `InvalidArgument` (INVALID_CURSOR).
     """
     request = pb.VerifyLocksRequest(
-        repository_id=repository_id, user_id=user_id, cursor=cursor, limit=coerce_limit(limit)
+        repository_id=repository_id, user_id=user_id, ref=ref, cursor=cursor, limit=coerce_limit(limit)
     )
     reply = await clients.locks.call(clients.lock_stub.VerifyLocks, request)
     return verification_json(reply), _entity_tag(repository_id, reply.generation)
@@ -126,7 +130,14 @@ async def delete(
 
 
 async def create_many(
-    clients: ServiceClients, repository_id: int, user_id: int, paths: Sequence[str], *, note: str, atomic: bool
+    clients: ServiceClients,
+    repository_id: int,
+    user_id: int,
+    paths: Sequence[str],
+    *,
+    note: str,
+    ref: str,
+    atomic: bool,
 ) -> Body:
     """Lock paths and return a `LockPathsAnswer`; what the user has locked already counts as locked.
 
@@ -134,7 +145,7 @@ async def create_many(
     LockService.CreateLocks.
     """
     request = pb.CreateLocksRequest(
-        repository_id=repository_id, user_id=user_id, paths=paths, note=note, all_or_nothing=atomic
+        repository_id=repository_id, user_id=user_id, paths=paths, note=note, ref=ref, all_or_nothing=atomic
     )
     reply = await clients.locks.call(clients.lock_stub.CreateLocks, request)
     return _batch_body(reply, "locked", atomic=atomic)
@@ -148,6 +159,7 @@ async def delete_many(
     *,
     force: bool,
     reason: str,
+    ref: str,
     atomic: bool,
     key: str,
 ) -> Body:
@@ -162,6 +174,7 @@ async def delete_many(
         paths=paths,
         force=force,
         reason=reason,
+        ref=ref,
         all_or_nothing=atomic,
         idempotency_key=key,
     )
@@ -197,6 +210,8 @@ def lock_body(lock: pb.Lock) -> Body:
     body: Body = {"id": lock_id, "path": path, "locked_at": locked_at, "owner": {"name": owner}}
     if lock.note:
         body["note"] = lock.note
+    if lock.space:
+        body["space"] = lock.space
     return body
 
 

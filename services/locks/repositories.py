@@ -34,6 +34,7 @@ async def create_repository(
     forced_unlock: str,
     stale_after_seconds: int | None = None,
     history_seconds: int | None = None,
+    lock_spaces: Sequence[str] = (),
 ) -> Repository:
     """Add a repository. Raises `AlreadyExists` (REPOSITORY_EXISTS), also if an existing name differs only in case."""
     if found := await find_look_alike(connection, col(Repository.name), name):
@@ -46,6 +47,7 @@ async def create_repository(
             forced_unlock=forced_unlock,
             stale_after_seconds=stale_after_seconds,
             history_seconds=history_seconds,
+            lock_spaces=list(lock_spaces),
         )
         .on_conflict_do_nothing(index_elements=["name"])
         .returning(*_REPOSITORY)

@@ -118,6 +118,12 @@ def test_repositories(stack: Stack) -> None:
     strict = stack.towpath("repo", "add", "studio/film/strict", "--stale-after", "12h", "--keep-history", "90d")
     assert (strict["stale_after"], strict["keep_history"]) == ("12h", "90d")
     stack.towpath("repo", "remove", "studio/film/strict")
+    rules = ["refs/heads/release/*=per-ref", "refs/heads/dev/*=dev"]
+    spaces = [part for rule in rules for part in ("--lock-space", rule)]
+    assert stack.towpath("repo", "update", "studio/three", *spaces)["lock_spaces"] == rules
+    assert "--no-lock-spaces" in run("repo", "update", "studio/three", *spaces, "--no-lock-spaces").stderr
+    assert stack.towpath("repo", "update", "studio/three", "--no-lock-spaces") == private_again
+    assert "lock_spaces: expected" in failure(stack, "repo", "update", "studio/three", "--lock-space", "main")
     assert "studio/three" in failure(stack, "repo", "rename", "studio/film/two", "studio/three")
     assert failure(stack, "repo", "add", "a/../b")
     assert stack.towpath("repo", "remove", "studio/film/two") == public
@@ -220,7 +226,7 @@ async def test_locks(stack: Stack) -> None:
     assert timeless(one) == {"path": "one\n\x1b[31m.bin", "owner": "alice"}
     assert stack.towpath("lock", "list", "locks/tests", "--path", "two.bin") == [two]
     title, row, _ = text(stack, "lock", "list", "locks/tests")
-    assert title.split() == ["ID", "OWNER", "LOCKED", "AT", "PATH", "NOTE"]
+    assert title.split() == ["ID", "OWNER", "LOCKED", "AT", "PATH", "NOTE", "SPACE"]
     assert row.endswith(r"one\n\x1b[31m.bin")
     assert stack.towpath("lock", "remove", "locks/tests", "--id", one["id"]) == one
     assert "lock" in failure(stack, "lock", "remove", "locks/tests", "--id", one["id"])
@@ -259,6 +265,22 @@ def test_notes_thefts_and_the_history(stack: Stack) -> None:
     assert "REASON" in text(stack, *history)[0].split()
     assert "give the path" in run(*steal, "--reason", "x").stderr
     stack.towpath("repo", "remove", "locks/stolen")
+
+
+def test_locks_of_branches(stack: Stack) -> None:
+    """A path is locked once in each space, and the commands name the space by a ref."""
+    stack.towpath("repo", "add", "locks/spaces", "--lock-space", "refs/heads/release/*=per-ref")
+    release = ["--ref", "refs/heads/release/1"]
+    [one] = stack.towpath("lock", "add", "locks/spaces", "a", "--user", "alice")["locks"]
+    [two] = stack.towpath("lock", "add", "locks/spaces", "a", "--user", "bob", *release)["locks"]
+    assert "space" not in one
+    assert two["space"] == "refs/heads/release/1"
+    assert stack.towpath("lock", "list", "locks/spaces", "--path", "a") == [one, two]
+    assert "give --id" in failure(stack, "lock", "steal", "locks/spaces", "a", "--reason", "x")
+    assert stack.towpath("lock", "remove", "locks/spaces", "a", *release)["locks"] == [two]
+    assert [lock["space"] for lock in stack.towpath("lock", "history", "locks/spaces", "--path", "a")] == [two["space"]]
+    stack.towpath("lock", "remove", "locks/spaces", "a")
+    stack.towpath("repo", "remove", "locks/spaces")
 
 
 def test_locks_of_many_paths(stack: Stack) -> None:

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import httpx
 import pytest
 
+from services.facade.web.media_types import GENERIC
 from tests.support.git import Clone, Workspace, run, shared_repository
 from tests.support.http import content
 from tests.support.outside import ROOT
@@ -152,23 +154,29 @@ def refused(clone: Clone, *arguments: str, by: str = MAP) -> str:
     return done.stderr
 
 
-def take_over(clone: Clone, path: str) -> None:
-    """Take the lock of another user, as long as the client has no better way."""
-    clone.lfs("unlock", "--force", path)
-    clone.lfs("lock", path)
+def steal(site: Site, user: str, path: str, *, note: str) -> None:
+    """Steal a lock, as a program of the user does: git-lfs has no such command."""
+    http = httpx.Client(headers={"Authorization": f"Bearer {site.tokens[user]}"}, trust_env=False)
+    with http:
+        [lock] = http.get(f"{site.lfs_url}/locks", params={"path": path}).json()["locks"]
+        body = {"reason": "on leave", "note": note}
+        answer = http.post(
+            f"{site.lfs_url}/locks/{lock['id']}/steal", json=body, headers={"Content-Type": GENERIC.media_type}
+        )
+        assert answer.status_code == 201, answer.text
 
 
-def test_a_lock_that_was_taken_over_is_enforced(site: Site) -> None:
+def test_a_stolen_lock_is_enforced(site: Site) -> None:
     """A user whose client checks nothing learns at the push that the lock is another's, and nothing is pushed."""
     alice, bob = site.clone("alice"), site.clone("bob")
     alice.lfs("lock", MAP)
     alice.commit({MAP: content("alice", 1_000)})
     accepted(alice)
-    take_over(bob, MAP)
+    steal(site, "bob", MAP, note="lighting")
     alice.commit({MAP: content("alice again", 1_000)})
     said = refused(alice)
     assert f"{MAP}: locked by bob since 20" in said
-    assert "UTC" in said
+    assert "UTC: lighting" in said
     assert alice.git("ls-remote", "origin", "main").stdout.split()[0] != alice.git("rev-parse", "HEAD").stdout.strip()
     bob.git("pull", "--quiet", "--rebase", "origin", "main")
     bob.commit({MAP: content("bob", 1_000)})

@@ -153,6 +153,38 @@ def test_failed_push_leaves_lock_checks_as_they_were(setting: str | None, bobs: 
     assert _verification(bobs) == before
 
 
+def test_the_locks_of_two_branches(alices: Clone, bobs: Clone, stack: Stack) -> None:
+    """A path is locked once for all branches, and in a repository with rules once for each branch set apart."""
+    path = "apart.dat"
+    alices.commit({path: content(path, 1000)})
+    bobs.git("config", f"lfs.{stack.base_url}.locksverify", "true")
+    alices.lfs("lock", path)
+    assert "alice" in (refused := bobs.lfs("lock", path, check=False)).stdout + refused.stderr
+    assert refused.returncode != 0
+    alices.lfs("unlock", path)
+    stack.towpath("repo", "update", "demo/assets", "--lock-space", "refs/heads/bob=per-ref")
+    try:
+        alices.lfs("lock", path)
+        bobs.lfs("lock", path)
+        assert [_holder(clone, path) for clone in (alices, bobs)] == ["alice", "bob"]
+        for clone in (alices, bobs):
+            assert clone.lfs("lock", path, check=False).returncode != 0
+            verified = _locks(clone, "--verify")
+            assert path in [lock["path"] for lock in verified["ours"]]
+            assert path not in [lock["path"] for lock in verified["theirs"]]
+        bobs.commit({path: content("of bob", 1000)})
+        bobs.git("push", "origin", "bob")
+        # The client names no branch when it looks for the lock of a path.
+        ambiguous = bobs.lfs("unlock", path, check=False)
+        assert "ambiguous" in ambiguous.stdout + ambiguous.stderr
+        (lock,) = _locks(bobs, f"--path={path}")
+        bobs.lfs("unlock", f"--id={lock['id']}")
+        assert _holder(bobs, path) is None
+        alices.lfs("unlock", path)
+    finally:
+        stack.towpath("repo", "update", "demo/assets", "--no-lock-spaces")
+
+
 STRANGE = [
     "with space.dat",
     "a+b&c=d;e.dat",

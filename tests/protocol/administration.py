@@ -70,6 +70,11 @@ class Administration:
         request = pb.UpdateRepositoryRequest(name=name, stale_after_seconds=seconds)
         self._stub.UpdateRepository(request, STEP_SECONDS, self._metadata)
 
+    def set_lock_spaces(self, name: str, *rules: str) -> None:
+        """Set the rules of a repository for lock spaces."""
+        request = pb.UpdateRepositoryRequest(name=name, lock_spaces=pb.LockSpaces(rules=rules))
+        self._stub.UpdateRepository(request, STEP_SECONDS, self._metadata)
+
     def rename_repository(self, name: str, new_name: str) -> None:
         """Give a repository another name."""
         self._stub.UpdateRepository(

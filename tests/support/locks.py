@@ -100,10 +100,12 @@ class RunningLocks:
         request = access.CheckAccessRequest(user_id=user_id, repository=repository, permission=permission, ref=ref)
         return (await self.peer.call(self.access.CheckAccess, request)).repository_id
 
-    async def create(self, repository_id: int, user_id: int, path: str, *, key: str = "", note: str = "") -> pb.Lock:
+    async def create(
+        self, repository_id: int, user_id: int, path: str, *, key: str = "", note: str = "", ref: str = ""
+    ) -> pb.Lock:
         """Create a lock; a conflict carries the standing one as its detail."""
         request = pb.CreateLockRequest(
-            repository_id=repository_id, user_id=user_id, path=path, idempotency_key=key, note=note
+            repository_id=repository_id, user_id=user_id, path=path, idempotency_key=key, note=note, ref=ref
         )
         return (await self.peer.call(self.locks.CreateLock, request, detail=pb.Lock())).lock
 
@@ -126,6 +128,7 @@ class RunningLocks:
         lock_id: str | None = None,
         path_prefix: str | None = None,
         owner_name: str | None = None,
+        ref: str = "",
     ) -> pb.ListLocksResponse:
         """Return a page of locks."""
         request = pb.ListLocksRequest(
@@ -136,14 +139,17 @@ class RunningLocks:
             id=lock_id,
             path_prefix=path_prefix,
             owner_name=owner_name,
+            ref=ref,
         )
         return await self.peer.call(self.locks.ListLocks, request)
 
     async def verify(
-        self, repository_id: int, user_id: int, *, cursor: str = "", limit: int = 0
+        self, repository_id: int, user_id: int, *, cursor: str = "", limit: int = 0, ref: str = ""
     ) -> pb.VerifyLocksResponse:
         """Return a page of locks, split by owner."""
-        request = pb.VerifyLocksRequest(repository_id=repository_id, user_id=user_id, cursor=cursor, limit=limit)
+        request = pb.VerifyLocksRequest(
+            repository_id=repository_id, user_id=user_id, cursor=cursor, limit=limit, ref=ref
+        )
         return await self.peer.call(self.locks.VerifyLocks, request)
 
 

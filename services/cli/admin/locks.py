@@ -25,8 +25,11 @@ Owner = Annotated[
     str, typer.Option("--user", metavar="USER", help="The owner; by default the administrator.", show_default=False)
 ]
 Note = Annotated[str, typer.Option("--note", metavar="TEXT", help="A note for other users.", show_default=False)]
+Ref = Annotated[
+    str, typer.Option("--ref", metavar="REF", help="The ref whose lock space is meant.", show_default=False)
+]
 Atomic = Annotated[bool, typer.Option("--atomic", help="All of the paths, or none.")]
-_COLUMNS = ("id", "owner", "locked_at", "path", "note")
+_COLUMNS = ("id", "owner", "locked_at", "path", "note", "space")
 
 
 @app.command("list")
@@ -98,7 +101,19 @@ def lock_history(
         lambda admin: admin.stub.ListReleasedLocks,
         request,
         lambda page: map(released_lock_record, page.locks),
-        ("id", "owner", "locked_at", "released_at", "released_by", "forced", "path", "note", "stolen", "reason"),
+        (
+            "id",
+            "owner",
+            "locked_at",
+            "released_at",
+            "released_by",
+            "forced",
+            "path",
+            "note",
+            "space",
+            "stolen",
+            "reason",
+        ),
         as_json=as_json,
     )
 
@@ -109,13 +124,16 @@ def add_locks(
     paths: Annotated[list[str], typer.Argument(metavar="PATH...", help="The paths to lock.", show_default=False)],
     user: Owner = "",
     note: Note = "",
+    ref: Ref = "",
     atomic: Atomic = False,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Lock paths for a user. What the user has locked already stays, and counts as locked."""
-    request = pb.LockPathsRequest(repository=repository, user_name=user, paths=paths, all_or_nothing=atomic, note=note)
+    request = pb.LockPathsRequest(
+        repository=repository, user_name=user, paths=paths, all_or_nothing=atomic, note=note, ref=ref
+    )
     response = Target(data, server).ask(lambda admin: admin.LockPaths, request)
     _show_outcome("locked", response, as_json=as_json)
 
@@ -133,6 +151,7 @@ def remove_locks(
     reason: Annotated[
         str, typer.Option("--reason", metavar="TEXT", help="A reason for the history.", show_default=False)
     ] = "",
+    ref: Ref = "",
     atomic: Atomic = False,
     yes: Yes = False,
     data: Data = None,
@@ -151,7 +170,9 @@ def remove_locks(
         return
     if not mine:
         confirm(f"Remove the locks of {len(paths or ())} paths of {repository}, whoever holds them?", yes=yes)
-    unlock = pb.UnlockPathsRequest(repository=repository, paths=paths, mine=mine, all_or_nothing=atomic, reason=reason)
+    unlock = pb.UnlockPathsRequest(
+        repository=repository, paths=paths, mine=mine, all_or_nothing=atomic, reason=reason, ref=ref
+    )
     _show_outcome("unlocked", target.ask(lambda admin: admin.UnlockPaths, unlock), as_json=as_json)
 
 

@@ -63,7 +63,7 @@ def token_record(token: admin.Token) -> dict[str, Any]:
 
 
 def repository_record(repository: admin.Repository) -> dict[str, Any]:
-    """Return the printed fields of a repository; rules that are not set are absent."""
+    """Return the printed fields of a repository; rules for locks that it lacks are absent."""
     record = {
         "id": repository.id,
         "name": repository.name,
@@ -77,6 +77,8 @@ def repository_record(repository: admin.Repository) -> dict[str, Any]:
         record["keep_history"] = format_seconds(repository.history_seconds)
     if repository.release_on:
         record["release_on"] = list(repository.release_on)
+    if repository.lock_spaces:
+        record["lock_spaces"] = list(repository.lock_spaces)
     return record
 
 
@@ -98,10 +100,12 @@ def grant_record(grant: admin.Grant) -> dict[str, Any]:
 
 
 def lock_record(lock: Lock) -> dict[str, Any]:
-    """Return the printed fields of a lock; `note` is absent if it is empty."""
+    """Return the printed fields of a lock; `note` and `space` are absent if they are empty."""
     record = {"id": lock.id, "path": lock.path, "locked_at": moment(lock.locked_at), "owner": lock.owner_name}
     if lock.note:
         record["note"] = lock.note
+    if lock.space:
+        record["space"] = lock.space
     return record
 
 

@@ -43,6 +43,16 @@ KeepHistory = Annotated[
         show_default=False,
     ),
 ]
+LockSpaces = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--lock-space",
+        metavar="PATTERN=SPACE",
+        help="Lock refs of this pattern apart, such as 'refs/heads/release/*=per-ref', or all in a space of this name. "
+        "The first pattern that matches counts. To be given as often as needed.",
+        show_default=False,
+    ),
+]
 
 
 @app.command("add")
@@ -52,6 +62,7 @@ def add_repository(
     forced_unlock: Forced = None,
     stale_after: StaleAfter = None,
     keep_history: KeepHistory = None,
+    lock_space: LockSpaces = None,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
@@ -62,6 +73,7 @@ def add_repository(
         public=public,
         stale_after_seconds=parse_seconds(stale_after, "--stale-after") or 0,
         history_seconds=parse_seconds(keep_history, "--keep-history") or 0,
+        lock_spaces=lock_space,
     )
     if forced_unlock is not None:
         request.forced_unlock = FORCED_UNLOCK[forced_unlock]
@@ -111,13 +123,19 @@ def update_repository(
             show_default=False,
         ),
     ] = None,
+    lock_space: LockSpaces = None,
+    no_lock_spaces: Annotated[bool, typer.Option("--no-lock-spaces", help="Lock all refs together.")] = False,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Change what is given; the rest stays as it is."""
+    if lock_space and no_lock_spaces:
+        raise typer.BadParameter("give either this or --no-lock-spaces", param_hint="--lock-space")
+    spaces = pb.LockSpaces(rules=lock_space) if lock_space or no_lock_spaces else None
     request = pb.UpdateRepositoryRequest(
         name=repository,
+        lock_spaces=spaces,
         stale_after_seconds=parse_seconds(stale_after, "--stale-after"),
         history_seconds=parse_seconds(keep_history, "--keep-history"),
     )

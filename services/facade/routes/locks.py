@@ -1,46 +1,23 @@
-"""The lock endpoints (docs/protocol.md, "Create lock" to "Lock history")."""
-
-from contextlib import nullcontext
+"""The lock endpoints (docs/protocol.md, "Create lock", "List locks", "List locks for verification", "Delete lock")."""
 
 from fastapi import APIRouter, Request, Response
 
 from services.common.errors import PermissionDenied, ResourceExhausted
-from services.facade import lock_events, lock_history, locks
+from services.facade import locks
 from services.facade.auth.authorizer import Permission
 from services.facade.errors import Area
-from services.facade.middleware.concurrency_limit import move_slot
-from services.facade.routes.openapi import (
-    EVENT_PARAMETERS,
-    HISTORY_QUERY,
-    LOCK_QUERY,
-    answers,
-    empty_answers,
-    event_answers,
-    json_request,
-)
-from services.facade.routes.request import (
-    idempotency_key,
-    open_call,
-    open_call_with_body,
-    open_stream_call,
-    query_values,
-)
+from services.facade.routes.openapi import LOCK_QUERY, answers, empty_answers, json_request
+from services.facade.routes.request import idempotency_key, open_call, open_call_with_body, query_values
 from services.facade.routes.route import endpoints_in
 from services.facade.web.error_reasons import HttpReason
-from services.facade.web.forwarded_headers import client_network, client_of
 from services.facade.web.ranges import entity_tags
 from services.facade.web.responses import json_response
 from services.facade.web.schemas import (
     CreateLockRequest,
     DeleteLockRequest,
     LockAnswer,
-    LockHistoryPage,
     LockPage,
-    LockPathsAnswer,
-    LockPathsRequest,
     LockVerification,
-    StealLockRequest,
-    StolenLockAnswer,
     VerifyLocksRequest,
 )
 
@@ -48,8 +25,6 @@ router = APIRouter(default_response_class=Response, route_class=endpoints_in(Are
 
 # Enough for a path of 4,096 bytes, a note and a reason whose non-ASCII characters are JSON escapes, and a ref.
 _BODY_BYTES = 32 * 1024
-# Enough for a thousand paths of a thousand bytes.
-_PATHS_BYTES = 1024 * 1024
 
 
 @router.post(
@@ -66,7 +41,13 @@ async def create_lock(request: Request) -> Response:
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     key = idempotency_key(request)
     created = await locks.create(
-        call.context.clients, repository_id, call.caller.user_id, asked.path, note=asked.note or "", key=key
+        call.context.clients,
+        repository_id,
+        call.caller.user_id,
+        asked.path,
+        note=asked.note or "",
+        ref=asked.ref_name,
+        key=key,
     )
     return json_response(created, call.dialect, status=201)
 
@@ -83,7 +64,8 @@ async def list_locks(request: Request) -> Response:
     call = await open_call(request)
     query = query_values(request)
     limit = locks.parse_limit(query["limit"]) if "limit" in query else None
-    repository_id = await call.authorize(Permission.READ, query.get("refspec", ""))
+    ref = query.get("refspec", "")
+    repository_id = await call.authorize(Permission.READ, ref)
     page, tag = await locks.list_page(
         call.context.clients,
         repository_id,
@@ -91,6 +73,7 @@ async def list_locks(request: Request) -> Response:
         path_prefix=query.get("path_prefix", ""),
         lock_id=query.get("id", ""),
         owner=query.get("owner", ""),
+        ref=ref,
         cursor=query.get("cursor", ""),
         limit=limit,
         known=entity_tags(request.headers.getlist("if-none-match")),
@@ -99,33 +82,6 @@ async def list_locks(request: Request) -> Response:
     if tag:
         response.headers["ETag"] = tag
     return response
-
-
-@router.get(
-    "/{repository:base}/locks/history",
-    operation_id="list_released_locks",
-    summary="List the released locks",
-    responses=answers(LockHistoryPage, 401, 403, 406, 422, 429),
-    openapi_extra=HISTORY_QUERY,
-)
-async def list_released_locks(request: Request) -> Response:
-    """Return a page of the locks that the repository has had, the latest released first."""
-    call = await open_call(request)
-    query = query_values(request)
-    limit = locks.parse_limit(query["limit"]) if "limit" in query else None
-    since, until = (lock_history.parse_moment(field, query.get(field, "")) for field in ("since", "until"))
-    repository_id = await call.authorize(Permission.READ, "")
-    page = await lock_history.list_history(
-        call.context.clients,
-        repository_id,
-        path=query.get("path", ""),
-        owner=query.get("owner", ""),
-        since=since,
-        until=until,
-        cursor=query.get("cursor", ""),
-        limit=limit,
-    )
-    return json_response(page, call.dialect)
 
 
 @router.post(
@@ -151,94 +107,17 @@ async def verify_locks(request: Request) -> Response:
     permission = Permission.WRITE if asked.ref_name else Permission.WRITE_ANY_REF
     repository_id = await call.authorize(permission, asked.ref_name)
     page, tag = await locks.verify(
-        call.context.clients, repository_id, call.caller.user_id, cursor=asked.cursor or "", limit=asked.limit
+        call.context.clients,
+        repository_id,
+        call.caller.user_id,
+        ref=asked.ref_name,
+        cursor=asked.cursor or "",
+        limit=asked.limit,
     )
     response = json_response(page, call.dialect)
     if tag:
         response.headers["ETag"] = tag
     return response
-
-
-@router.get(
-    "/{repository:base}/locks/events",
-    operation_id="watch_lock_events",
-    summary="Watch the changes of locks",
-    responses=event_answers(401, 403, 406, 429),
-    openapi_extra=EVENT_PARAMETERS,
-)
-async def watch_lock_events(request: Request) -> Response:
-    """Send the changes of the repository's locks as server-sent events, after the event that `Last-Event-ID` names."""
-    call = await open_stream_call(request, lock_events.EventStream.media_type)
-    context, headers, client = call.context, request.headers, client_of(request.scope)
-    ref = query_values(request).get("refspec", "")
-    repository_id = await call.authorize(Permission.READ, ref)
-    network = client_network(client.address, context.trusted)
-    slot = move_slot(request.scope, context.watches, network=network, user=call.caller.name)
-
-    async def check_access() -> None:
-        caller = await context.authorizer.authenticate(headers.getlist("authorization"), client.address, nullcontext)
-        await context.authorizer.check(caller, call.repository, Permission.READ, ref)
-
-    events = lock_events.watch(
-        context.clients,
-        repository_id,
-        headers.get("last-event-id") or None,
-        check_access=check_access,
-        stop=context.stop,
-    )
-    return lock_events.EventStream(events, idle_seconds=context.settings.body_idle_seconds, ended=slot.end)
-
-
-# Before the route of a single lock, whose id the word "batch" could be.
-@router.post(
-    "/{repository:base}/locks/batch/lock",
-    operation_id="create_locks",
-    summary="Lock many paths",
-    responses=answers(LockPathsAnswer, 400, 401, 403, 406, 408, 409, 413, 415, 422, 429)
-    | answers(LockPathsAnswer, status=201),
-    openapi_extra=json_request(LockPathsRequest, plain_json=True),
-)
-async def create_locks(request: Request) -> Response:
-    """Lock paths for the caller: each that can be locked, or with `atomic` all of them or none."""
-    call, asked = await open_call_with_body(
-        request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES, plain_json=True
-    )
-    repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
-    created = await locks.create_many(
-        call.context.clients,
-        repository_id,
-        call.caller.user_id,
-        asked.paths,
-        note=asked.note or "",
-        atomic=bool(asked.atomic),
-    )
-    return json_response(created, call.dialect, status=201 if asked.atomic else 200)
-
-
-@router.post(
-    "/{repository:base}/locks/batch/unlock",
-    operation_id="delete_locks",
-    summary="Remove the locks of many paths",
-    responses=answers(LockPathsAnswer, 400, 401, 403, 406, 408, 409, 413, 415, 422, 429),
-    openapi_extra=json_request(LockPathsRequest, plain_json=True),
-)
-async def delete_locks(request: Request) -> Response:
-    """Remove the caller's locks of paths, or with `force` anybody's: each that can be, or with `atomic` all or none."""
-    call, asked = await open_call_with_body(
-        request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES, plain_json=True
-    )
-    repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
-    removed = await locks.delete_many(
-        call.context.clients,
-        repository_id,
-        call.caller.user_id,
-        asked.paths,
-        force=bool(asked.force),
-        reason=asked.reason or "",
-        atomic=bool(asked.atomic),
-        key=idempotency_key(request),
-    )
-    return json_response(removed, call.dialect)
 
 
 @router.post(
@@ -264,27 +143,3 @@ async def delete_lock(request: Request) -> Response:
         key=idempotency_key(request),
     )
     return json_response(removed, call.dialect)
-
-
-@router.post(
-    "/{repository:base}/locks/{lock_id:lock_id}/steal",
-    operation_id="steal_lock",
-    summary="Steal the lock of another user",
-    status_code=201,
-    responses=answers(StolenLockAnswer, 400, 401, 403, 404, 406, 408, 409, 413, 415, 422, 429, status=201),
-    openapi_extra=json_request(StealLockRequest),
-)
-async def steal_lock(request: Request) -> Response:
-    """Replace another user's lock by a lock of the caller's: a stale lock, or with the rights of `force` any."""
-    call, asked = await open_call_with_body(request, StealLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES)
-    repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
-    taken = await lock_history.steal(
-        call.context.clients,
-        repository_id,
-        call.caller.user_id,
-        request.path_params["lock_id"],
-        reason=asked.reason,
-        note=asked.note or "",
-        key=idempotency_key(request),
-    )
-    return json_response(taken, call.dialect, status=201)

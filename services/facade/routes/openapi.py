@@ -164,7 +164,7 @@ LOCK_QUERY: dict[str, Any] = {
         _query("id", "only the lock with this id"),
         _query("cursor", "the next_cursor of the page before"),
         _query("limit", "how many locks at most; less than 1 is the default, too many are coerced", "integer"),
-        _query("refspec", "the ref that the request is about"),
+        _query("refspec", "the ref that the request is about; it selects its lock space where the repository has any"),
     ]
 }
 HISTORY_QUERY: dict[str, Any] = {

@@ -37,7 +37,7 @@ class Body(BaseModel):
 
 
 class Ref(Body):
-    """The ref that a request is about; it decides permission and nothing else."""
+    """The ref that a request is about; it decides permission and, of locks, the lock space."""
 
     name: str | None = None
 
@@ -174,6 +174,7 @@ class Lock(Body):
     locked_at: Annotated[datetime, WithJsonSchema({"type": "string", "pattern": TIME_PATTERN})]
     owner: LockOwner
     note: str | None = None
+    space: str | None = Field(default=None, description="the lock space, unless it is the default one")
 
 
 class ReleasedLock(Lock):

@@ -23,12 +23,12 @@ def update_message(update: Update) -> pb.WatchLocksResponse:
 
 def event_message(event: Event) -> pb.LockEvent:
     """Return the message of an event."""
+    owner = event.owner_id, event.owner_name
+    lock = LockWithOwner(event.lock_id, event.path, event.locked_at, *owner, event.note, event.space)
     return pb.LockEvent(
         position=str(event.position),
         type=_TYPES[event.type],
-        lock=lock_message(
-            LockWithOwner(event.lock_id, event.path, event.locked_at, event.owner_id, event.owner_name, event.note)
-        ),
+        lock=lock_message(lock),
         caused_by=event.caused_by,
         reason=event.reason,
         forced=event.forced,

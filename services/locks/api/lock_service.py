@@ -21,9 +21,10 @@ from services.locks.events.feed import LockFeed
 from services.locks.ids import parse_cursor, parse_id
 from services.locks.locking import batch
 from services.locks.locking.history import list_released
-from services.locks.locking.pages import LockPages
+from services.locks.locking.pages import LockFilter, LockPages
 from services.locks.locking.paths import check_path
 from services.locks.locking.release import remove_lock
+from services.locks.locking.spaces import KnownRules
 from services.locks.locking.steal import steal_lock
 from services.locks.locking.table import LockLimits, create_lock
 from services.locks.metrics import LOCK_CONFLICTS, LOCKS_CREATED, count_released
@@ -44,6 +45,7 @@ class LockServicer(LockServiceServicer):
         self._max_path_bytes = settings.lock_path_bytes
         self._limits = LockLimits(settings.locks_per_repository, settings.locks_per_user)
         self._pages = pages
+        self._rules = KnownRules()
 
     async def CreateLock(self, request: pb.CreateLockRequest, _context: object) -> pb.CreateLockResponse:
         """Lock a path. Raises `AlreadyExists` (PATH_LOCKED), with the standing lock as detail, if it is locked."""
@@ -56,7 +58,9 @@ class LockServicer(LockServiceServicer):
             path=request.path,
             idempotency_key=_key(request.idempotency_key),
             limits=self._limits,
+            known=self._rules,
             note=request.note,
+            ref=request.ref,
         )
         (LOCKS_CREATED if made else LOCK_CONFLICTS).inc()
         if not made:
@@ -78,7 +82,8 @@ class LockServicer(LockServiceServicer):
 
     async def VerifyLocks(self, request: pb.VerifyLocksRequest, _context: object) -> pb.VerifyLocksResponse:
         """Return a page of locks, split by owner."""
-        page = await self._pages.read(request.repository_id, cursor=request.cursor, limit=request.limit)
+        which = LockFilter(ref=request.ref)
+        page = await self._pages.read(request.repository_id, which, cursor=request.cursor, limit=request.limit)
         response = pb.VerifyLocksResponse(next_cursor=page.next_cursor, generation=page.generation)
         for lock in page.locks:
             side = response.ours if lock.owner_id == request.user_id else response.theirs
@@ -114,6 +119,7 @@ class LockServicer(LockServiceServicer):
             limits=self._limits,
             all_or_nothing=request.all_or_nothing,
             note=request.note,
+            ref=request.ref,
         )
         LOCKS_CREATED.inc(len(outcome.changed))
         LOCK_CONFLICTS.inc(sum(failure.lock is not None for failure in outcome.failures))
@@ -133,6 +139,7 @@ class LockServicer(LockServiceServicer):
             idempotency_key=_key(request.idempotency_key),
             all_or_nothing=request.all_or_nothing,
             reason=request.reason,
+            ref=request.ref,
         )
         for lock in outcome.changed:
             count_released(forced=lock.owner_id != request.user_id)

@@ -61,7 +61,12 @@ def moment_of(field: str, message: Timestamp) -> datetime:
 def lock_message(lock: LockWithOwner) -> locks.Lock:
     """Return the message of a standing lock."""
     message = locks.Lock(
-        id=str(lock.id), path=lock.path, owner_id=lock.owner_id, owner_name=lock.owner_name, note=lock.note
+        id=str(lock.id),
+        path=lock.path,
+        owner_id=lock.owner_id,
+        owner_name=lock.owner_name,
+        note=lock.note,
+        space=lock.space,
     )
     message.locked_at.seconds = int(lock.locked_at.timestamp())
     return message
@@ -77,6 +82,7 @@ def lock_filter_of(request: locks.ListLocksRequest | admin.ListRepositoryLocksRe
         path_prefix=request.path_prefix if has("path_prefix") else None,
         owner_name=request.owner_name if has("owner_name") else None,
         locked_before=moment_of("locked_before", request.locked_before) if has("locked_before") else None,
+        ref=request.ref if isinstance(request, locks.ListLocksRequest) else "",
     )
 
 
@@ -111,6 +117,7 @@ def released_lock_message(kind: type[Released], released: models.ReleasedLock) -
             owner_id=released.owner_id,
             owner_name=released.owner_name,
             note=released.note,
+            space=released.space,
         ),
         released_at=timestamp(released.released_at),
         released_by=released.released_by,
@@ -151,6 +158,7 @@ def repository_message(repository: models.Repository | models.RemovedRepository)
         stale_after_seconds=(rules and rules.stale_after_seconds) or 0,
         history_seconds=(rules and rules.history_seconds) or 0,
         release_on=rules.release_on if rules is not None else (),
+        lock_spaces=rules.lock_spaces if rules else (),
     )
 
 

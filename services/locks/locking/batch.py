@@ -18,6 +18,7 @@ from services.database.transactions import Database
 from services.locks.locking.history import find_releases, release_locks
 from services.locks.locking.paths import check_path, path_hash
 from services.locks.locking.release import check_removal
+from services.locks.locking.spaces import find_space
 from services.locks.locking.table import (
     STANDING,
     LockLimits,
@@ -36,13 +37,13 @@ _CREATE = text(f"""
     WITH asked AS MATERIALIZED (
         SELECT * FROM unnest(CAST(:paths AS text[]), CAST(:hashes AS bytea[])) AS asked (path, path_hash)
     ), made AS (
-        INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key, note)
-        SELECT :repository_id, path, path_hash, :user_id, date_trunc('second', now()), '', :note
+        INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key, note, space)
+        SELECT :repository_id, path, path_hash, :user_id, date_trunc('second', now()), '', :note, :space
         FROM asked ORDER BY path COLLATE "C"
         ON CONFLICT (repository_id, path_hash) DO NOTHING
-        RETURNING id, path, path_hash, locked_at, owner_id, note
+        RETURNING id, path, path_hash, locked_at, owner_id, note, space
     )
-    SELECT made.id, made.path, made.locked_at, made.owner_id, users.name, made.note, true
+    SELECT made.id, made.path, made.locked_at, made.owner_id, users.name, made.note, made.space, true
     FROM made JOIN locks.users ON users.id = made.owner_id
     UNION ALL
     SELECT {STANDING}, false
@@ -97,10 +98,12 @@ async def create_locks(
     limits: LockLimits,
     all_or_nothing: bool,
     note: str = "",
+    ref: str = "",
 ) -> BatchOutcome:
-    """Lock paths for a user. A path that the user has locked already counts as locked by this call, and keeps its note.
+    """Lock paths for a user in the space of a ref.
 
-    With `all_or_nothing`, a failure leaves all paths as they are. Raises `InvalidArgument` (INVALID_FIELD), `NotFound`
+    A path that the user has locked there already counts as locked by this call, and keeps its note. With
+    `all_or_nothing`, a failure leaves all paths as they are. Raises `InvalidArgument` (INVALID_FIELD), `NotFound`
     (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), and `ResourceExhausted` (TOO_MANY_LOCKS), after which none is locked.
     """
     unique = _unique(paths)
@@ -116,6 +119,7 @@ async def create_locks(
         limits=limits,
         all_or_nothing=all_or_nothing,
         note=note,
+        ref=ref,
     )
     try:
         standing, created = await database.run(create) if valid else ([], [])
@@ -137,6 +141,7 @@ async def _create(
     limits: LockLimits,
     all_or_nothing: bool,
     note: str,
+    ref: str,
 ) -> tuple[Sequence[LockWithOwner], Sequence[LockWithOwner]]:
     """Create the locks of those paths that are free.
 
@@ -144,8 +149,10 @@ async def _create(
     """
     parties = {"repository_id": repository_id, "user_id": user_id}
     await connection.execute(_ALONE, {**parties, "per_repository": 0, "per_user": 0})
-    hashes = [path_hash(path) for path in paths]
-    rows = (await connection.execute(_CREATE, {**parties, "paths": list(paths), "hashes": hashes, "note": note})).all()
+    space = await find_space(connection, repository_id, ref)
+    hashes = [path_hash(path, space) for path in paths]
+    asked = {"paths": list(paths), "hashes": hashes, "note": note, "space": space}
+    rows = (await connection.execute(_CREATE, {**parties, **asked})).all()
     standing = [LockWithOwner(*lock) for *lock, _ in rows]
     created = [LockWithOwner(*lock) for *lock, is_new in rows if is_new]
     here, own = (await connection.execute(_COUNTS, parties)).one()
@@ -167,12 +174,14 @@ async def remove_locks(
     idempotency_key: str,
     all_or_nothing: bool,
     reason: str = "",
+    ref: str = "",
     administrator: bool = False,
 ) -> BatchOutcome:
-    """Remove the locks of paths, and return them as they were; `force` and `administrator` as in `remove_lock`.
+    """Remove the locks of paths in the space of a ref, and return them as they were.
 
-    A repeated call with the same user and idempotency key returns the same locks again. With `all_or_nothing`, a
-    failure leaves all locks standing. Raises `InvalidArgument` (INVALID_FIELD) and `NotFound` (USER_NOT_FOUND).
+    `force` and `administrator` are those of `remove_lock`. A repeated call with the same user and idempotency key
+    returns the same locks again. With `all_or_nothing`, a failure leaves all locks standing. Raises `InvalidArgument`
+    (INVALID_FIELD) and `NotFound` (USER_NOT_FOUND).
     """
     unique = _unique(paths)
     remove = partial(
@@ -184,6 +193,7 @@ async def remove_locks(
         idempotency_key=idempotency_key,
         all_or_nothing=all_or_nothing,
         reason=reason,
+        ref=ref,
         administrator=administrator,
     )
     try:
@@ -204,13 +214,15 @@ async def _remove(
     idempotency_key: str,
     all_or_nothing: bool,
     reason: str,
+    ref: str,
     administrator: bool,
 ) -> tuple[Sequence[LockWithOwner], Sequence[LockWithOwner], Sequence[PathFailure]]:
     """Return the removed locks, those that an earlier call with this key removed, and the failures."""
     user_name = (await connection.execute(select(col(User.name)).where(col(User.id) == user_id))).scalar()
     if user_name is None:
         raise NotFound(Reason.USER_NOT_FOUND, "user_id: there is no such user")
-    hashes = [path_hash(path) for path in paths]
+    space = await find_space(connection, repository_id, ref)
+    hashes = [path_hash(path, space) for path in paths]
     removals = await select_locks_for_update(
         connection, col(Lock.path_hash).in_(hashes), repository_id=repository_id, user_id=user_id
     )

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, delete, literal, or_, select, tuple_
+from sqlalchemy import ColumnElement, and_, delete, func, literal, or_, select, tuple_
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -13,6 +13,8 @@ from services.locks.locking.paths import path_hash
 from services.locks.locking.table import LockWithOwner
 from services.locks.models import Lock, ReleasedLock, User
 
+# Those of the index of paths in spaces.
+_HEAD_CHARACTERS = 255
 _RELEASED = ReleasedLock.__table__.c
 _LAST = ReleasedLock.__table__.alias("last")
 
@@ -77,6 +79,7 @@ async def find_releases(
         col(ReleasedLock.owner_id),
         col(ReleasedLock.owner_name),
         col(ReleasedLock.note),
+        col(ReleasedLock.space),
     ).where(
         which,
         col(ReleasedLock.repository_id) == repository_id,
@@ -109,7 +112,7 @@ async def list_released(
         last = select(_LAST.c.released_at, _LAST.c.id).where(_LAST.c.id == before)
         statement = statement.where(place < last.where(_LAST.c.repository_id == repository_id).scalar_subquery())
     if which.path is not None:
-        statement = statement.where(col(ReleasedLock.path_hash) == path_hash(which.path))
+        statement = statement.where(_of_path(which.path))
     if which.owner_name is not None:
         # Postgres refuses NUL, which no name has.
         named = which.owner_name if "\0" not in which.owner_name else ""
@@ -121,3 +124,13 @@ async def list_released(
     order = (col(ReleasedLock.released_at).desc(), col(ReleasedLock.id).desc())
     rows = (await connection.execute(statement.order_by(*order).limit(limit + 1))).mappings().all()
     return [ReleasedLock(**row) for row in rows[:limit]], len(rows) > limit
+
+
+def _of_path(path: str) -> ColumnElement[bool]:
+    """Return the condition that selects the locks of a path in all spaces; each half has an index."""
+    by_hash = col(ReleasedLock.path_hash) == path_hash(path)
+    # Postgres refuses NUL, which no path has.
+    if "\0" in path:
+        return by_hash
+    head = func.left(col(ReleasedLock.path), _HEAD_CHARACTERS) == path[:_HEAD_CHARACTERS]
+    return or_(by_hash, and_(col(ReleasedLock.space) != "", head, col(ReleasedLock.path) == path))

@@ -11,13 +11,13 @@ from typing import Any, NamedTuple
 from services.database.statement import Statement
 from services.database.transactions import Database
 from services.locks.ids import invalid_cursor, parse_cursor
-from services.locks.locking.paths import path_hash
+from services.locks.locking.spaces import KnownRules, space_of
 from services.locks.locking.table import STANDING, LockWithOwner
 from services.locks.settings import LocksSettings
 
 _MAX_LONG_PATHS = 10_000
-# The places of a lock's texts in its row.
-_PATH, _NOTE = LockWithOwner._fields.index("path"), LockWithOwner._fields.index("note")
+# The places of a lock's texts of unknown length in its row.
+_TEXTS = [LockWithOwner._fields.index(name) for name in ("path", "note", "space")]
 _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
 
 # The characters of a path by which the index of folders sorts.
@@ -28,18 +28,21 @@ _HEAD = f'"left"(locks.path, {_SORTED_CHARACTERS})'
 _GENERATION = "SELECT 1 + coalesce(sum(changes), 0)::bigint FROM locks.locks_per_repository WHERE repository_id = $1"
 # Hot path: literal SQL, as in `table`. Without a lock, the row of the generation has NULL for all columns of a lock.
 _LIST = f"""
-    SELECT ({_GENERATION}), page.* FROM (SELECT) AS one LEFT JOIN (
+    SELECT ({_GENERATION}), {{changed}}, page.* FROM (SELECT) AS one LEFT JOIN (
         SELECT {STANDING} FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
         WHERE locks.repository_id = $1{{conditions}}
         ORDER BY {{order}} LIMIT $2
     ) AS page ON true
     ORDER BY {{outer_order}}
 """  # noqa: S608 - our own names
-_BYTES = "(octet_length(locks.path) + octet_length(locks.note))"
+_BYTES = "(octet_length(locks.path) + octet_length(locks.note) + octet_length(locks.space))"
+# The present rules for spaces, if they are not those by which the space of a ref was told.
+_CHANGED = "(SELECT NULLIF(lock_spaces, {}) FROM locks.repositories WHERE id = $1)"
 # Like `_LIST`, but ends with the lock whose text exceeds the bound in bytes. Measuring is cheaper than reading long
 # texts, and more expensive than reading short texts.
 _LIST_MEASURED = f"""
-    SELECT ({_GENERATION}), page.id, page.path, page.locked_at, page.owner_id, page.name, page.note
+    SELECT ({_GENERATION}), {{changed}},
+        page.id, page.path, page.locked_at, page.owner_id, page.name, page.note, page.space
     FROM (SELECT) AS one LEFT JOIN (
         SELECT {STANDING}, sum({_BYTES}) OVER page AS bytes, row_number() OVER page AS number
         FROM locks.locks JOIN locks.users ON users.id = locks.owner_id
@@ -53,18 +56,22 @@ _LIST_MEASURED = f"""
 
 @dataclass(frozen=True, slots=True)
 class LockFilter:
-    """Selects standing locks by each field that is not None; `path_prefix` also sorts them by path."""
+    """Selects standing locks by each field that is not None; `path_prefix` also sorts them by path.
+
+    A `ref` that is not empty selects those in its space, if the repository has rules for spaces.
+    """
 
     path: str | None = None
     lock_id: int | None = None
     path_prefix: str | None = None
     owner_name: str | None = None
     locked_before: datetime | None = None
+    ref: str = ""
 
     @property
     def matches_nothing(self) -> bool:
         """True if no lock can match, because no name or path has a NUL, which Postgres would refuse."""
-        return "\0" in (self.path_prefix or "") + (self.owner_name or "")
+        return "\0" in (self.path or "") + (self.path_prefix or "") + (self.owner_name or "")
 
 
 ALL = LockFilter()
@@ -97,6 +104,7 @@ class LockPages:
         self._settings = settings
         # Repositories with a page that `lock_page_bytes` has cut short; their pages are measured in Postgres.
         self._long: set[int] = set()
+        self._rules = KnownRules()
 
     async def read(self, repository_id: int, which: LockFilter = ALL, *, cursor: str, limit: int) -> LockPage:
         """Return a page, as of now: the oldest locks first, or with `path_prefix` by path.
@@ -108,16 +116,21 @@ class LockPages:
         position = _position(cursor, which)
         if which.matches_nothing:
             return LockPage((), "", await self.generation(repository_id))
-        statement = list_statement(
-            repository_id,
-            which,
-            after=position,
-            # One row beyond the page shows whether more follow.
-            limit=size + 1,
-            max_bytes=max_bytes if repository_id in self._long else None,
-        )
-        [generation, *first], *others = await self._database.fetch(statement)
-        rows = [first, *(lock for _, *lock in others)] if first[0] is not None else []
+        changed: Sequence[str] | None = ()
+        while changed is not None:
+            statement = list_statement(
+                repository_id,
+                which,
+                after=position,
+                # One row beyond the page shows whether more follow.
+                limit=size + 1,
+                max_bytes=max_bytes if repository_id in self._long else None,
+                rules=self._rules.get(repository_id),
+            )
+            [generation, changed, *first], *others = await self._database.fetch(statement)
+            if changed is not None:
+                self._rules.put(repository_id, changed)
+        rows = [first, *(lock for _, _, *lock in others)] if first[0] is not None else []
         count = min(size, max(1, _how_many_fit(rows, max_bytes)), len(rows))
         locks, more = tuple(map(LockWithOwner._make, rows[:count])), len(rows) > count
         if more and count < size:
@@ -133,33 +146,50 @@ class LockPages:
 
 
 def list_statement(
-    repository_id: int, which: LockFilter = ALL, *, after: Position | None, limit: int, max_bytes: int | None = None
+    repository_id: int,
+    which: LockFilter = ALL,
+    *,
+    after: Position | None,
+    limit: int,
+    max_bytes: int | None = None,
+    rules: Sequence[str] = (),
 ) -> Statement:
     """Return the statement that finds the generation, and at most `limit` locks after a position; see `LockPages.read`.
 
-    With `max_bytes`, the statement ends with the lock whose path and note take the total beyond that many bytes.
+    If `which` has a ref, and `rules` are not the repository's rules for spaces, each row has the present rules; else it
+    has NULL in their place. With `max_bytes`, the statement ends with the lock whose texts take the total beyond that
+    many bytes.
     """
-    conditions, values = "", list[object]([repository_id, limit])
-    for condition, given in _conditions(which, after):
+    conditions, values, changed = "", list[object]([repository_id, limit]), "NULL"
+    if which.ref:
+        values.append(rules)
+        changed = _CHANGED.format(f"${len(values)}")
+    for condition, given in _conditions(which, after, rules):
         numbers = range(len(values) + 1, len(values) + 1 + len(given))
         conditions += " AND " + condition.format(*(f"${number}" for number in numbers))
         values.extend(given)
-    order = "locks.id" if which.path_prefix is None else f"{_HEAD}, locks.id"
+    # All locks of one path have the same head; this order is that of its index.
+    order = "locks.id" if which.path_prefix is None and which.path is None else f"{_HEAD}, locks.id"
+    parts = {"conditions": conditions, "order": order, "changed": changed}
     if max_bytes is None:
-        outer_order = order.replace("locks.", "page.")
-        return Statement(_LIST.format(conditions=conditions, order=order, outer_order=outer_order), tuple(values))
-    measured = _LIST_MEASURED.format(conditions=conditions, order=order, max_bytes=f"${len(values) + 1}")
-    return Statement(measured, (*values, max_bytes))
+        return Statement(_LIST.format(**parts, outer_order=order.replace("locks.", "page.")), tuple(values))
+    return Statement(_LIST_MEASURED.format(**parts, max_bytes=f"${len(values) + 1}"), (*values, max_bytes))
 
 
-def _conditions(which: LockFilter, after: Position | None) -> Iterator[tuple[str, Sequence[object]]]:
+def _conditions(
+    which: LockFilter, after: Position | None, rules: Sequence[str]
+) -> Iterator[tuple[str, Sequence[object]]]:
     """Yield conditions on a lock with their values; `{}` stands for a value."""
     if after is not None and which.path_prefix is None:
         yield "locks.id > {}", [after.id]
     elif after is not None:
         yield f"({_HEAD}, locks.id) > ({{}}, {{}})", [after.head, after.id]
     if which.path is not None:
-        yield "locks.path_hash = {}", [path_hash(which.path)]
+        # By path, and not by its hash, because the path may be locked in several spaces.
+        yield f"{_HEAD} = {{}}", [which.path[:_SORTED_CHARACTERS]]
+        yield "locks.path = {}", [which.path]
+    if which.ref and rules:
+        yield "locks.space = {}", [space_of(rules, which.ref)]
     if which.lock_id is not None:
         yield "locks.id = {}", [which.lock_id]
     if which.path_prefix:
@@ -209,9 +239,9 @@ def _cursor_after(lock: LockWithOwner, which: LockFilter) -> str:
 
 
 def _how_many_fit(found: Sequence[Sequence[Any]], max_bytes: int) -> int:
-    """Return how many of the first locks have paths and notes of at most `max_bytes` in total."""
+    """Return how many of the first locks have paths, notes and spaces of at most `max_bytes` in total."""
     # Skips encoding: a character has at most four bytes in UTF-8.
-    if 4 * sum(len(row[_PATH]) + len(row[_NOTE]) for row in found) <= max_bytes:
+    if 4 * sum(len(row[text]) for row in found for text in _TEXTS) <= max_bytes:
         return len(found)
-    totals = accumulate(len(row[_PATH].encode()) + len(row[_NOTE].encode()) for row in found)
+    totals = accumulate(sum(len(row[text].encode()) for text in _TEXTS) for row in found)
     return sum(total <= max_bytes for total in totals)

@@ -29,12 +29,13 @@ def _problem(path: str, max_bytes: int) -> str:
     return ""
 
 
-def path_hash(path: str) -> bytes:
-    """Return the SHA-256 of a path's bytes, the key by which its lock is found.
+def path_hash(path: str, space: str = "") -> bytes:
+    """Return the SHA-256 of a path's bytes, the key by which its lock is found; in a space, that of both.
 
-    A path can be too long for a Postgres index, and a collation may treat different bytes as equal.
+    A path can be too long for a Postgres index, and a collation may treat different bytes as equal. Neither a path nor
+    a space contains the NUL between them.
     """
-    return hashlib.sha256(_encode(path)).digest()
+    return hashlib.sha256(_encode(f"{space}\0{path}" if space else path)).digest()
 
 
 def _encode(path: str) -> bytes:

@@ -13,6 +13,7 @@ from services.locks.access.grants import find_access
 from services.locks.access.policy import Role
 from services.locks.locking.history import release_locks
 from services.locks.locking.paths import path_hash
+from services.locks.locking.spaces import find_space
 from services.locks.locking.table import STANDING, LockWithOwner, select_locks_for_update
 from services.locks.models import Grant, Lock, Repository, User
 from services.locks.ref_patterns import matching
@@ -71,7 +72,7 @@ async def check_push(connection: AsyncConnection, push: Push, *, caller: User) -
     statement = (
         select(text(STANDING), func.count().over())
         .join_from(Lock, User, col(Lock.owner_id) == col(User.id))
-        .where(_on_paths(repository_id, push))
+        .where(await _on_paths(connection, repository_id, push))
         .order_by(col(Lock.path))
         .limit(MAX_BLOCKING)
     )
@@ -102,7 +103,7 @@ async def release_pushed(
     pusher = await _find_pusher(connection, push.user_name)
     if pusher is None:
         return []
-    own = and_(_on_paths(repository_id, push), col(Lock.owner_id) == pusher.id)
+    own = and_(await _on_paths(connection, repository_id, push), col(Lock.owner_id) == pusher.id)
     removals = await select_locks_for_update(connection, own, repository_id=repository_id, user_id=pusher.id)
     locks = [removal.lock for removal in removals]
     if locks:
@@ -112,9 +113,10 @@ async def release_pushed(
     return locks
 
 
-def _on_paths(repository_id: int, push: Push) -> ColumnElement[bool]:
-    """Return the condition for the locks that count on the paths of a push."""
-    hashes = literal([path_hash(path) for path in push.paths], ARRAY(LargeBinary))
+async def _on_paths(connection: AsyncConnection, repository_id: int, push: Push) -> ColumnElement[bool]:
+    """Return the condition for the locks on the paths of a push, in the space of its ref."""
+    space = await find_space(connection, repository_id, push.ref)
+    hashes = literal([path_hash(path, space) for path in push.paths], ARRAY(LargeBinary))
     return and_(col(Lock.repository_id) == repository_id, col(Lock.path_hash) == any_(hashes))
 
 

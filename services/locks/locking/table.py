@@ -20,6 +20,7 @@ from services.database.statement import Statement
 from services.database.transactions import Database
 from services.locks.access.policy import Role
 from services.locks.locking.paths import path_hash
+from services.locks.locking.spaces import KnownRules, space_of
 from services.locks.models import Grant, Lock, Repository, User
 
 _ATTEMPTS = 10
@@ -27,21 +28,27 @@ _ATTEMPTS = 10
 # Results of the SQL function `room_for_lock`; its other results name the limit that is reached.
 _ROOM = "room"
 _NEAR = "near"
+# Stands for them all where the rules for spaces are not those by which the space was told.
+_CHANGED = "rules"
 
 # Hot path: literal SQL, because building a statement with SQLAlchemy costs more than executing it.
-STANDING = "locks.id, locks.path, locks.locked_at, locks.owner_id, users.name, locks.note"
+STANDING = "locks.id, locks.path, locks.locked_at, locks.owner_id, users.name, locks.note, locks.space"
 """The columns of a `LockWithOwner`."""
 
 _CREATE = f"""
-    WITH room AS MATERIALIZED (
-        SELECT locks.room_for_lock($1, $4, $6, $7, $8) AS found
+    WITH changed AS MATERIALIZED (
+        SELECT lock_spaces FROM locks.repositories WHERE id = $1 AND lock_spaces <> $11
+    ), room AS MATERIALIZED (
+        SELECT CASE WHEN EXISTS (SELECT FROM changed) THEN '{_CHANGED}'
+            ELSE locks.room_for_lock($1, $4, $6, $7, $8) END AS found
     ), made AS (
-        INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key, note)
-        SELECT $1, $2, $3, $4, date_trunc('second', now()), $5, $9 FROM room WHERE found = '{_ROOM}'
+        INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key, note, space)
+        SELECT $1, $2, $3, $4, date_trunc('second', now()), $5, $9, $10 FROM room WHERE found = '{_ROOM}'
         ON CONFLICT (repository_id, path_hash) DO NOTHING
-        RETURNING id, path, locked_at, owner_id, idempotency_key, note
+        RETURNING id, path, locked_at, owner_id, idempotency_key, note, space
     ), standing AS (
-        SELECT made.id, made.path, made.locked_at, made.owner_id, users.name, made.note, made.idempotency_key
+        SELECT made.id, made.path, made.locked_at, made.owner_id, users.name, made.note, made.space,
+            made.idempotency_key
         FROM made JOIN locks.users ON users.id = made.owner_id
         UNION ALL
         SELECT {STANDING}, locks.idempotency_key
@@ -50,7 +57,7 @@ _CREATE = f"""
             -- The one that stood when the statement began may have made way while the insert waited for it.
             AND NOT EXISTS (SELECT FROM made)
     )
-    SELECT room.found, standing.* FROM room LEFT JOIN standing ON true
+    SELECT room.found, (SELECT lock_spaces FROM changed), standing.* FROM room LEFT JOIN standing ON true
 """  # noqa: S608 - our own names
 
 
@@ -63,6 +70,7 @@ class LockWithOwner(NamedTuple):
     owner_id: int
     owner_name: str
     note: str = ""
+    space: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +102,20 @@ def create_statement(
     limits: LockLimits,
     alone: bool,
     note: str = "",
+    space: str = "",
+    rules: Sequence[str] | None = None,
 ) -> Statement:
     """Return the statement that creates a lock, or finds the lock that already stands on the path.
 
-    Its row has the result of `room_for_lock`, the lock and its idempotency key. The lock is NULL if there is no room
+    Its row has the result of `room_for_lock`, NULL, the lock and its idempotency key. If `rules` are given and are not
+    the repository's rules for spaces, the row has the present rules in place of NULL, and no lock is created. The lock
+    is NULL if there is no room
     and none stands on the path, or if the standing lock was committed after the statement began: the next statement
     sees it. Near a limit, only a statement that runs `alone` in the repository creates a lock.
     """
     most = (limits.per_repository, limits.per_user)
-    return Statement(_CREATE, (repository_id, path, path_hash(path), user_id, idempotency_key, *most, alone, note))
+    owned = (repository_id, path, path_hash(path, space), user_id, idempotency_key)
+    return Statement(_CREATE, (*owned, *most, alone, note, space, rules))
 
 
 async def create_lock(
@@ -113,9 +126,11 @@ async def create_lock(
     path: str,
     idempotency_key: str,
     limits: LockLimits,
+    known: KnownRules,
     note: str = "",
+    ref: str = "",
 ) -> tuple[LockWithOwner, bool]:
-    """Lock a path; return the lock that now stands on it, and whether it is the caller's.
+    """Lock a path in the space of a ref; return the lock that now stands there, and whether it is the caller's.
 
     It is the caller's if this call, or an earlier call of the same user and idempotency key, created it. Raises
     `NotFound` (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), `ResourceExhausted` (TOO_MANY_LOCKS), and `Aborted` if the path
@@ -123,6 +138,7 @@ async def create_lock(
     """
     alone = False
     for _ in range(_ATTEMPTS):
+        rules = known.get(repository_id) if ref else None
         statement = create_statement(
             repository_id=repository_id,
             user_id=user_id,
@@ -131,11 +147,16 @@ async def create_lock(
             limits=limits,
             alone=alone,
             note=note,
+            space=space_of(rules or (), ref),
+            rules=rules,
         )
         try:
-            [[room, *lock, key]] = await database.fetch(statement)
+            [[room, changed, *lock, key]] = await database.fetch(statement)
         except (IntegrityError, IntegrityConstraintViolationError) as error:
             raise unknown_party(error) from error
+        if changed is not None:
+            known.put(repository_id, changed)
+            continue
         if key is not None:
             standing = LockWithOwner(*lock)
             return standing, key == idempotency_key and standing.owner_id == user_id
@@ -182,7 +203,15 @@ async def select_locks_for_update(
     )
     writes_every_ref = of_every_ref.where(col(Grant.role).in_([Role.WRITE.value, Role.ADMIN.value]))
     is_admin = of_every_ref.where(col(Grant.role) == Role.ADMIN.value)
-    standing = (col(Lock.id), col(Lock.path), col(Lock.locked_at), col(Lock.owner_id), col(User.name), col(Lock.note))
+    standing = (
+        col(Lock.id),
+        col(Lock.path),
+        col(Lock.locked_at),
+        col(Lock.owner_id),
+        col(User.name),
+        col(Lock.note),
+        col(Lock.space),
+    )
     stale_after = func.make_interval(0, 0, 0, 0, 0, 0, col(Repository.stale_after_seconds))
     is_stale = func.coalesce(col(Lock.locked_at) < func.now() - stale_after, false())
     may = (or_(is_administrator, writes_every_ref), is_admin, is_stale)

@@ -58,6 +58,12 @@ class ReleasedLock(Record, table=True):
         Index(None, "repository_id", "path_hash", "id"),
         Index("ix_released_locks_by_time", "repository_id", "released_at", "id"),
         Index("ix_released_locks_by_owner", "repository_id", "owner_name", "released_at", "id"),
+        Index(
+            "ix_released_locks_in_spaces",
+            "repository_id",
+            text('"left"(path, 255)'),
+            postgresql_where=text("space <> ''"),
+        ),
     )
 
     id: int = Field(sa_column=identity_column())

@@ -56,6 +56,8 @@ def _lock_data(payload: Payload) -> dict[str, Any]:
     }
     if payload["note"]:
         lock["note"] = payload["note"]
+    if payload["space"]:
+        lock["space"] = payload["space"]
     data = {"lock": lock, "by": {"name": payload["caused_by"]}, "forced": payload["forced"]}
     if payload["reason"]:
         data["reason"] = payload["reason"]

@@ -108,9 +108,9 @@ async def test_the_work_does_not_grow_with_the_locks(service: RunningLocks, team
         found = await rows(connection, listing(after=None, limit=100))
         assert await rows(connection, listing(after=None, limit=100, max_bytes=1 << 18)) == found
         assert len(found) == 100
-        last = found[-1][1]
+        last = found[-1][2]
         await rows(connection, listing(after=pages.Position(last), limit=100))
         one = listing(pages.LockFilter(path="many/9"), after=None, limit=1)
-        assert [row[2] for row in await rows(connection, one)] == ["many/9"]
+        assert [row[3] for row in await rows(connection, one)] == ["many/9"]
         assert await _rows_read(connection) < 500
     await engine.dispose()

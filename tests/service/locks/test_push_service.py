@@ -68,6 +68,21 @@ async def git_server(service: RunningLocks, token: str) -> AsyncIterator[tuple[S
         await peer.close()
 
 
+async def test_a_push_meets_the_locks_in_the_space_of_its_ref(service: RunningLocks, team: Team) -> None:
+    """A lock on a release branch neither blocks a push to main, nor is released by one."""
+    rules = admin.LockSpaces(rules=["refs/heads/release/*=per-ref"])
+    request = admin.UpdateRepositoryRequest(name=team.repository, lock_spaces=rules)
+    await service.admin_peer.call(service.admin.UpdateRepository, request)
+    await release_on(service, team, "refs/heads/*")
+    await service.create(team.repository_id, team.alice, "a", ref="refs/heads/release/1")
+    for ref, count in ((MAIN, 0), ("refs/heads/release/2", 0), ("refs/heads/release/1", 1)):
+        assert len((await check(service, team, team.bob_name, ["a"], ref=ref)).blocking) == count
+        if not count:
+            assert not (await release(service, team, team.alice_name, ["a"], ref=ref)).locks
+    released = await release(service, team, team.alice_name, ["a"], ref="refs/heads/release/1")
+    assert [lock.path for lock in released.locks] == ["a"]
+
+
 async def test_locks_of_others_are_in_the_way(service: RunningLocks, team: Team) -> None:
     """The answer has the locks by path, and neither those of other paths nor the pusher's own."""
     for path in ("b", "a", "other"):

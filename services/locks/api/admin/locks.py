@@ -79,6 +79,7 @@ class LockHandlers(Handlers):
             limits=self._limits,
             all_or_nothing=request.all_or_nothing,
             note=request.note,
+            ref=request.ref,
         )
         LOCKS_CREATED.inc(len(outcome.changed))
         return pb.LockPathsResponse(
@@ -99,6 +100,7 @@ class LockHandlers(Handlers):
             idempotency_key=uuid.uuid4().hex,
             all_or_nothing=request.all_or_nothing,
             reason=request.reason,
+            ref=request.ref,
             administrator=not request.mine,
         )
         for lock in outcome.changed:

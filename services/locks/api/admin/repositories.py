@@ -11,7 +11,12 @@ from services.locks.api.messages import FORCED_UNLOCK_NUMBERS, repository_messag
 from services.locks.models import User
 from services.locks.removals import remove_repository
 from services.locks.repositories import create_repository, list_repositories, update_repository
-from services.locks.validation import check_new_repository_name, check_ref_patterns, check_repository_name
+from services.locks.validation import (
+    check_lock_spaces,
+    check_new_repository_name,
+    check_ref_patterns,
+    check_repository_name,
+)
 
 # An answer that was lost is repeated with its idempotency key, which the history keeps.
 _MIN_STALE_SECONDS, _MIN_HISTORY_SECONDS = 1, 3600
@@ -38,6 +43,7 @@ class RepositoryHandlers(Handlers):
                 forced_unlock=forced_unlock,
                 stale_after_seconds=_seconds("stale_after_seconds", request.stale_after_seconds, _MIN_STALE_SECONDS),
                 history_seconds=_seconds("history_seconds", request.history_seconds, _MIN_HISTORY_SECONDS),
+                lock_spaces=check_lock_spaces("lock_spaces", request.lock_spaces),
             )
         )
         return pb.CreateRepositoryResponse(repository=repository_message(repository))
@@ -91,6 +97,8 @@ def _changes(request: pb.UpdateRepositoryRequest) -> dict[str, object]:
         changes["history_seconds"] = _seconds("history_seconds", request.history_seconds, _MIN_HISTORY_SECONDS)
     if request.HasField("release_on"):
         changes["release_on"] = check_ref_patterns("release_on", request.release_on.patterns)
+    if request.HasField("lock_spaces"):
+        changes["lock_spaces"] = check_lock_spaces("lock_spaces", request.lock_spaces.rules)
     return changes
 
 

@@ -164,6 +164,12 @@ def upgrade() -> None:
         "locks",
         ["repository_id", "owner_id", sa.text('"left"(path, 255)'), "id"],
     )
+    op.create_index(
+        "ix_released_locks_in_spaces",
+        "released_locks",
+        ["repository_id", sa.text('"left"(path, 255)')],
+        postgresql_where=sa.text("space <> ''"),
+    )
     _create_tables()
     for name, body in (
         ("count_locks_after_insert", _AFTER_INSERT),
@@ -252,7 +258,7 @@ def downgrade() -> None:
         op.drop_table(table)
     op.execute("DROP FUNCTION record_released_locks()")
     op.drop_index("ix_locks_repository_id_owner_id_path", "locks")
-    for index in _INDEXES:
+    for index in (*_INDEXES, "ix_released_locks_in_spaces"):
         op.drop_index(index, "released_locks")
     for table, names in _ADDED.items():
         for name in names:

@@ -9,7 +9,7 @@ from fastapi.routing import APIRoute
 
 from services.facade.app import create_api
 from services.facade.errors import ErrorRenderer
-from services.facade.routes import batch, health, locks, objects
+from services.facade.routes import batch, health, lock_extensions, locks, objects
 from services.facade.web.media_types import DIALECTS
 
 
@@ -34,7 +34,7 @@ def test_every_endpoint_is_described(schema: dict[str, Any]) -> None:
     """Once for each method."""
     routes = [
         route
-        for module in (batch, objects, locks, health)
+        for module in (batch, objects, lock_extensions, locks, health)
         for route in module.router.routes
         if isinstance(route, APIRoute)
     ]

@@ -15,6 +15,7 @@ _LOCK = {
     "lock_id": 7,
     "path": "Content/a.umap",
     "note": "",
+    "space": "",
     "owner_name": "alice",
     "locked_at": "2026-11-26T12:00:00+02:00",
     "created_at": "2026-11-26T12:00:00.25+02:00",
@@ -38,7 +39,7 @@ def _text(form: Format, event_type: str, payload: dict[str, Any]) -> str:
 
 def test_a_stolen_lock() -> None:
     """It has the reason, and the lock that was there before."""
-    body = json.loads(render("json", "lock.stolen", 3, _LOCK | _STOLEN | {"note": "until Friday"}))
+    body = json.loads(render("json", "lock.stolen", 3, _LOCK | _STOLEN | {"note": "until Friday", "space": "art"}))
     assert body == {
         "type": "lock.stolen",
         "timestamp": "2026-11-26T10:00:00.250000Z",
@@ -50,6 +51,7 @@ def test_a_stolen_lock() -> None:
                 "locked_at": "2026-11-26T10:00:00Z",
                 "owner": {"name": "bob"},
                 "note": "until Friday",
+                "space": "art",
             },
             "by": {"name": "bob"},
             "forced": True,

@@ -204,6 +204,7 @@ class Repository(_message.Message):
     STALE_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
     HISTORY_SECONDS_FIELD_NUMBER: _builtins.int
     RELEASE_ON_FIELD_NUMBER: _builtins.int
+    LOCK_SPACES_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The id, by which storage and locks know it; never used again."""
     name: _builtins.str
@@ -226,6 +227,10 @@ class Repository(_message.Message):
     def release_on(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The refs to which a push releases its pusher's locks on the pushed paths, such as "refs/heads/main"; empty: none."""
 
+    @_builtins.property
+    def lock_spaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The rules that tell the lock space of a ref, such as "refs/heads/release/*=per-ref"; see LockSpaces."""
+
     def __init__(
         self,
         *,
@@ -237,10 +242,11 @@ class Repository(_message.Message):
         stale_after_seconds: _builtins.int = ...,
         history_seconds: _builtins.int = ...,
         release_on: _abc.Iterable[_builtins.str] | None = ...,
+        lock_spaces: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "id", b"id", "name", b"name", "public", b"public", "release_on", b"release_on", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "id", b"id", "lock_spaces", b"lock_spaces", "name", b"name", "public", b"public", "release_on", b"release_on", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -271,6 +277,33 @@ class RefPatterns(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RefPatterns: _TypeAlias = RefPatterns  # noqa: Y015
+
+@_typing.final
+class LockSpaces(_message.Message):
+    """LockSpaces are the rules of a repository for locks of its branches: a path has one lock in each space."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    RULES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def rules(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At most 100 rules PATTERN=SPACE, of which the first decides whose pattern a ref matches, as of a grant. SPACE is a
+        name of 1 to 64 of [A-Za-z0-9._@+-]; or "per-ref": each ref has a space of its own; or "default", which is also the
+        space of a ref that matches no pattern.
+        """
+
+    def __init__(
+        self,
+        *,
+        rules: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["rules", b"rules"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___LockSpaces: _TypeAlias = LockSpaces  # noqa: Y015
 
 @_typing.final
 class Grant(_message.Message):
@@ -672,6 +705,7 @@ class CreateRepositoryRequest(_message.Message):
     FORCED_UNLOCK_FIELD_NUMBER: _builtins.int
     STALE_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
     HISTORY_SECONDS_FIELD_NUMBER: _builtins.int
+    LOCK_SPACES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name."""
     public: _builtins.bool
@@ -682,6 +716,10 @@ class CreateRepositoryRequest(_message.Message):
     """The age in seconds from which every user who may push can steal a lock, at most 100 years; 0 for never."""
     history_seconds: _builtins.int
     """For how many seconds the history keeps a released lock, 1 hour to 100 years; 0 for ever."""
+    @_builtins.property
+    def lock_spaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The rules that tell the lock space of a ref; see LockSpaces."""
+
     def __init__(
         self,
         *,
@@ -690,10 +728,11 @@ class CreateRepositoryRequest(_message.Message):
         forced_unlock: Global___ForcedUnlock.ValueType = ...,
         stale_after_seconds: _builtins.int = ...,
         history_seconds: _builtins.int = ...,
+        lock_spaces: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "name", b"name", "public", b"public", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "lock_spaces", b"lock_spaces", "name", b"name", "public", b"public", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -777,6 +816,7 @@ class UpdateRepositoryRequest(_message.Message):
     STALE_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
     HISTORY_SECONDS_FIELD_NUMBER: _builtins.int
     RELEASE_ON_FIELD_NUMBER: _builtins.int
+    LOCK_SPACES_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The present name."""
     new_name: _builtins.str
@@ -793,6 +833,10 @@ class UpdateRepositoryRequest(_message.Message):
     def release_on(self) -> Global___RefPatterns:
         """When set, the refs to which a push releases its pusher's locks on the pushed paths; without patterns, none."""
 
+    @_builtins.property
+    def lock_spaces(self) -> Global___LockSpaces:
+        """The rules that tell the lock space of a ref. Locks that stand keep their space."""
+
     def __init__(
         self,
         *,
@@ -803,10 +847,11 @@ class UpdateRepositoryRequest(_message.Message):
         stale_after_seconds: _builtins.int | None = ...,
         history_seconds: _builtins.int | None = ...,
         release_on: Global___RefPatterns | None = ...,
+        lock_spaces: Global___LockSpaces | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_stale_after_seconds", b"_stale_after_seconds", "history_seconds", b"history_seconds", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_stale_after_seconds", b"_stale_after_seconds", "history_seconds", b"history_seconds", "lock_spaces", b"lock_spaces", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_stale_after_seconds", b"_stale_after_seconds", "forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "name", b"name", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_stale_after_seconds", b"_stale_after_seconds", "forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "lock_spaces", b"lock_spaces", "name", b"name", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__history_seconds: _TypeAlias = _typing.Literal["history_seconds"]  # noqa: Y015
     _WhichOneofArgType__history_seconds: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds"]  # noqa: Y015
@@ -1297,6 +1342,7 @@ class LockPathsRequest(_message.Message):
     PATHS_FIELD_NUMBER: _builtins.int
     ALL_OR_NOTHING_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name."""
     user_name: _builtins.str
@@ -1305,6 +1351,8 @@ class LockPathsRequest(_message.Message):
     """Whether to lock none of the paths where one of them cannot be locked."""
     note: _builtins.str
     """The note of the created locks, at most 500 characters without NUL; a lock that stands already keeps its own."""
+    ref: _builtins.str
+    """The ref for which the paths are locked; empty for the default space."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """1 to 1,000 paths; a path that is repeated counts once."""
@@ -1317,10 +1365,11 @@ class LockPathsRequest(_message.Message):
         paths: _abc.Iterable[_builtins.str] | None = ...,
         all_or_nothing: _builtins.bool = ...,
         note: _builtins.str = ...,
+        ref: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "note", b"note", "paths", b"paths", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "note", b"note", "paths", b"paths", "ref", b"ref", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1367,6 +1416,7 @@ class UnlockPathsRequest(_message.Message):
     MINE_FIELD_NUMBER: _builtins.int
     ALL_OR_NOTHING_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name."""
     mine: _builtins.bool
@@ -1375,6 +1425,8 @@ class UnlockPathsRequest(_message.Message):
     """Whether to remove none of the locks where one of them cannot be removed."""
     reason: _builtins.str
     """A reason for the history, at most 500 characters without NUL; may be empty."""
+    ref: _builtins.str
+    """The ref for which the paths were locked; empty for the default space."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """1 to 1,000 paths; a path that is repeated counts once."""
@@ -1387,10 +1439,11 @@ class UnlockPathsRequest(_message.Message):
         mine: _builtins.bool = ...,
         all_or_nothing: _builtins.bool = ...,
         reason: _builtins.str = ...,
+        ref: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "mine", b"mine", "paths", b"paths", "reason", b"reason", "repository", b"repository"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "mine", b"mine", "paths", b"paths", "reason", b"reason", "ref", b"ref", "repository", b"repository"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -60,6 +60,7 @@ class Lock(_message.Message):
     OWNER_ID_FIELD_NUMBER: _builtins.int
     OWNER_NAME_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
+    SPACE_FIELD_NUMBER: _builtins.int
     id: _builtins.str
     """The id, unique in the whole installation; matches [A-Za-z0-9_-]+."""
     path: _builtins.str
@@ -70,6 +71,10 @@ class Lock(_message.Message):
     """The name of the user who owns the lock."""
     note: _builtins.str
     """The note of the user who created it; may be empty."""
+    space: _builtins.str
+    """The space of the ref for which it was created, by the repository's rules; empty for the default space. A path has
+    at most one lock in each space.
+    """
     @_builtins.property
     def locked_at(self) -> _timestamp_pb2.Timestamp:
         """When the lock was created, in whole seconds."""
@@ -83,10 +88,11 @@ class Lock(_message.Message):
         owner_id: _builtins.int = ...,
         owner_name: _builtins.str = ...,
         note: _builtins.str = ...,
+        space: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["locked_at", b"locked_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "locked_at", b"locked_at", "note", b"note", "owner_id", b"owner_id", "owner_name", b"owner_name", "path", b"path"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "locked_at", b"locked_at", "note", b"note", "owner_id", b"owner_id", "owner_name", b"owner_name", "path", b"path", "space", b"space"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -149,6 +155,7 @@ class CreateLockRequest(_message.Message):
     PATH_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository that the path belongs to."""
     user_id: _builtins.int
@@ -159,6 +166,8 @@ class CreateLockRequest(_message.Message):
     """Chosen anew by the caller for each intention to lock, at most 64 characters; empty: not repeatable."""
     note: _builtins.str
     """A note for other users, at most 500 characters without NUL."""
+    ref: _builtins.str
+    """The ref for which the path is locked, from which the repository's rules tell the space; empty for the default space."""
     def __init__(
         self,
         *,
@@ -167,10 +176,11 @@ class CreateLockRequest(_message.Message):
         path: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
         note: _builtins.str = ...,
+        ref: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "note", b"note", "path", b"path", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["idempotency_key", b"idempotency_key", "note", b"note", "path", b"path", "ref", b"ref", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -215,6 +225,7 @@ class ListLocksRequest(_message.Message):
     OWNER_NAME_FIELD_NUMBER: _builtins.int
     LOCKED_BEFORE_FIELD_NUMBER: _builtins.int
     KNOWN_GENERATION_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository whose locks are listed."""
     path: _builtins.str
@@ -231,6 +242,8 @@ class ListLocksRequest(_message.Message):
     """When set, only the locks of the user with this name."""
     known_generation: _builtins.int
     """When set to the present generation, the response has no locks, and `unchanged` is true."""
+    ref: _builtins.str
+    """When not empty, and the repository has rules for spaces, only the locks in the space of this ref."""
     @_builtins.property
     def locked_before(self) -> _timestamp_pb2.Timestamp:
         """When set, only the locks that were created before."""
@@ -247,10 +260,11 @@ class ListLocksRequest(_message.Message):
         owner_name: _builtins.str | None = ...,
         locked_before: _timestamp_pb2.Timestamp | None = ...,
         known_generation: _builtins.int | None = ...,
+        ref: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["_id", b"_id", "_known_generation", b"_known_generation", "_locked_before", b"_locked_before", "_owner_name", b"_owner_name", "_path", b"_path", "_path_prefix", b"_path_prefix", "id", b"id", "known_generation", b"known_generation", "locked_before", b"locked_before", "owner_name", b"owner_name", "path", b"path", "path_prefix", b"path_prefix"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_id", b"_id", "_known_generation", b"_known_generation", "_locked_before", b"_locked_before", "_owner_name", b"_owner_name", "_path", b"_path", "_path_prefix", b"_path_prefix", "cursor", b"cursor", "id", b"id", "known_generation", b"known_generation", "limit", b"limit", "locked_before", b"locked_before", "owner_name", b"owner_name", "path", b"path", "path_prefix", b"path_prefix", "repository_id", b"repository_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_id", b"_id", "_known_generation", b"_known_generation", "_locked_before", b"_locked_before", "_owner_name", b"_owner_name", "_path", b"_path", "_path_prefix", b"_path_prefix", "cursor", b"cursor", "id", b"id", "known_generation", b"known_generation", "limit", b"limit", "locked_before", b"locked_before", "owner_name", b"owner_name", "path", b"path", "path_prefix", b"path_prefix", "ref", b"ref", "repository_id", b"repository_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     _WhichOneofReturnType__id: _TypeAlias = _typing.Literal["id"]  # noqa: Y015
     _WhichOneofArgType__id: _TypeAlias = _typing.Literal["_id", b"_id"]  # noqa: Y015
@@ -325,6 +339,7 @@ class VerifyLocksRequest(_message.Message):
     USER_ID_FIELD_NUMBER: _builtins.int
     CURSOR_FIELD_NUMBER: _builtins.int
     LIMIT_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository whose locks are listed."""
     user_id: _builtins.int
@@ -335,6 +350,8 @@ class VerifyLocksRequest(_message.Message):
     """How many locks at most, ours and theirs together; 0 for the service's default, more than its
     maximum is coerced.
     """
+    ref: _builtins.str
+    """When not empty, and the repository has rules for spaces, only the locks in the space of this ref."""
     def __init__(
         self,
         *,
@@ -342,10 +359,11 @@ class VerifyLocksRequest(_message.Message):
         user_id: _builtins.int = ...,
         cursor: _builtins.str = ...,
         limit: _builtins.int = ...,
+        ref: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit", "ref", b"ref", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -466,6 +484,7 @@ class CreateLocksRequest(_message.Message):
     PATHS_FIELD_NUMBER: _builtins.int
     ALL_OR_NOTHING_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository that the paths belong to."""
     user_id: _builtins.int
@@ -474,6 +493,8 @@ class CreateLocksRequest(_message.Message):
     """Whether to lock none of the paths where one of them cannot be locked."""
     note: _builtins.str
     """The note of the created locks, as of CreateLock; a lock that stands already keeps its own."""
+    ref: _builtins.str
+    """The ref for which the paths are locked, as of CreateLock."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """1 to 1,000 paths as of CreateLock; a path that is repeated counts once."""
@@ -486,10 +507,11 @@ class CreateLocksRequest(_message.Message):
         paths: _abc.Iterable[_builtins.str] | None = ...,
         all_or_nothing: _builtins.bool = ...,
         note: _builtins.str = ...,
+        ref: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "note", b"note", "paths", b"paths", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "note", b"note", "paths", b"paths", "ref", b"ref", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -538,6 +560,7 @@ class DeleteLocksRequest(_message.Message):
     ALL_OR_NOTHING_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository that the paths belong to."""
     user_id: _builtins.int
@@ -550,6 +573,8 @@ class DeleteLocksRequest(_message.Message):
     """Chosen anew by the caller for each intention to unlock, at most 64 characters; empty: not repeatable."""
     reason: _builtins.str
     """A reason for the history, at most 500 characters without NUL; may be empty."""
+    ref: _builtins.str
+    """The ref for which the paths were locked, as of CreateLock: only locks in its space are removed."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """1 to 1,000 paths; a path that is repeated counts once."""
@@ -564,10 +589,11 @@ class DeleteLocksRequest(_message.Message):
         all_or_nothing: _builtins.bool = ...,
         idempotency_key: _builtins.str = ...,
         reason: _builtins.str = ...,
+        ref: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "force", b"force", "idempotency_key", b"idempotency_key", "paths", b"paths", "reason", b"reason", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "force", b"force", "idempotency_key", b"idempotency_key", "paths", b"paths", "reason", b"reason", "ref", b"ref", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
