@@ -86,7 +86,7 @@ def test_the_command_that_watches(tmp_path: Path) -> None:
         created, released = lines()[-2:]
         assert created["lock"] == released["lock"]
         assert (created["by"], released["by"], released["forced"]) == ("alice", "admin", True)
-        blocking_until(lambda: "admin released of alice" in text.read_text(), "both are told")
+        blocking_until(lambda: "lock of alice removed by admin" in text.read_text(), "both are told")
         assert "\x1b" not in text.read_text()
         for process in watches:
             process.send_signal(signal.SIGINT)

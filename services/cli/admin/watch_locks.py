@@ -81,8 +81,14 @@ def _line(record: dict[str, Any], *, as_json: bool) -> str:
         return json.dumps(record, ensure_ascii=False)
     if "lock" not in record:
         return "changes are missing here: list the locks again"
-    previous = f" from {record['previous']['owner']}" if "previous" in record else ""
-    of_other = f" of {record['lock']['owner']}" if record["forced"] and not previous else ""
-    reason = f": {record['reason']}" if "reason" in record else ""
-    change = f"{record['by']} {record['type']}{of_other}{previous}{reason}"
-    return f"{record['at']}  {cell(record['lock']['path'])}  {cell(change)}"
+    owner, by, why = record["lock"]["owner"], record["by"], record.get("reason", "")
+    if record["type"] == "created":
+        change, why = f"locked by {owner}", record["lock"].get("note", "")
+    elif "previous" in record:
+        for_other = f" for {owner}" if owner != by else ""
+        change = f"lock of {record['previous']['owner']} stolen by {by}{for_other}"
+    elif record["forced"]:
+        change = f"lock of {owner} removed by {by}"
+    else:
+        change = f"unlocked by {by}"
+    return f"{record['at']}  {cell(record['lock']['path'])}  {cell(f'{change}: {why}' if why else change)}"
