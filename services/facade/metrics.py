@@ -11,7 +11,8 @@ REQUEST_SECONDS = Histogram("towpath_http_request_seconds", "How long requests t
 # Looking a child up by its labels takes longer than counting with it.
 requests_of = cache(REQUESTS.labels)
 request_seconds_of = cache(REQUEST_SECONDS.labels)
-IN_FLIGHT = Gauge("towpath_http_requests_in_flight", "Requests that are being served.")
+IN_FLIGHT = Gauge("towpath_http_requests_in_flight", "Requests that are being served, without watches.")
+WATCHES = Gauge("towpath_lock_watches", "Clients that watch the events of locks.")
 
 _BYTES = Counter("towpath_http_bytes_total", "Bytes of bodies.", ["direction"])
 BYTES_IN = _BYTES.labels("in")

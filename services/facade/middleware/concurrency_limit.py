@@ -10,6 +10,7 @@ from functools import partial
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from services.common.errors import Reason, ResourceExhausted
+from services.facade import metrics
 from services.facade.errors import ErrorRenderer
 from services.facade.settings import FacadeSettings
 from services.facade.web.forwarded_headers import Networks, client_network, client_of
@@ -125,8 +126,10 @@ def release_slot(scope: Scope) -> None:
         slot.end()
 
 
-def move_slot(scope: Scope, slots: Slots, *, network: str | None, user: str) -> Slot:
-    """Take one of these slots for a request in place of the slot that the request has; the caller ends it.
+def move_to_watches(scope: Scope, slots: Slots, *, network: str | None, user: str) -> Slot:
+    """Take one of the slots of watches for a request in place of the slot that it has; the caller ends it.
+
+    From then on, the request is counted as a watch.
 
     Raises `ResourceExhausted` (RATE_LIMITED) where their limit, or the share of the address or user, is reached.
     """
@@ -141,6 +144,9 @@ def move_slot(scope: Scope, slots: Slots, *, network: str | None, user: str) -> 
         slot.end()
         raise
     release_slot(scope)
+    scope["state"]["is_watch"] = True
+    metrics.IN_FLIGHT.dec()
+    metrics.WATCHES.inc()
     return slot
 
 

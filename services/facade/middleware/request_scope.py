@@ -91,7 +91,10 @@ class RequestScope:
                 seconds = round(time.monotonic() - started, 6)
                 operation = operation_of(scope)
                 metrics.requests_of(operation, status).inc()
-                metrics.request_seconds_of(operation).observe(seconds)
+                is_watch = scope["state"].get("is_watch", False)
+                if not is_watch:
+                    # A watch ends when its client wants it to.
+                    metrics.request_seconds_of(operation).observe(seconds)
                 fields = {
                     "operation": operation,
                     "method": scope["method"],
@@ -105,7 +108,7 @@ class RequestScope:
                 # Health probes arrive every few seconds and are no news.
                 log = _log.debug if operation in _HEALTH else _log.info
                 log("request", seconds=seconds, **fields)
-                metrics.IN_FLIGHT.dec()
+                (metrics.WATCHES if is_watch else metrics.IN_FLIGHT).dec()
 
 
 def _bytes_of(message: Message) -> int:

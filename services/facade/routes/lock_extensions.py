@@ -7,7 +7,7 @@ from fastapi import APIRouter, Request, Response
 from services.facade import lock_events, lock_history, locks
 from services.facade.auth.authorizer import Permission
 from services.facade.errors import Area
-from services.facade.middleware.concurrency_limit import move_slot
+from services.facade.middleware.concurrency_limit import move_to_watches
 from services.facade.routes.openapi import EVENT_PARAMETERS, HISTORY_QUERY, answers, event_answers, json_request
 from services.facade.routes.request import (
     idempotency_key,
@@ -76,7 +76,7 @@ async def watch_lock_events(request: Request) -> Response:
     ref = query_values(request).get("refspec", "")
     repository_id = await call.authorize(Permission.READ, ref)
     network = client_network(client.address, context.trusted)
-    slot = move_slot(request.scope, context.watches, network=network, user=call.caller.name)
+    slot = move_to_watches(request.scope, context.watches, network=network, user=call.caller.name)
 
     async def check_access() -> None:
         caller = await context.authorizer.authenticate(headers.getlist("authorization"), client.address, nullcontext)

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import httpx
 import pytest
+from prometheus_client import REGISTRY
 
 from tests.service.facade import raw
 from tests.service.facade.conftest import Inner, Place, new_place
@@ -15,9 +16,10 @@ from tests.support.event_stream import SentEvent, next_event, open_stream
 from tests.support.facade import running_facade
 from tests.support.locks import running_locks, serving_locks
 from tests.support.postgres import TestPostgres
-from tests.support.waiting import STEP_SECONDS, until_answer
+from tests.support.waiting import STEP_SECONDS, until, until_answer
 
 IDLE_SECONDS = 0.5
+GAUGES = ("towpath_lock_watches", "towpath_http_requests_in_flight")
 
 
 @pytest.fixture
@@ -47,6 +49,10 @@ async def test_the_number_of_watches_is_limited(inner: Inner, http: httpx.AsyncC
                 assert answer.status_code != 429 or answer.headers["retry-after"]
                 return answer.status_code
 
+        def gauge(name: str) -> float:
+            return REGISTRY.get_sample_value(name) or 0
+
+        before = [gauge(name) for name in GAUGES]
         async with AsyncExitStack() as streams:
             kept = [
                 await streams.enter_async_context(open_stream(http, url, headers))
@@ -62,6 +68,8 @@ async def test_the_number_of_watches_is_limited(inner: Inner, http: httpx.AsyncC
             await until_answer(200, partial(status, {}))
             async with place.client() as alice:
                 await alice.lock("a")
+            assert [gauge(name) for name in GAUGES] == [before[0] + len(kept), before[1]]
+        await until(lambda: [gauge(name) for name in GAUGES] == before)
 
 
 async def test_a_client_that_reads_nothing_is_cut_off(inner: Inner) -> None:
