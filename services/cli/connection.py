@@ -1,7 +1,7 @@
 """The administration commands' connection to AdminService, through a data folder of this host or a remote address."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -47,7 +47,7 @@ class Administration:
 
     async def stream(
         self, method: Callable[..., "grpc.aio.UnaryStreamCall[Any, Response]"], request: Message
-    ) -> AsyncIterator[Response]:
+    ) -> AsyncGenerator[Response, None]:
         """Yield the responses of a method of `stub` until the service ends the call.
 
         Raises the `ServiceError` that the service returns, and `DeadlineExceeded` after 20 s without a response.

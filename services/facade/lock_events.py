@@ -56,16 +56,17 @@ async def watch(
     sent_at, position, is_first = time.monotonic(), after, True
     while not stop.is_set():
         try:
-            async for response in _responses(clients, repository_id, position):
-                await check_access()
-                if stop.is_set():
-                    return
-                told = b"" if response is None else _told(response, is_first=is_first)
-                if response is not None:
-                    position, is_first = response.position, False
-                if told or time.monotonic() - sent_at >= _COMMENT_SECONDS:
-                    sent_at = time.monotonic()
-                    yield told or _COMMENT
+            async with aclosing(_responses(clients, repository_id, position)) as responses:
+                async for response in responses:
+                    await check_access()
+                    if stop.is_set():
+                        return
+                    told = b"" if response is None else _told(response, is_first=is_first)
+                    if response is not None:
+                        position, is_first = response.position, False
+                    if told or time.monotonic() - sent_at >= _COMMENT_SECONDS:
+                        sent_at = time.monotonic()
+                        yield told or _COMMENT
         except (Unauthenticated, NotFound, PermissionDenied, ResourceExhausted):
             return
         except ServiceError as error:

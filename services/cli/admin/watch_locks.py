@@ -3,6 +3,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from contextlib import aclosing
 from typing import Annotated, Any
 
 import typer
@@ -47,13 +48,14 @@ async def _follow(
     """Show each event, and a reset as one; go on after the last position where the service is away or stops."""
     while True:
         try:
-            async for response in admin.stream(admin.stub.WatchRepositoryLocks, request):
-                changes = response.changes
-                if changes.reset:
-                    show({"type": "reset", "position": changes.position})
-                for event in changes.events:
-                    show(_record(event))
-                request.after = changes.position
+            async with aclosing(admin.stream(admin.stub.WatchRepositoryLocks, request)) as responses:
+                async for response in responses:
+                    changes = response.changes
+                    if changes.reset:
+                        show({"type": "reset", "position": changes.position})
+                    for event in changes.events:
+                        show(_record(event))
+                    request.after = changes.position
         except (Aborted, DeadlineExceeded, Unavailable):
             pass
         await asyncio.sleep(_PAUSE_SECONDS)

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from functools import partial
 
 from towpath.locks.v1 import lock_service_pb2 as pb
@@ -150,8 +151,9 @@ class LockServicer(LockServiceServicer):
     async def WatchLocks(self, request: pb.WatchLocksRequest, _context: object) -> AsyncIterator[pb.WatchLocksResponse]:
         """Return the changes of a repository's locks as they are made."""
         after = request.after if request.HasField("after") else None
-        async for update in self._feed.watch(request.repository_id, after, idle_seconds=_IDLE_SECONDS):
-            yield update_message(update)
+        async with aclosing(self._feed.watch(request.repository_id, after, idle_seconds=_IDLE_SECONDS)) as updates:
+            async for update in updates:
+                yield update_message(update)
 
     async def StealLock(self, request: pb.StealLockRequest, _context: object) -> pb.StealLockResponse:
         """Replace another user's lock. Raises `AlreadyExists` (PATH_LOCKED) if another lock stands in its place."""

@@ -6,7 +6,7 @@ sends no notification, because NOTIFY makes all transactions commit one by one (
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import suppress
 from itertools import dropwhile
 from typing import NamedTuple, Never
@@ -51,7 +51,9 @@ class LockFeed:
         for repository in self._repositories.values():
             repository.wake()
 
-    async def watch(self, repository_id: int, after: str | None, *, idle_seconds: float) -> AsyncIterator[Update]:
+    async def watch(
+        self, repository_id: int, after: str | None, *, idle_seconds: float
+    ) -> AsyncGenerator[Update, None]:
         """Yield the events after a position, or from now on; an empty update at first, and after each `idle_seconds`.
 
         The first update is a reset if the events after the position are not there any more. The iterator ends with

@@ -2,6 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator
+from contextlib import aclosing
 from functools import partial
 
 from towpath.access.v1 import admin_service_pb2 as pb
@@ -116,9 +117,10 @@ class LockHandlers(Handlers):
         await self.administrator(context)
         repository = await self.find_repository(request.repository)
         after = request.after if request.HasField("after") else None
-        async for update in self.feed.watch(repository.id, after, idle_seconds=_IDLE_SECONDS):
-            await self.administrator(context)
-            yield pb.WatchRepositoryLocksResponse(changes=update_message(update))
+        async with aclosing(self.feed.watch(repository.id, after, idle_seconds=_IDLE_SECONDS)) as updates:
+            async for update in updates:
+                await self.administrator(context)
+                yield pb.WatchRepositoryLocksResponse(changes=update_message(update))
 
     @administrator_only
     async def StealLock(self, request: pb.StealLockRequest, administrator: User) -> pb.StealLockResponse:
