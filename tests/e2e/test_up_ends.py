@@ -174,6 +174,14 @@ async def test_tables_of_an_earlier_version(stack: Stack) -> None:
         "DROP FUNCTION locks.room_for_lock; DROP TABLE locks.locks_per_repository, locks.locks_per_user; "
         "DROP TABLE locks.token_uses, locks.revoked_tokens; "
         "DROP INDEX locks.ix_locks_repository_id_path, locks.ix_locks_repository_id_owner_id_id; "
+        "DROP INDEX locks.ix_locks_repository_id_owner_id_path; "
+        "DROP INDEX locks.ix_released_locks_by_time, locks.ix_released_locks_by_owner; "
+        "DROP FUNCTION locks.record_released_locks CASCADE; "
+        "DROP TABLE locks.lock_events, locks.hook_deliveries, locks.hooks; "
+        "ALTER TABLE locks.repositories DROP stale_after_seconds, DROP history_seconds, DROP release_on, "
+        "DROP lock_spaces; ALTER TABLE locks.grants DROP ignores_locks; "
+        "ALTER TABLE locks.locks DROP note, DROP space, DROP stolen_from; "
+        "ALTER TABLE locks.released_locks DROP note, DROP space, DROP reason, DROP stolen; "
         "UPDATE locks.alembic_version SET version_num = '0001'"
     )
     await postgres.execute(earlier, database="towpath")

@@ -65,9 +65,11 @@ def test_the_command_that_watches(tmp_path: Path) -> None:
         told, text = tmp_path / "told", tmp_path / "text"
         command = [*TOWPATH, "lock", "watch", "demo/assets", "--data", str(stack.data)]
         with told.open("w") as as_json, text.open("w") as as_text:
+            # A shell lets the programs that it runs in the background ignore what Ctrl-C sends.
+            heeding = ["env", "--default-signal=INT", *command]
             watches = [
-                subprocess.Popen([*command, "--json"], stdout=as_json),
-                subprocess.Popen(command, stdout=as_text),
+                subprocess.Popen([*heeding, "--json"], stdout=as_json),
+                subprocess.Popen(heeding, stdout=as_text),
             ]
         numbers = itertools.count()
 

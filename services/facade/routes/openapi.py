@@ -113,7 +113,9 @@ def bytes_answers(*, head: bool = False) -> Responses:
 
 def event_answers(*errors: int) -> Responses:
     """Return the answers of an endpoint that answers with server-sent events."""
-    return {200: _answer(200, {"text/event-stream": {"schema": {"type": "string"}}}), **_errors(errors)}
+    fields = {name: {"type": "string"} for name in ("id", "event", "data")}
+    event = {"type": "object", "properties": fields, "required": ["id", "event", "data"]}
+    return {200: _answer(200, {"text/event-stream": {"schema": event}}), **_errors(errors)}
 
 
 def health_answers(*failures: int, head: bool = False) -> Responses:
