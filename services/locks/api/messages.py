@@ -60,15 +60,13 @@ def moment_of(field: str, message: Timestamp) -> datetime:
 
 def lock_message(lock: LockWithOwner) -> locks.Lock:
     """Return the message of a standing lock."""
-    message = locks.Lock(
-        id=str(lock.id),
-        path=lock.path,
-        owner_id=lock.owner_id,
-        owner_name=lock.owner_name,
-        note=lock.note,
-        space=lock.space,
-    )
+    message = locks.Lock(id=str(lock.id), path=lock.path, owner_id=lock.owner_id, owner_name=lock.owner_name)
     message.locked_at.seconds = int(lock.locked_at.timestamp())
+    # Few locks have these, and a page has many locks.
+    if lock.note:
+        message.note = lock.note
+    if lock.space:
+        message.space = lock.space
     return message
 
 

@@ -16,8 +16,6 @@ from services.locks.locking.table import STANDING, LockWithOwner
 from services.locks.settings import LocksSettings
 
 _MAX_LONG_PATHS = 10_000
-# The places of a lock's texts of unknown length in its row.
-_TEXTS = [LockWithOwner._fields.index(name) for name in ("path", "note", "space")]
 _FIRST_SURROGATE, _AFTER_SURROGATES = 0xD800, 0xE000
 
 # The characters of a path by which the index of folders sorts.
@@ -241,7 +239,7 @@ def _cursor_after(lock: LockWithOwner, which: LockFilter) -> str:
 def _how_many_fit(found: Sequence[Sequence[Any]], max_bytes: int) -> int:
     """Return how many of the first locks have paths, notes and spaces of at most `max_bytes` in total."""
     # Skips encoding: a character has at most four bytes in UTF-8.
-    if 4 * sum(len(row[text]) for row in found for text in _TEXTS) <= max_bytes:
+    if 4 * sum(len(path) + len(note) + len(space) for _, path, _, _, _, note, space in found) <= max_bytes:
         return len(found)
-    totals = accumulate(sum(len(row[text].encode()) for text in _TEXTS) for row in found)
+    totals = accumulate(len(f"{path}{note}{space}".encode()) for _, path, _, _, _, note, space in found)
     return sum(total <= max_bytes for total in totals)
