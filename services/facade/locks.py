@@ -49,13 +49,13 @@ async def create(
     request = pb.CreateLockRequest(
         repository_id=repository_id, user_id=user_id, path=path, note=note, ref=ref, idempotency_key=key
     )
-    with conflict_of("CreateLock"):
+    with _conflict_of("CreateLock"):
         reply = await clients.locks.call(clients.lock_stub.CreateLock, request, detail=pb.Lock())
     return {"lock": lock_body(reply.lock)}
 
 
 @contextmanager
-def conflict_of(call: str) -> Iterator[None]:
+def _conflict_of(call: str) -> Iterator[None]:
     """Raise `ServiceError` (INVALID_REPLY) in place of a conflict that lacks the standing lock."""
     try:
         yield
@@ -127,6 +127,21 @@ async def delete(
     )
     reply = await clients.locks.call(clients.lock_stub.DeleteLock, request)
     return {"lock": lock_body(reply.lock)}
+
+
+async def steal(
+    clients: ServiceClients, repository_id: int, user_id: int, lock_id: str, *, reason: str, note: str, key: str
+) -> Body:
+    """Replace another user's lock and return a `StolenLockAnswer`; `key` is the idempotency key, the same for a retry.
+
+    Raises `AlreadyExists` (PATH_LOCKED) with the existing lock as its detail; see LockService.StealLock.
+    """
+    request = pb.StealLockRequest(
+        repository_id=repository_id, user_id=user_id, id=lock_id, reason=reason, note=note, idempotency_key=key
+    )
+    with _conflict_of("StealLock"):
+        reply = await clients.locks.call(clients.lock_stub.StealLock, request, detail=pb.Lock())
+    return {"lock": lock_body(reply.lock), "previous": released_body(reply.previous)}
 
 
 async def create_many(
@@ -213,6 +228,20 @@ def lock_body(lock: pb.Lock) -> Body:
     if lock.space:
         body["space"] = lock.space
     return body
+
+
+def released_body(released: pb.ReleasedLock) -> Body:
+    """Return the body of a released lock. Raises the errors of `lock_body`."""
+    if not (released.released_by and released.HasField("released_at")):
+        raise invalid_reply("LockService", "a released lock lacks the time or the user of its release")
+    return {
+        **lock_body(released.lock),
+        "released_at": datetime.fromtimestamp(released.released_at.seconds, UTC),
+        "released_by": {"name": released.released_by},
+        "forced": released.forced,
+        "stolen": released.stolen,
+        **({"reason": released.reason} if released.reason else {}),
+    }
 
 
 def list_json(page: pb.ListLocksResponse) -> bytes:

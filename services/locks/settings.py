@@ -74,8 +74,8 @@ class LocksSettings(LocksDatabaseSettings):
     lock_page_bytes: int = Field(
         default=256 * 1024,
         ge=_MAX_PATH_BYTES,
-        description="the most bytes that the paths and notes on a page of locks have together; other locks are on the "
-        "next page",
+        description="the most bytes that the paths, notes and spaces on a page of locks have together; other locks are "
+        "on the next page",
     )
     locks_per_repository: int = Field(
         default=100_000, ge=1, description="the most locks that stand in a repository; more are answered 403"

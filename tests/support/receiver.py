@@ -55,7 +55,7 @@ class Receiver:
     may_answer: asyncio.Event = field(default_factory=asyncio.Event)
     """It answers nothing while this is not set."""
     ends: bool = True
-    """Whether it closes the connection after an answer."""
+    """It closes the connection after an answer."""
 
     def __post_init__(self) -> None:
         self.may_answer.set()

@@ -5,7 +5,7 @@ import os
 import re
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import suppress
+from contextlib import asynccontextmanager, suppress
 from typing import IO, NamedTuple
 
 from services.cli.errors import CommandError
@@ -130,20 +130,16 @@ class Git:
             raise CommandError(f"git: {(error.strerror or str(error)).lower()}") from error
 
 
-class _ending:  # noqa: N801 - used as a function
-    """Kills a process that still runs when it is not needed any more, and waits for its end."""
-
-    def __init__(self, process: asyncio.subprocess.Process) -> None:
-        self._process = process
-
-    async def __aenter__(self) -> None:
-        pass
-
-    async def __aexit__(self, *_: object) -> None:
-        if self._process.returncode is None:
+@asynccontextmanager
+async def _ending(process: asyncio.subprocess.Process) -> AsyncGenerator[None, None]:
+    """Kill the process at the end of the block if it still runs, and wait for its end."""
+    try:
+        yield
+    finally:
+        if process.returncode is None:
             with suppress(ProcessLookupError):
-                self._process.kill()
-            await self._process.wait()
+                process.kill()
+            await process.wait()
 
 
 async def _paths(process: asyncio.subprocess.Process) -> AsyncGenerator[bytes, None]:

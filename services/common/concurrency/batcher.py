@@ -32,11 +32,11 @@ class _Asked(Generic[Request, Answer]):
 class Batcher(Generic[Request, Answer]):
     """Answers requests in batches, so that they share the cost of a call. Its owner closes it.
 
-    If no batch is in flight, a request starts one at once, together with the requests of the same moment, or with those
-    of the next `hold_seconds`. Requests that
-    arrive during a batch form the next one, of at most `max_batch` requests. It starts when no batch is in flight, or
-    when fewer than `max_in_flight` are and the latest started at least `max_wait_seconds` ago. No request is answered
-    with data read before it arrived, batches grow only if answers are slow, and others overtake a batch that hangs.
+    If no batch is in flight, a request starts one at once, together with the requests of the same moment; or after
+    `gather_seconds`, together with those that arrive meanwhile. Requests that arrive during a batch form the next one,
+    of at most `max_batch` requests. It starts when no batch is in flight, or when fewer than `max_in_flight` are and
+    the latest started at least `max_wait_seconds` ago. No request is answered with data read before it arrived, batches
+    grow only if answers are slow or requests are gathered, and others overtake a batch that hangs.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Batcher(Generic[Request, Answer]):
         max_batch: int = 32,
         max_in_flight: int = 4,
         max_wait_seconds: float = 0.02,
-        hold_seconds: float = 0.0,
+        gather_seconds: float = 0.0,
     ) -> None:
         """Set the bounds; with the default bounds, fast batches run one after another, so that they are few.
 
@@ -57,7 +57,7 @@ class Batcher(Generic[Request, Answer]):
         self._most = max_batch
         self._at_once = max_in_flight
         self._held_seconds = max_wait_seconds
-        self._hold_seconds = hold_seconds
+        self._gather_seconds = gather_seconds
         self._waiting: deque[_Asked[Request, Answer]] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
         self._starts = False
@@ -70,8 +70,8 @@ class Batcher(Generic[Request, Answer]):
         self._waiting.append(asked)
         if not self._starts and self._may_start():
             self._starts = True
-            if self._hold_seconds:
-                loop.call_later(self._hold_seconds, self._start)
+            if self._gather_seconds:
+                loop.call_later(self._gather_seconds, self._start)
             else:
                 loop.call_soon(self._start)
         return await asked.answer
@@ -121,7 +121,7 @@ class Batcher(Generic[Request, Answer]):
         self._start_waiting()
 
     def _start_waiting(self) -> None:
-        # A batch whose first request waits for others starts by itself.
+        # A batch that gathers requests starts by itself.
         if not self._starts:
             self._start()
 

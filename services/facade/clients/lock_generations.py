@@ -12,7 +12,7 @@ from services.common.errors import ServiceError
 from services.common.rpc.client import ServiceClient
 
 # A client that polls notices no such delay, and many clients that poll once a second become one call.
-_HOLD_SECONDS = 0.1
+_GATHER_SECONDS = 0.1
 _MAX_BATCH = 1_000
 # Many calls wait for the lock service while it is not available.
 _MAX_IN_FLIGHT = 16
@@ -33,7 +33,7 @@ class LockGenerations:
         self._locks = locks
         self._stub = LockServiceStub(locks.channel)
         self._polls = Batcher(
-            self._read_all, max_batch=_MAX_BATCH, max_in_flight=_MAX_IN_FLIGHT, hold_seconds=_HOLD_SECONDS
+            self._read_all, max_batch=_MAX_BATCH, max_in_flight=_MAX_IN_FLIGHT, gather_seconds=_GATHER_SECONDS
         )
 
     async def read(self, repository_id: int, known: int) -> int:

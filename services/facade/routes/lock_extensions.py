@@ -157,7 +157,7 @@ async def steal_lock(request: Request) -> Response:
     """Replace another user's lock by a lock of the caller's: a stale lock, or with the rights of `force` any."""
     call, asked = await open_call_with_body(request, StealLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES)
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
-    taken = await lock_history.steal(
+    taken = await locks.steal(
         call.context.clients,
         repository_id,
         call.caller.user_id,

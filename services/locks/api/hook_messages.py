@@ -9,7 +9,7 @@ from towpath.storage.v1.storage_service_pb2 import Object
 from services.common.errors import InvalidArgument, Reason
 from services.locks.api.messages import timestamp
 from services.locks.models import HookDelivery, Repository
-from services.locks.webhooks.formats import Format
+from services.locks.webhooks.formats import Format, message_id
 from services.locks.webhooks.hooks import HookWithRepository, NewHook
 
 _FORMAT_NUMBERS = {
@@ -60,7 +60,7 @@ def delivery_message(delivery: HookDelivery) -> pb.HookDelivery:
 
     return pb.HookDelivery(
         id=delivery.id,
-        message_id=f"msg_{delivery.message_uuid.hex}",
+        message_id=message_id(delivery.message_uuid),
         event_type=delivery.event_type,
         repository=delivery.payload["repository_name"],
         created_at=timestamp(delivery.created_at),

@@ -6,11 +6,12 @@ from services.locks.api.messages import lock_message, timestamp
 from services.locks.events.feed import Update
 from services.locks.events.reader import Event
 from services.locks.locking.table import LockWithOwner
+from services.locks.webhooks.event_types import LOCK_CREATED, LOCK_RELEASED, LOCK_STOLEN
 
 _TYPES = {
-    "lock.created": pb.LOCK_EVENT_TYPE_CREATED,
-    "lock.released": pb.LOCK_EVENT_TYPE_RELEASED,
-    "lock.stolen": pb.LOCK_EVENT_TYPE_STOLEN,
+    LOCK_CREATED: pb.LOCK_EVENT_TYPE_CREATED,
+    LOCK_RELEASED: pb.LOCK_EVENT_TYPE_RELEASED,
+    LOCK_STOLEN: pb.LOCK_EVENT_TYPE_STOLEN,
 }
 
 

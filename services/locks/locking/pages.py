@@ -34,7 +34,7 @@ _LIST = f"""
     ORDER BY {{outer_order}}
 """  # noqa: S608 - our own names
 _BYTES = "(octet_length(locks.path) + octet_length(locks.note) + octet_length(locks.space))"
-# The present rules for spaces, if they are not those by which the space of a ref was told.
+# The present rules for spaces, if they are not those that the caller knows.
 _CHANGED = "(SELECT NULLIF(lock_spaces, {}) FROM locks.repositories WHERE id = $1)"
 # Like `_LIST`, but ends with the lock whose text exceeds the bound in bytes. Measuring is cheaper than reading long
 # texts, and more expensive than reading short texts.
@@ -107,8 +107,8 @@ class LockPages:
     async def read(self, repository_id: int, which: LockFilter = ALL, *, cursor: str, limit: int) -> LockPage:
         """Return a page, as of now: the oldest locks first, or with `path_prefix` by path.
 
-        The paths and notes on a page have at most `lock_page_bytes` in total, unless the page has one lock only.
-        Raises `InvalidArgument` (INVALID_CURSOR).
+        The paths, notes and spaces on a page have at most `lock_page_bytes` in total, unless the page has one lock
+        only. Raises `InvalidArgument` (INVALID_CURSOR).
         """
         size, max_bytes = self._settings.page_size(limit), self._settings.lock_page_bytes
         position = _position(cursor, which)

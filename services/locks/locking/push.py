@@ -18,12 +18,11 @@ from services.locks.locking.table import STANDING, LockWithOwner, select_locks_f
 from services.locks.models import Grant, Lock, Repository, User
 from services.locks.ref_patterns import matching
 from services.locks.repositories import repository_not_found
-from services.locks.validation import check_repository_name, is_name
+from services.locks.validation import check_note, check_repository_name, is_name
 
 MAX_PATHS = 10_000
 MAX_PATH_BYTES = 8 * 1024**2
 MAX_BLOCKING = 1_000
-_MAX_REASON_CHARACTERS = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,10 +90,7 @@ async def release_pushed(
     Return None if pushes to the ref release no locks in this repository. Raises the errors of `check_push`.
     """
     push.check()
-    if len(reason) > _MAX_REASON_CHARACTERS or "\0" in reason:
-        raise InvalidArgument(
-            Reason.INVALID_FIELD, f"reason: expected at most {_MAX_REASON_CHARACTERS} characters without NUL"
-        )
+    check_note("reason", reason)
     repository_id = await _authorize(connection, push.repository, caller)
     release_on = select(col(Repository.release_on)).where(col(Repository.id) == repository_id)
     patterns: Sequence[str] | None = await connection.scalar(release_on)

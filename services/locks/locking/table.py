@@ -28,8 +28,8 @@ _ATTEMPTS = 10
 # Results of the SQL function `room_for_lock`; its other results name the limit that is reached.
 _ROOM = "room"
 _NEAR = "near"
-# Stands for them all where the rules for spaces are not those by which the space was told.
-_CHANGED = "rules"
+# The result in their place, if the rules for spaces that the caller knows are not the present ones.
+_OTHER_RULES = "rules"
 
 # Hot path: literal SQL, because building a statement with SQLAlchemy costs more than executing it.
 STANDING = "locks.id, locks.path, locks.locked_at, locks.owner_id, users.name, locks.note, locks.space"
@@ -39,7 +39,7 @@ _CREATE = f"""
     WITH changed AS MATERIALIZED (
         SELECT lock_spaces FROM locks.repositories WHERE id = $1 AND lock_spaces <> $11
     ), room AS MATERIALIZED (
-        SELECT CASE WHEN EXISTS (SELECT FROM changed) THEN '{_CHANGED}'
+        SELECT CASE WHEN EXISTS (SELECT FROM changed) THEN '{_OTHER_RULES}'
             ELSE locks.room_for_lock($1, $4, $6, $7, $8) END AS found
     ), made AS (
         INSERT INTO locks.locks (repository_id, path, path_hash, owner_id, locked_at, idempotency_key, note, space)
@@ -109,9 +109,8 @@ def create_statement(
 
     Its row has the result of `room_for_lock`, NULL, the lock and its idempotency key. If `rules` are given and are not
     the repository's rules for spaces, the row has the present rules in place of NULL, and no lock is created. The lock
-    is NULL if there is no room
-    and none stands on the path, or if the standing lock was committed after the statement began: the next statement
-    sees it. Near a limit, only a statement that runs `alone` in the repository creates a lock.
+    is NULL if there is no room and none stands on the path, or if the standing lock was committed after the statement
+    began: the next statement sees it. Near a limit, only a statement that runs `alone` in the repository creates one.
     """
     most = (limits.per_repository, limits.per_user)
     owned = (repository_id, path, path_hash(path, space), user_id, idempotency_key)

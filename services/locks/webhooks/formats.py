@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any
+from uuid import UUID
 
 from services.locks.webhooks.event_types import LOCK_CREATED, LOCK_STOLEN, OBJECT_REMOVED
 
@@ -27,6 +28,11 @@ class Format(StrEnum):
     JSON = "json"
     SLACK = "slack"
     DISCORD = "discord"
+
+
+def message_id(message_uuid: UUID) -> str:
+    """Return the id of a message, as receivers and administrators see it."""
+    return f"msg_{message_uuid.hex}"
 
 
 def render(form: str, event_type: str, repository_id: int, payload: Payload) -> str:

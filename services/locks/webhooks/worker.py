@@ -20,7 +20,7 @@ from services.database.transactions import Database
 from services.locks.metrics import WEBHOOK_DELIVERIES
 from services.locks.webhooks import deliveries
 from services.locks.webhooks.deliveries import Claim
-from services.locks.webhooks.formats import render
+from services.locks.webhooks.formats import message_id, render
 from services.locks.webhooks.sender import GONE, Message, Outcome, Sender
 
 _ANSWER_SECONDS = 10.0
@@ -125,7 +125,7 @@ class Worker:
                 await self._database.run(partial(deliveries.record_disabled, claim=claim))
                 return
             message = Message(
-                id=f"msg_{claim.message_uuid.hex}",
+                id=message_id(claim.message_uuid),
                 body=render(claim.format, claim.event_type, claim.repository_id, claim.payload),
                 url=claim.url,
                 secret=claim.secret,

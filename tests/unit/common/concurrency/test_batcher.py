@@ -61,7 +61,7 @@ async def test_what_comes_while_a_request_is_held_goes_with_it() -> None:
     """A group begins some time after its first request, and again after the first one of the next group."""
     doubler = Doubler()
     doubler.free.set()
-    grouped = Doubling(doubler.double, max_batch=10, max_in_flight=2, max_wait_seconds=0, hold_seconds=0.05)
+    grouped = Doubling(doubler.double, max_batch=10, max_in_flight=2, max_wait_seconds=0, gather_seconds=0.05)
     for numbers in ([1, 2], [3, 4]):
         asking = await _asked(grouped, *([number] for number in numbers))
         assert doubler.groups == ([[1, 2]] if numbers == [3, 4] else [])
