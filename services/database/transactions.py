@@ -4,12 +4,16 @@ import asyncio
 import random
 import time
 from collections.abc import Awaitable, Callable, Sequence
-from typing import TypeVar
+from typing import Any, TypeVar
+from weakref import WeakSet
 
 import asyncpg
+from sqlalchemy import event
+from sqlalchemy.engine.interfaces import DBAPIConnection
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.exc import TimeoutError as PoolTimeoutError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from sqlalchemy.pool import ConnectionPoolEntry
 
 from services.common.errors import Reason, ResourceExhausted, ServiceError, Unavailable
 from services.common.observability.logs import get_logger
@@ -71,6 +75,9 @@ class Database:
         self._held = HeldConnections(engine)
         self._trouble = ""
         self._troubled_until = 0.0
+        # Weak, because the pool replaces connections that are lost.
+        self._opened: WeakSet[Any] = WeakSet()
+        event.listen(engine.sync_engine, "connect", self._note_opened)
         watch_pool(engine, self._held)
 
     @property
@@ -109,9 +116,15 @@ class Database:
         return await self._repeated(attempt, patient=patient)
 
     async def close(self) -> None:
-        """Close all connections."""
+        """Close all connections, those in use too: a statement that still runs fails."""
         await self._held.close()
         await self.engine.dispose()
+        # SQLAlchemy closes a connection that is in use neither now nor when its user returns it.
+        for connection in list(self._opened):
+            connection.terminate()
+
+    def _note_opened(self, connection: DBAPIConnection, _record: ConnectionPoolEntry) -> None:
+        self._opened.add(connection.driver_connection)
 
     async def _repeated(self, attempt: Callable[[int], Awaitable[Result]], *, patient: bool) -> Result:
         began, pause, number = time.monotonic(), _FIRST_PAUSE_SECONDS, 1

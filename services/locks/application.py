@@ -93,6 +93,8 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
             await deleting
 
     async def last() -> None:
+        # These need the database, which is closed next.
+        await cancel_and_wait(writing, reading)
         await asyncio.gather(*delivering)
 
     writing = asyncio.create_task(uses.keep_writing())

@@ -245,6 +245,27 @@ async def test_a_single_statement_that_fails_leaves_its_place_to_the_next(
     await database.close()
 
 
+@pytest.mark.parametrize("pool_size", [1, 2])
+async def test_the_end_closes_connections_in_use_too(
+    database_url: SecretStr, schema: Schema, postgres: TestPostgres, pool_size: int
+) -> None:
+    """A statement and a transaction that outlive the database leave no connection open."""
+    await migrate(database_url, schema)
+    database = Database(create_engine(database_url, schema="barge", pool_size=pool_size))
+
+    async def sleep(connection: AsyncConnection) -> None:
+        await connection.execute(text("SELECT pg_sleep(3)"))
+
+    late = [asyncio.create_task(database.fetch(_pid(pause=3), patient=False))]
+    if pool_size > 1:
+        late.append(asyncio.create_task(database.run(sleep, patient=False)))
+    await until_answer(f"{pool_size}", lambda: postgres.execute(_PAUSING))
+    await database.close()
+    assert {type(ended) for ended in await asyncio.gather(*late, return_exceptions=True)} == {Unavailable}
+    open_now = "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'towpath-barge'"
+    await until_answer("0", lambda: postgres.execute(open_now))
+
+
 async def test_an_outage_ends_as_unavailable(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A database that is not there is waited for, within the bound."""
     monkeypatch.setattr(transactions, "OUTAGE_SECONDS", 0.2)
