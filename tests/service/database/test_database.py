@@ -256,7 +256,7 @@ async def test_the_end_closes_connections_in_use_too(
     async def sleep(connection: AsyncConnection) -> None:
         await connection.execute(text("SELECT pg_sleep(3)"))
 
-    late = [asyncio.create_task(database.fetch(_pid(pause=3), patient=False))]
+    late: list[asyncio.Task[object]] = [asyncio.create_task(database.fetch(_pid(pause=3), patient=False))]
     if pool_size > 1:
         late.append(asyncio.create_task(database.run(sleep, patient=False)))
     await until_answer(f"{pool_size}", lambda: postgres.execute(_PAUSING))
