@@ -1,18 +1,46 @@
-"""Grants: the roles of users in repositories."""
+"""Grants: the roles of users in repositories.
+
+`ACCESS_GRANTS` is the view of all that count: the grants of a user, those of its groups, and those of single tokens.
+"""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any
 
-from sqlalchemy import case, delete, func, select
+from sqlalchemy import ColumnElement, and_, case, column, delete, func, select, table
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy.orm import Mapped
 from sqlmodel import col
 
 from services.locks.access import policy
 from services.locks.models import Grant, Repository, User
 
-_BY_ROLE = case({role.value: rank for rank, role in enumerate(policy.Role)}, value=col(Grant.role))
+_RANKS = {role.value: rank for rank, role in enumerate(policy.Role)}
+_BY_ROLE = case(_RANKS, value=col(Grant.role))
+
+ACCESS_GRANTS = table(
+    "access_grants",
+    *map(column, ("source", "source_name", "user_id", "token_id", "repository_id")),
+    *map(column, ("role", "ref_patterns", "ignores_locks", "created_at")),
+)
+_ACCESS = ACCESS_GRANTS.c
+
+
+@dataclass(frozen=True, slots=True)
+class AccessGrant:
+    """A grant that counts for a user.
+
+    `source` is `user`, or the kind of its source: `group`, `forge` or `issuer`, with that one's name.
+    """
+
+    source: str
+    source_name: str
+    role: str
+    ref_patterns: Sequence[str]
+    ignores_locks: bool
+    created_at: datetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,28 +49,40 @@ class FoundRepository:
 
     id: int
     access: policy.RepositoryAccess
-    records: Sequence[Grant]
+    records: Sequence[AccessGrant]
 
 
-async def find_access(connection: AsyncConnection, *, repository: str, user_id: int) -> FoundRepository | None:
+def granted(repository_id: int | Mapped[int], *, user_id: int, token_id: int = 0) -> ColumnElement[bool]:
+    """Return the condition for the rows of `ACCESS_GRANTS` that count for a user who presents this token."""
+    return and_(_ACCESS.repository_id == repository_id, _ACCESS.user_id == user_id, _ACCESS.token_id.in_({0, token_id}))
+
+
+async def find_access(
+    connection: AsyncConnection, *, repository: str, user_id: int, token_id: int = 0
+) -> FoundRepository | None:
     """Return the input of the decision about a user's access to a repository; None if the repository does not exist."""
+    columns = [_ACCESS[name] for name in AccessGrant.__dataclass_fields__]
     statement = (
-        select(col(Repository.id), col(Repository.public), *Grant.__table__.c)
+        select(col(Repository.id), col(Repository.public), *columns)
         .join_from(
-            Repository,
-            Grant,
-            (col(Grant.repository_id) == col(Repository.id)) & (col(Grant.user_id) == user_id),
-            isouter=True,
+            Repository, ACCESS_GRANTS, granted(col(Repository.id), user_id=user_id, token_id=token_id), isouter=True
         )
         .where(col(Repository.name) == repository)
-        .order_by(_BY_ROLE)
+        .order_by(case(_RANKS, value=_ACCESS.role), _ACCESS.source.desc(), _ACCESS.source_name)
     )
     rows = (await connection.execute(statement)).all()
     if not rows:
         return None
     repository_id, public, *_ = rows[0]
-    records = [_record(grant) for _, _, *grant in rows if grant[0] is not None]
-    grants = [policy.Grant(policy.Role(record.role), tuple(record.ref_patterns)) for record in records]
+    records = [AccessGrant(*grant) for _, _, *grant in rows if grant[0] is not None]
+    grants = [
+        policy.Grant(
+            policy.Role(record.role),
+            tuple(record.ref_patterns),
+            f"{record.source} {record.source_name}" if record.source_name else "",
+        )
+        for record in records
+    ]
     return FoundRepository(repository_id, policy.RepositoryAccess(public, grants), records)
 
 

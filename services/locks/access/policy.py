@@ -37,10 +37,19 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Grant:
-    """A role in the repository. Writing is limited to refs that match a pattern; without patterns it is not limited."""
+    """A role in the repository. Writing is limited to refs that match a pattern; without patterns it is not limited.
+
+    `source` is the group, forge or issuer from which the user has the role, such as `group artists`, or empty.
+    """
 
     role: Role
     ref_patterns: Sequence[str] = ()
+    source: str = ""
+
+    @property
+    def subject(self) -> str:
+        """The role in an explanation, with its source."""
+        return f"the role {self.role} by the {self.source}" if self.source else f"the role {self.role}"
 
 
 @dataclass(frozen=True)
@@ -94,7 +103,7 @@ def _decide_anonymous(repository: RepositoryAccess | None, permission: Permissio
 
 def _decide_read(grants: Sequence[Grant]) -> Decision:
     if grants:
-        return Decision(Outcome.ALLOWED, f"the role {grants[0].role} includes reading, whatever the ref", grants[0])
+        return Decision(Outcome.ALLOWED, f"{grants[0].subject} includes reading, whatever the ref", grants[0])
     return _PUBLIC
 
 
@@ -104,7 +113,7 @@ def _writing(grants: Sequence[Grant]) -> Sequence[Grant]:
 
 def _decide_write_any_ref(grants: Sequence[Grant]) -> Decision:
     for grant in _writing(grants):
-        return Decision(Outcome.ALLOWED, f"the role {grant.role} includes writing, if only on some refs", grant)
+        return Decision(Outcome.ALLOWED, f"{grant.subject} includes writing, if only on some refs", grant)
     return _MAY_ONLY_READ
 
 
@@ -112,10 +121,10 @@ def _decide_write(grants: Sequence[Grant], ref: str) -> Decision:
     writing = _writing(grants)
     for grant in writing:
         if not grant.ref_patterns:
-            return Decision(Outcome.ALLOWED, f"the role {grant.role} includes writing, on every ref", grant)
+            return Decision(Outcome.ALLOWED, f"{grant.subject} includes writing, on every ref", grant)
     for grant in writing:
         if pattern := matching(grant.ref_patterns, ref):
-            return Decision(Outcome.ALLOWED, f"the role {grant.role} includes writing, on refs like {pattern}", grant)
+            return Decision(Outcome.ALLOWED, f"{grant.subject} includes writing, on refs like {pattern}", grant)
     if writing:
         patterns = ", ".join(dict.fromkeys(pattern for grant in writing for pattern in grant.ref_patterns))
         asked = "this is another" if ref else "the request names none"

@@ -7,10 +7,25 @@ from services.locks.models import SCHEMA
 
 SOURCE = Source(
     SCHEMA.name,
-    # The channel that the triggers of the migration 0003 notify.
+    # The channel that the triggers of the migrations 0003 and 0008 notify.
     channel="towpath_access_changed",
     trigger="access_changed",
-    tables=("users", "tokens", "repositories", "grants"),
+    tables=(
+        "users",
+        "tokens",
+        "repositories",
+        "grants",
+        "group_members",
+        "group_grants",
+        "forges",
+        "issuers",
+        "issuer_grants",
+        "issuer_groups",
+        "token_groups",
+        "token_grants",
+        "identities",
+        "ssh_keys",
+    ),
     subject="changes of access",
 )
 

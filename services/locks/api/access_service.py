@@ -52,7 +52,10 @@ class AccessServicer(AccessServiceServicer):
             # An impossible name gets the same answer as the name of a repository that does not exist.
             if seconds <= 0 or not is_repository_name(request.repository):
                 return None, seconds
-            return await find_access(connection, repository=request.repository, user_id=request.user_id), seconds
+            found = await find_access(
+                connection, repository=request.repository, user_id=request.user_id, token_id=request.token_id
+            )
+            return found, seconds
 
         found, seconds = await self._database.run(work)
         if seconds <= 0:

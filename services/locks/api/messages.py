@@ -11,6 +11,7 @@ from towpath.locks.v1 import lock_service_pb2 as locks
 
 from services.common.errors import InvalidArgument, Reason
 from services.locks import models
+from services.locks.access.grants import AccessGrant
 from services.locks.access.policy import Permission, Role
 from services.locks.ids import parse_id
 from services.locks.locking.batch import PathFailure
@@ -160,7 +161,7 @@ def repository_message(repository: models.Repository | models.RemovedRepository)
     )
 
 
-def grant_message(grant: models.Grant, *, user_name: str, repository: str) -> admin.Grant:
+def grant_message(grant: models.Grant | AccessGrant, *, user_name: str, repository: str) -> admin.Grant:
     """Return the message of a grant."""
     return admin.Grant(
         user_name=user_name,

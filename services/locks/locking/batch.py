@@ -169,6 +169,7 @@ async def remove_locks(
     *,
     repository_id: int,
     user_id: int,
+    token_id: int = 0,
     paths: Sequence[str],
     force: bool,
     idempotency_key: str,
@@ -188,6 +189,7 @@ async def remove_locks(
         _remove,
         repository_id=repository_id,
         user_id=user_id,
+        token_id=token_id,
         paths=sorted(unique),
         force=force,
         idempotency_key=idempotency_key,
@@ -209,6 +211,7 @@ async def _remove(
     *,
     repository_id: int,
     user_id: int,
+    token_id: int,
     paths: Sequence[str],
     force: bool,
     idempotency_key: str,
@@ -224,7 +227,7 @@ async def _remove(
     space = await find_space(connection, repository_id, ref)
     hashes = [path_hash(path, space) for path in paths]
     removals = await select_locks_for_update(
-        connection, col(Lock.path_hash).in_(hashes), repository_id=repository_id, user_id=user_id
+        connection, col(Lock.path_hash).in_(hashes), repository_id=repository_id, user_id=user_id, token_id=token_id
     )
     released = await find_releases(
         connection,

@@ -9,13 +9,13 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import InvalidArgument, PermissionDenied, Reason
-from services.locks.access.grants import find_access
+from services.locks.access.grants import ACCESS_GRANTS, find_access, granted
 from services.locks.access.policy import Role
 from services.locks.locking.history import release_locks
 from services.locks.locking.paths import path_hash
 from services.locks.locking.spaces import find_space
 from services.locks.locking.table import STANDING, LockWithOwner, select_locks_for_update
-from services.locks.models import Grant, Lock, Repository, User
+from services.locks.models import Lock, Repository, User
 from services.locks.ref_patterns import matching
 from services.locks.repositories import repository_not_found
 from services.locks.validation import check_note, check_repository_name, is_name
@@ -140,8 +140,7 @@ async def _find_pusher(connection: AsyncConnection, name: str) -> User | None:
 
 
 async def _ignores_locks(connection: AsyncConnection, repository_id: int, user_id: int, ref: str) -> bool:
-    statement = select(col(Grant.ref_patterns)).where(
-        col(Grant.repository_id) == repository_id, col(Grant.user_id) == user_id, col(Grant.ignores_locks)
-    )
+    grant = ACCESS_GRANTS.c
+    statement = select(grant.ref_patterns).where(granted(repository_id, user_id=user_id), grant.ignores_locks)
     limits: Sequence[Sequence[str]] = (await connection.scalars(statement)).all()
     return any(not patterns or matching(patterns, ref) is not None for patterns in limits)

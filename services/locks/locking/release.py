@@ -16,6 +16,7 @@ async def remove_lock(
     repository_id: int,
     lock_id: int,
     user_id: int,
+    token_id: int = 0,
     force: bool,
     idempotency_key: str,
     reason: str = "",
@@ -27,7 +28,7 @@ async def remove_lock(
     (LOCK_NOT_FOUND, USER_NOT_FOUND) and the errors of `check_unlock`.
     """
     removals = await select_locks_for_update(
-        connection, col(Lock.id) == lock_id, repository_id=repository_id, user_id=user_id
+        connection, col(Lock.id) == lock_id, repository_id=repository_id, user_id=user_id, token_id=token_id
     )
     if not removals:
         removed = await find_releases(

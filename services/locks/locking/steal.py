@@ -65,6 +65,7 @@ async def steal_lock(
     repository_id: int,
     lock_id: int,
     user_id: int,
+    token_id: int = 0,
     reason: str,
     note: str,
     idempotency_key: str,
@@ -85,7 +86,7 @@ async def steal_lock(
     caller_id, caller = administrator or (user_id, user_name)
     room = await connection.scalar(_ROOM, {**parties, "unlimited": _UNLIMITED, "per_user": limits.per_user})
     removals = await select_locks_for_update(
-        connection, col(Lock.id) == lock_id, repository_id=repository_id, user_id=user_id
+        connection, col(Lock.id) == lock_id, repository_id=repository_id, user_id=user_id, token_id=token_id
     )
     if not removals:
         return await _earlier(connection, repository_id, lock_id, caller_id, idempotency_key)

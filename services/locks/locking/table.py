@@ -18,10 +18,11 @@ from services.common.errors import Aborted, NotFound, Reason, ResourceExhausted
 from services.database.engine import violated
 from services.database.statement import Statement
 from services.database.transactions import Database
+from services.locks.access.grants import ACCESS_GRANTS, granted
 from services.locks.access.policy import Role
 from services.locks.locking.paths import path_hash
 from services.locks.locking.spaces import KnownRules, space_of
-from services.locks.models import Grant, Lock, Repository, User
+from services.locks.models import Lock, Repository, User
 
 _ATTEMPTS = 10
 
@@ -186,22 +187,23 @@ def unknown_party(error: IntegrityError | IntegrityConstraintViolationError) -> 
 
 
 async def select_locks_for_update(
-    connection: AsyncConnection, which: ColumnElement[bool], *, repository_id: int, user_id: int
+    connection: AsyncConnection, which: ColumnElement[bool], *, repository_id: int, user_id: int, token_id: int = 0
 ) -> Sequence[LockRemoval]:
     """Return standing locks of the repository, and bar other transactions from removing them before this one ends.
+
+    Each has the rights of a user who presents this token.
 
     If another transaction is removing a lock, wait for that transaction, and omit the lock if it commits. `user_name`
     is None for an unknown user. Every caller takes the row locks in the order of the paths.
     """
     user_name = select(col(User.name)).where(col(User.id) == user_id).scalar_subquery()
     is_administrator = exists().where(col(User.id) == user_id, col(User.administrator))
+    grant = ACCESS_GRANTS.c
     of_every_ref = exists().where(
-        col(Grant.repository_id) == repository_id,
-        col(Grant.user_id) == user_id,
-        func.cardinality(col(Grant.ref_patterns)) == 0,
+        granted(repository_id, user_id=user_id, token_id=token_id), func.cardinality(grant.ref_patterns) == 0
     )
-    writes_every_ref = of_every_ref.where(col(Grant.role).in_([Role.WRITE.value, Role.ADMIN.value]))
-    is_admin = of_every_ref.where(col(Grant.role) == Role.ADMIN.value)
+    writes_every_ref = of_every_ref.where(grant.role.in_([Role.WRITE.value, Role.ADMIN.value]))
+    is_admin = of_every_ref.where(grant.role == Role.ADMIN.value)
     standing = (
         col(Lock.id),
         col(Lock.path),

@@ -2,7 +2,18 @@
 
 from datetime import datetime
 
-from sqlalchemy import ARRAY, BigInteger, Boolean, CheckConstraint, Column, Index, LargeBinary, Text, UniqueConstraint
+from sqlalchemy import (
+    ARRAY,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Index,
+    LargeBinary,
+    Text,
+    UniqueConstraint,
+    text,
+)
 from sqlmodel import Field
 
 from services.locks.models.base import (
@@ -12,6 +23,7 @@ from services.locks.models.base import (
     key_column,
     moment_column,
     number_column,
+    optional_reference_column,
     reference_column,
     text_column,
     texts_column,
@@ -33,10 +45,18 @@ class User(Record, table=True):
 
 
 class Token(Record, table=True):
-    """A credential; only the SHA-256 of its secret is stored."""
+    """A credential; only the SHA-256 of its secret is stored.
+
+    A token with a `forge_id` is a token of that forge; a token with an `issuer_id` is a JSON Web Token of that issuer,
+    or was given for one.
+    """
 
     __tablename__ = "tokens"
-    __table_args__ = (UniqueConstraint("user_id", "name"),)
+    __table_args__ = (
+        UniqueConstraint("user_id", "name"),
+        Index(None, "forge_id", postgresql_where=text("forge_id IS NOT NULL")),
+        Index(None, "issuer_id", "expires_at", postgresql_where=text("issuer_id IS NOT NULL")),
+    )
 
     id: int = Field(sa_column=identity_column())
     user_id: int = Field(sa_column=reference_column("users.id", on_delete="CASCADE"))
@@ -44,6 +64,8 @@ class Token(Record, table=True):
     token_hash: bytes = Field(sa_column=Column(LargeBinary, nullable=False, unique=True))
     created_at: datetime = Field(sa_column=moment_column(now=True))
     expires_at: datetime | None = Field(sa_column=moment_column(nullable=True))
+    forge_id: int | None = Field(default=None, sa_column=optional_reference_column("forges.id", on_delete="CASCADE"))
+    issuer_id: int | None = Field(default=None, sa_column=optional_reference_column("issuers.id", on_delete="CASCADE"))
 
 
 class TokenUse(Record, table=True):
@@ -73,11 +95,15 @@ class Repository(Record, table=True):
     `forced_unlock` names the users that may remove the locks of others: `writers` or `admins`. A lock older than
     `stale_after_seconds` may be stolen by every writer. The history of a released lock is deleted after
     `history_seconds`. A push to a ref that matches `release_on` releases its pusher's locks on the pushed paths.
-    `lock_spaces` are rules for the space of a ref, see `locking.spaces`.
+    `lock_spaces` are rules for the space of a ref, see `locking.spaces`. A repository with a `forge_id` is tied to
+    `forge_repository` there; in a `restricted` one, reading needs the right to write at the forge.
     """
 
     __tablename__ = "repositories"
-    __table_args__ = (CheckConstraint("forced_unlock IN ('writers', 'admins')", name="forced_unlock"),)
+    __table_args__ = (
+        CheckConstraint("forced_unlock IN ('writers', 'admins')", name="forced_unlock"),
+        Index(None, "forge_id"),
+    )
 
     id: int = Field(sa_column=identity_column())
     name: str = Field(sa_column=text_column(unique=True))
@@ -88,6 +114,9 @@ class Repository(Record, table=True):
     history_seconds: int | None = Field(default=None, sa_column=number_column(nullable=True))
     release_on: list[str] = Field(default=[], sa_column=texts_column())
     lock_spaces: list[str] = Field(default=[], sa_column=texts_column())
+    forge_id: int | None = Field(default=None, sa_column=optional_reference_column("forges.id", on_delete="RESTRICT"))
+    forge_repository: str = Field(default="", sa_column=text_column(empty=True))
+    restricted: bool = Field(default=False, sa_column=flag_column())
 
 
 class RemovedRepository(Record, table=True):

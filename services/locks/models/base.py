@@ -36,14 +36,25 @@ def reference_column(target: str, *, on_delete: str) -> Column[int]:
     return Column(BigInteger, ForeignKey(target, ondelete=on_delete), nullable=False)
 
 
+def optional_reference_column(target: str, *, on_delete: str) -> Column[int]:
+    """Return a column that is empty or refers to the id of a row."""
+    return Column(BigInteger, ForeignKey(target, ondelete=on_delete), nullable=True)
+
+
 def key_column(target: str) -> Column[int]:
     """Return a part of a primary key that refers to the id of a row; the row's deletion deletes this row too."""
     return Column(BigInteger, ForeignKey(target, ondelete="CASCADE"), primary_key=True, autoincrement=False)
 
 
-def text_column(*, unique: bool = False, empty: bool = False) -> Column[str]:
+def text_column(*, unique: bool = False, empty: bool = False, primary_key: bool = False) -> Column[str]:
     """Return a column of text that compares by its bytes; with `empty`, the text is empty by default."""
-    return Column(Text(collation="C"), nullable=False, unique=unique, server_default="" if empty else None)
+    return Column(
+        Text(collation="C"),
+        nullable=False,
+        unique=unique,
+        server_default="" if empty else None,
+        primary_key=primary_key,
+    )
 
 
 def texts_column() -> Column[list[str]]:
@@ -51,9 +62,9 @@ def texts_column() -> Column[list[str]]:
     return Column(ARRAY(Text), nullable=False, server_default="{}")
 
 
-def flag_column() -> Column[bool]:
+def flag_column(*, primary_key: bool = False) -> Column[bool]:
     """Return a column that is false by default."""
-    return Column(Boolean, nullable=False, server_default=text("false"))
+    return Column(Boolean, nullable=False, server_default=text("false"), primary_key=primary_key)
 
 
 def number_column(*, nullable: bool = False) -> Column[int]:
@@ -61,6 +72,7 @@ def number_column(*, nullable: bool = False) -> Column[int]:
     return Column(BigInteger, nullable=nullable)
 
 
-def moment_column(*, now: bool = False, nullable: bool = False) -> Column[datetime]:
+def moment_column(*, now: bool = False, nullable: bool = False, primary_key: bool = False) -> Column[datetime]:
     """Return a column of times; with `now`, the time of the insertion by default."""
-    return Column(DateTime(timezone=True), nullable=nullable, server_default=func.now() if now else None)
+    default = func.now() if now else None
+    return Column(DateTime(timezone=True), nullable=nullable, server_default=default, primary_key=primary_key)

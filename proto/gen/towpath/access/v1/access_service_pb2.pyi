@@ -58,16 +58,22 @@ class AuthenticateRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     TOKEN_FIELD_NUMBER: _builtins.int
+    REPOSITORY_FIELD_NUMBER: _builtins.int
     token: _builtins.str
-    """The token, as it was given to the user."""
+    """The credential: a token of ours, a token of the forge that the repository is tied to, or a JSON Web Token of an
+    issuer.
+    """
+    repository: _builtins.str
+    """The repository that the request is about, by which its forge is found; empty where there is none."""
     def __init__(
         self,
         *,
         token: _builtins.str = ...,
+        repository: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["repository", b"repository", "token", b"token"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -83,6 +89,8 @@ class AuthenticateResponse(_message.Message):
     USER_NAME_FIELD_NUMBER: _builtins.int
     KEEP_SECONDS_FIELD_NUMBER: _builtins.int
     TOKEN_ID_FIELD_NUMBER: _builtins.int
+    SCOPED_FIELD_NUMBER: _builtins.int
+    RENEWED_BY_CREDENTIAL_FIELD_NUMBER: _builtins.int
     user_id: _builtins.int
     """The user's id."""
     user_name: _builtins.str
@@ -93,6 +101,10 @@ class AuthenticateResponse(_message.Message):
     """
     token_id: _builtins.int
     """The token's id, by which CheckAccess knows whether it is still good."""
+    scoped: _builtins.bool
+    """What the user may do depends on the token too: all further calls have to name it."""
+    renewed_by_credential: _builtins.bool
+    """The forge has to be asked again after a while: CheckAccess needs the credential then, beside its id."""
     def __init__(
         self,
         *,
@@ -100,10 +112,12 @@ class AuthenticateResponse(_message.Message):
         user_name: _builtins.str = ...,
         keep_seconds: _builtins.float = ...,
         token_id: _builtins.int = ...,
+        scoped: _builtins.bool = ...,
+        renewed_by_credential: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_seconds", b"keep_seconds", "token_id", b"token_id", "user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_seconds", b"keep_seconds", "renewed_by_credential", b"renewed_by_credential", "scoped", b"scoped", "token_id", b"token_id", "user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -120,6 +134,7 @@ class CheckAccessRequest(_message.Message):
     REF_FIELD_NUMBER: _builtins.int
     PERMISSION_FIELD_NUMBER: _builtins.int
     TOKEN_ID_FIELD_NUMBER: _builtins.int
+    CREDENTIAL_FIELD_NUMBER: _builtins.int
     user_id: _builtins.int
     """The user; 0 for an anonymous caller."""
     repository: _builtins.str
@@ -132,6 +147,8 @@ class CheckAccessRequest(_message.Message):
     """The token that the user has shown, by its id, where that was at another time: the access ends
     with it. 0: it is not asked for.
     """
+    credential: _builtins.str
+    """The credential, where AuthenticateResponse tells that it is needed."""
     def __init__(
         self,
         *,
@@ -140,10 +157,11 @@ class CheckAccessRequest(_message.Message):
         ref: _builtins.str = ...,
         permission: Global___Permission.ValueType = ...,
         token_id: _builtins.int = ...,
+        credential: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["permission", b"permission", "ref", b"ref", "repository", b"repository", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["credential", b"credential", "permission", b"permission", "ref", b"ref", "repository", b"repository", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -419,6 +419,7 @@ class DeleteLockRequest(_message.Message):
     FORCE_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository that the lock belongs to."""
     id: _builtins.str
@@ -431,6 +432,8 @@ class DeleteLockRequest(_message.Message):
     """Chosen anew by the caller for each intention to unlock, at most 64 characters; empty: not repeatable."""
     reason: _builtins.str
     """A reason for the history, at most 500 characters without NUL; may be empty."""
+    token_id: _builtins.int
+    """The token that the user has shown, by its id, where AuthenticateResponse has told that it counts; 0 for any other."""
     def __init__(
         self,
         *,
@@ -440,10 +443,11 @@ class DeleteLockRequest(_message.Message):
         force: _builtins.bool = ...,
         idempotency_key: _builtins.str = ...,
         reason: _builtins.str = ...,
+        token_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force", "id", b"id", "idempotency_key", b"idempotency_key", "reason", b"reason", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["force", b"force", "id", b"id", "idempotency_key", b"idempotency_key", "reason", b"reason", "repository_id", b"repository_id", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -561,6 +565,7 @@ class DeleteLocksRequest(_message.Message):
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
     REASON_FIELD_NUMBER: _builtins.int
     REF_FIELD_NUMBER: _builtins.int
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository that the paths belong to."""
     user_id: _builtins.int
@@ -575,6 +580,8 @@ class DeleteLocksRequest(_message.Message):
     """A reason for the history, at most 500 characters without NUL; may be empty."""
     ref: _builtins.str
     """The ref for which the paths were locked, as of CreateLock: only locks in its space are removed."""
+    token_id: _builtins.int
+    """The token that the user has shown, by its id, where AuthenticateResponse has told that it counts; 0 for any other."""
     @_builtins.property
     def paths(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """1 to 1,000 paths; a path that is repeated counts once."""
@@ -590,10 +597,11 @@ class DeleteLocksRequest(_message.Message):
         idempotency_key: _builtins.str = ...,
         reason: _builtins.str = ...,
         ref: _builtins.str = ...,
+        token_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "force", b"force", "idempotency_key", b"idempotency_key", "paths", b"paths", "reason", b"reason", "ref", b"ref", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["all_or_nothing", b"all_or_nothing", "force", b"force", "idempotency_key", b"idempotency_key", "paths", b"paths", "reason", b"reason", "ref", b"ref", "repository_id", b"repository_id", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -799,6 +807,7 @@ class StealLockRequest(_message.Message):
     REASON_FIELD_NUMBER: _builtins.int
     NOTE_FIELD_NUMBER: _builtins.int
     IDEMPOTENCY_KEY_FIELD_NUMBER: _builtins.int
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository that the lock belongs to."""
     id: _builtins.str
@@ -811,6 +820,8 @@ class StealLockRequest(_message.Message):
     """The note of the new lock, as of CreateLock."""
     idempotency_key: _builtins.str
     """Chosen anew by the caller for each intention to steal, at most 64 characters; empty: not repeatable."""
+    token_id: _builtins.int
+    """The token that the user has shown, by its id, where AuthenticateResponse has told that it counts; 0 for any other."""
     def __init__(
         self,
         *,
@@ -820,10 +831,11 @@ class StealLockRequest(_message.Message):
         reason: _builtins.str = ...,
         note: _builtins.str = ...,
         idempotency_key: _builtins.str = ...,
+        token_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "idempotency_key", b"idempotency_key", "note", b"note", "reason", b"reason", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "idempotency_key", b"idempotency_key", "note", b"note", "reason", b"reason", "repository_id", b"repository_id", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
