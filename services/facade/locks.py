@@ -12,6 +12,7 @@ from pydantic_core import to_json
 from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import AlreadyExists, InvalidArgument, Reason, ServiceError
+from services.facade.auth.authorizer import Caller
 from services.facade.clients.services import ServiceClients
 from services.facade.web.error_reasons import HttpReason, invalid_reply
 
@@ -116,28 +117,40 @@ async def verify(
 
 
 async def delete(
-    clients: ServiceClients, repository_id: int, user_id: int, lock_id: str, *, force: bool, reason: str, key: str
+    clients: ServiceClients, repository_id: int, caller: Caller, lock_id: str, *, force: bool, reason: str, key: str
 ) -> Body:
     """Remove a lock and return a `LockAnswer`; `key` is the idempotency key, the same for a retry.
 
     Raises `NotFound` (LOCK_NOT_FOUND) and `PermissionDenied`; see LockService.DeleteLock.
     """
     request = pb.DeleteLockRequest(
-        repository_id=repository_id, id=lock_id, user_id=user_id, force=force, reason=reason, idempotency_key=key
+        repository_id=repository_id,
+        id=lock_id,
+        user_id=caller.user_id,
+        token_id=caller.deciding_token_id,
+        force=force,
+        reason=reason,
+        idempotency_key=key,
     )
     reply = await clients.locks.call(clients.lock_stub.DeleteLock, request)
     return {"lock": lock_body(reply.lock)}
 
 
 async def steal(
-    clients: ServiceClients, repository_id: int, user_id: int, lock_id: str, *, reason: str, note: str, key: str
+    clients: ServiceClients, repository_id: int, caller: Caller, lock_id: str, *, reason: str, note: str, key: str
 ) -> Body:
     """Replace another user's lock and return a `StolenLockAnswer`; `key` is the idempotency key, the same for a retry.
 
     Raises `AlreadyExists` (PATH_LOCKED) with the existing lock as its detail; see LockService.StealLock.
     """
     request = pb.StealLockRequest(
-        repository_id=repository_id, user_id=user_id, id=lock_id, reason=reason, note=note, idempotency_key=key
+        repository_id=repository_id,
+        user_id=caller.user_id,
+        token_id=caller.deciding_token_id,
+        id=lock_id,
+        reason=reason,
+        note=note,
+        idempotency_key=key,
     )
     with _conflict_of("StealLock"):
         reply = await clients.locks.call(clients.lock_stub.StealLock, request, detail=pb.Lock())
@@ -169,7 +182,7 @@ async def create_many(
 async def delete_many(
     clients: ServiceClients,
     repository_id: int,
-    user_id: int,
+    caller: Caller,
     paths: Sequence[str],
     *,
     force: bool,
@@ -185,7 +198,8 @@ async def delete_many(
     """
     request = pb.DeleteLocksRequest(
         repository_id=repository_id,
-        user_id=user_id,
+        user_id=caller.user_id,
+        token_id=caller.deciding_token_id,
         paths=paths,
         force=force,
         reason=reason,

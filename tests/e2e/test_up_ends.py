@@ -169,6 +169,7 @@ async def test_tables_of_an_earlier_version(stack: Stack) -> None:
     """A start on the data of an earlier version migrates; one on data of this version has nothing to do."""
     postgres = TestPostgres(EmbeddedPostgres(stack.data / "postgres", stack.data / "run"))
     earlier = (
+        "DROP VIEW locks.access_grants; "
         "DROP FUNCTION locks.notify_access_changed CASCADE; DROP TABLE locks.failed_logins; "
         "DROP FUNCTION locks.count_locks_after_insert, locks.count_locks_after_delete CASCADE; "
         "DROP FUNCTION locks.room_for_lock; DROP TABLE locks.locks_per_repository, locks.locks_per_user; "
@@ -182,10 +183,12 @@ async def test_tables_of_an_earlier_version(stack: Stack) -> None:
         "DROP lock_spaces; ALTER TABLE locks.grants DROP ignores_locks; "
         "ALTER TABLE locks.locks DROP note, DROP space, DROP stolen_from; "
         "ALTER TABLE locks.released_locks DROP note, DROP space, DROP reason, DROP stolen; "
-        "DROP VIEW locks.access_grants; DROP TABLE locks.token_roles; DROP TABLE locks.audit_events, locks.refusals, locks.ssh_keys, locks.identities, locks.token_grants, "
-        "locks.token_groups, locks.issuer_grants, locks.issuer_groups, locks.group_grants, locks.group_members, "
-        "locks.groups; ALTER TABLE locks.tokens DROP issuer_id, DROP forge_id; ALTER TABLE locks.repositories DROP forge_id, "
-        "DROP forge_repository, DROP restricted; DROP TABLE locks.issuers, locks.forge_lookups, locks.forges; "
+        "DROP TABLE locks.audit_events, locks.refusals, locks.ssh_keys, "
+        "locks.identities, locks.token_grants, locks.token_groups, locks.token_roles, locks.issuer_grants, "
+        "locks.issuer_groups, locks.group_grants, locks.group_members, locks.groups; "
+        "ALTER TABLE locks.tokens DROP issuer_id, DROP forge_id; "
+        "ALTER TABLE locks.repositories DROP forge_id, DROP forge_repository, DROP restricted; "
+        "DROP TABLE locks.issuers, locks.forge_lookups, locks.forges; "
         "UPDATE locks.alembic_version SET version_num = '0001'"
     )
     await postgres.execute(earlier, database="towpath")

@@ -16,6 +16,7 @@ from typing import Any
 from towpath.access.v1 import access_service_pb2
 
 from services.common.errors import NotFound, PermissionDenied, Reason, Unauthenticated
+from services.common.token_prefix import TOKEN_PREFIX
 from services.facade import metrics
 from services.facade.auth.access_cache import AccessCache
 from services.facade.auth.action_tokens import ActionGrant, Operation
@@ -41,6 +42,13 @@ class Caller:
     name: str = ""
     token_id: int = 0
     """The id of the token presented; 0 where there is none, or the lock service's version does not report it."""
+    scoped: bool = False
+    """True where the token, and not only its user, decides what the caller may do."""
+
+    @property
+    def deciding_token_id(self) -> int:
+        """The id of the token if it decides what the caller may do, else 0."""
+        return self.token_id if self.scoped else 0
 
 
 class Permission(Enum):
@@ -81,10 +89,15 @@ class Authorizer:
         self._permissions: AccessCache[tuple[int, str, Permission, str, int], int] = _remembered("permission", changes)
 
     async def authenticate(
-        self, headers: Sequence[str], address: str, aside: Callable[[], AbstractAsyncContextManager[None]]
+        self,
+        headers: Sequence[str],
+        address: str,
+        repository: str,
+        aside: Callable[[], AbstractAsyncContextManager[None]],
     ) -> Caller:
         """Return the caller with these Authorization headers; one valid value among several is enough.
 
+        The repository of the request decides which forge, if any, knows the credentials.
         While `address` is over its limit of bad credentials, tokens that were not valid at their last check wait for a
         turn in the login queue, within `aside`, so that the lock service is not overloaded. Raises `Unauthenticated`
         where no value is valid, and `ResourceExhausted` (LOGINS_LIMITED) where `address` is over its limit or gets no
@@ -93,25 +106,25 @@ class Authorizer:
         if not headers:
             return Caller()
         shown = tuple(_shown(headers))
-        digests = [*map(_digest, shown)]
+        digests = [_digest(token, repository) for token in shown]
         for digest in digests:
             if (caller := self._callers.get(digest)) is not None:
                 return caller
         if not (shown and self._login_limiter.is_limited(address)):
-            return await self._caller(shown, address)
+            return await self._caller(shown, address, repository)
         for token, digest in zip(shown, digests, strict=True):
             if digest in self._good:
                 # A token that has ended meanwhile waits for a turn like any other.
                 with suppress(Unauthenticated):
-                    return await self._owner(token)
+                    return await self._owner(token, repository)
         async with aside(), self._queue.turn(address):
-            return await self._caller(shown, address)
+            return await self._caller(shown, address, repository)
 
-    async def _caller(self, shown: Sequence[str], address: str) -> Caller:
+    async def _caller(self, shown: Sequence[str], address: str, repository: str) -> Caller:
         reason = ""
         for token in shown:
             try:
-                return await self._owner(token)
+                return await self._owner(token, repository)
             except Unauthenticated as error:
                 if error.reason != Reason.BAD_CREDENTIALS:
                     raise
@@ -121,10 +134,10 @@ class Authorizer:
             raise logins_limited("too many bad credentials came from your address", seconds)
         raise Unauthenticated(Reason.BAD_CREDENTIALS, reason or "the credentials are not valid")
 
-    async def _owner(self, token: str) -> Caller:
-        digest = _digest(token)
+    async def _owner(self, token: str, repository: str) -> Caller:
+        digest = _digest(token, repository)
         try:
-            caller = await self._callers.get_or_fetch(digest, partial(self._ask_owner, token))
+            caller = await self._callers.get_or_fetch(digest, partial(self._ask_owner, token, repository))
         except Unauthenticated:
             self._good.pop(digest, None)
             raise
@@ -134,19 +147,19 @@ class Authorizer:
             self._good.popitem(last=False)
         return caller
 
-    async def _ask_owner(self, token: str) -> tuple[Caller, float]:
-        request = access_service_pb2.AuthenticateRequest(token=token)
+    async def _ask_owner(self, token: str, repository: str) -> tuple[Caller, float]:
+        request = access_service_pb2.AuthenticateRequest(token=token, repository=repository)
         reply = await self._clients.locks.call(self._clients.access_stub.Authenticate, request)
         if not (reply.user_id and reply.user_name):
             raise invalid_reply("Authenticate", "the reply lacks the user")
-        return Caller(reply.user_id, reply.user_name, reply.token_id), reply.keep_seconds
+        return Caller(reply.user_id, reply.user_name, reply.token_id, reply.scoped), reply.keep_seconds
 
     async def check(self, caller: Caller, repository: str, permission: Permission, ref: str) -> int:
         """Return the repository's id, if the caller has the permission there, on this ref.
 
         Raises `Unauthenticated`, `NotFound` or `PermissionDenied`; see AccessService.CheckAccess.
         """
-        question = caller.user_id, repository, permission, ref, 0
+        question = caller.user_id, repository, permission, ref, caller.deciding_token_id
         return await self._permissions.get_or_fetch(question, partial(self._ask_permission, *question))
 
     async def check_grant(self, grant: ActionGrant) -> None:
@@ -192,8 +205,10 @@ def _ended() -> PermissionDenied:
     )
 
 
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()
+def _digest(token: str, repository: str) -> bytes:
+    """Return the digest of a credential, and of the repository where that decides whose credential it is."""
+    scope = "" if token.startswith(TOKEN_PREFIX) else repository
+    return hashlib.sha256(f"{scope}\0{token}".encode()).digest()
 
 
 def _shown(headers: Sequence[str]) -> Iterator[str]:

@@ -79,7 +79,8 @@ async def watch_lock_events(request: Request) -> Response:
     slot = move_to_watches(request.scope, context.watches, network=network, user=call.caller.name)
 
     async def check_access() -> None:
-        caller = await context.authorizer.authenticate(headers.getlist("authorization"), client.address, nullcontext)
+        shown = headers.getlist("authorization")
+        caller = await context.authorizer.authenticate(shown, client.address, call.repository, nullcontext)
         await context.authorizer.check(caller, call.repository, Permission.READ, ref)
 
     events = lock_events.watch(
@@ -134,7 +135,7 @@ async def delete_locks(request: Request) -> Response:
     removed = await locks.delete_many(
         call.context.clients,
         repository_id,
-        call.caller.user_id,
+        call.caller,
         asked.paths,
         force=bool(asked.force),
         reason=asked.reason or "",
@@ -160,7 +161,7 @@ async def steal_lock(request: Request) -> Response:
     taken = await locks.steal(
         call.context.clients,
         repository_id,
-        call.caller.user_id,
+        call.caller,
         request.path_params["lock_id"],
         reason=asked.reason,
         note=asked.note or "",

@@ -136,7 +136,7 @@ async def delete_lock(request: Request) -> Response:
     removed = await locks.delete(
         call.context.clients,
         repository_id,
-        call.caller.user_id,
+        call.caller,
         request.path_params["lock_id"],
         force=bool(asked.force),
         reason=asked.reason or "",

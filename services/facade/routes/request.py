@@ -55,11 +55,15 @@ def accepted_dialect(request: Request) -> Dialect:
     return chosen
 
 
-async def authenticated_caller(request: Request) -> Caller:
-    """Return the caller. Raises the errors of `Authorizer.authenticate` and `Slot.count_user`."""
+async def authenticated_caller(request: Request, repository: str) -> Caller:
+    """Return the caller of a request about a repository.
+
+    Raises the errors of `Authorizer.authenticate` and `Slot.count_user`.
+    """
     address, slot = client_of(request.scope).address, slot_of(request.scope)
     authorizer = context_of(request).authorizer
-    caller = await authorizer.authenticate(request.headers.getlist("authorization"), address, slot.released)
+    shown = request.headers.getlist("authorization")
+    caller = await authorizer.authenticate(shown, address, repository, slot.released)
     if name := caller.name:
         await slot.wait_for(partial(slot.count_user, name))
     add_log_fields(request.scope, user=name)
@@ -112,7 +116,7 @@ async def open_call(request: Request) -> Call:
     """Run the checks that precede all others: Accept and credentials."""
     repository = repository_name(request)
     dialect = accepted_dialect(request)
-    return Call(context_of(request), repository, dialect, await authenticated_caller(request))
+    return Call(context_of(request), repository, dialect, await authenticated_caller(request, repository))
 
 
 async def open_stream_call(request: Request, media_type: str) -> Call:
@@ -122,7 +126,7 @@ async def open_stream_call(request: Request, media_type: str) -> Call:
     if not admits(headers.getlist("accept"), media_type):
         raise InvalidArgument(HttpReason.NOT_ACCEPTABLE, f"accept: expected {media_type}")
     dialect = for_error(headers.getlist("accept"), headers.get("content-type"))
-    return Call(context_of(request), repository, dialect, await authenticated_caller(request))
+    return Call(context_of(request), repository, dialect, await authenticated_caller(request, repository))
 
 
 async def open_call_with_body(
