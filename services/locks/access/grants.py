@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import ColumnElement, and_, case, column, delete, func, select, table
+from sqlalchemy import ColumnElement, ScalarSelect, and_, case, column, delete, func, select, table
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
-from sqlalchemy.orm import Mapped
 from sqlmodel import col
 
 from services.locks.access import policy
@@ -52,7 +51,7 @@ class FoundRepository:
     records: Sequence[AccessGrant]
 
 
-def granted(repository_id: int | Mapped[int], *, user_id: int, token_id: int = 0) -> ColumnElement[bool]:
+def granted(repository_id: int | ScalarSelect[int], *, user_id: int, token_id: int = 0) -> ColumnElement[bool]:
     """Return the condition for the rows of `ACCESS_GRANTS` that count for a user who presents this token."""
     return and_(_ACCESS.repository_id == repository_id, _ACCESS.user_id == user_id, _ACCESS.token_id.in_({0, token_id}))
 
@@ -62,11 +61,11 @@ async def find_access(
 ) -> FoundRepository | None:
     """Return the input of the decision about a user's access to a repository; None if the repository does not exist."""
     columns = [_ACCESS[name] for name in AccessGrant.__dataclass_fields__]
+    # A subquery, because Postgres does not take the condition of a join into the view.
+    repository_id = select(col(Repository.id)).where(col(Repository.name) == repository).scalar_subquery()
     statement = (
         select(col(Repository.id), col(Repository.public), *columns)
-        .join_from(
-            Repository, ACCESS_GRANTS, granted(col(Repository.id), user_id=user_id, token_id=token_id), isouter=True
-        )
+        .join_from(Repository, ACCESS_GRANTS, granted(repository_id, user_id=user_id, token_id=token_id), isouter=True)
         .where(col(Repository.name) == repository)
         .order_by(case(_RANKS, value=_ACCESS.role), _ACCESS.source.desc(), _ACCESS.source_name)
     )
