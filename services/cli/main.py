@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli.admin import access, hooks, locks, objects, repositories, stores, tokens, users
+from services.cli.admin import access, groups, hooks, locks, objects, repositories, stores, tokens, users
 from services.cli.admin.usage import usage
 from services.cli.backup import commands
 from services.cli.check import check
@@ -45,6 +45,7 @@ app.command("up")(up)
 app.command("migrate")(migrate)
 app.add_typer(users.app, name="user")
 app.add_typer(tokens.app, name="token")
+app.add_typer(groups.app, name="group")
 app.add_typer(repositories.app, name="repo")
 app.command("grant")(access.grant)
 app.command("revoke")(access.revoke)

@@ -12,7 +12,9 @@ from services.cli.connection import Target
 from services.cli.options import Data, Json, Repository, Server, User, Yes, confirm
 from services.cli.output import cell, show_record, show_records
 
-_COLUMNS = ("user", "role", "ref_patterns", "ignores_locks", "created_at")
+_COLUMNS = ("role", "ref_patterns", "ignores_locks", "created_at")
+
+IsGroup = Annotated[bool, typer.Option("--group", help="USER is the name of a group.")]
 
 
 class Role(StrEnum):
@@ -57,13 +59,18 @@ def grant(
             "--ignore-locks", help="The locks of others stop no push of the user to these refs, as for a bot."
         ),
     ] = False,
+    is_group: IsGroup = False,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Give a user a role in a repository, in place of an earlier grant of the same role, which is told then."""
+    """Give a user or a group a role in a repository, in place of an earlier grant of the same role, which is told."""
     request = pb.GrantAccessRequest(
-        user_name=user, repository=repository, role=ROLES[role], ref_patterns=ref or [], ignores_locks=ignore_locks
+        **_party(user, is_group=is_group),
+        repository=repository,
+        role=ROLES[role],
+        ref_patterns=ref or [],
+        ignores_locks=ignore_locks,
     )
     response = Target(data, server).ask(lambda admin: admin.GrantAccess, request)
     record, replaced = grant_record(response.grant), response.replaced
@@ -74,6 +81,10 @@ def grant(
     if is_change and not as_json:
         advice = "; to keep both, give all refs in one command" if ref else ""
         typer.echo(f"This replaces the grant of {role} for {_refs(replaced)}{advice}.")
+
+
+def _party(name: str, *, is_group: bool) -> dict[str, Any]:
+    return {"group_name" if is_group else "user_name": name}
 
 
 def _reach(grant: pb.Grant) -> tuple[list[str], bool]:
@@ -88,26 +99,29 @@ def _refs(grant: pb.Grant) -> str:
 def revoke(
     user: User,
     repository: Repository,
+    is_group: IsGroup = False,
     yes: Yes = False,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Take all of a user's grants in a repository, and print them."""
+    """Take all grants of a user or a group in a repository, and print them."""
     confirm(f"Take all grants of {user} in {repository}?", yes=yes)
-    request = pb.RevokeAccessRequest(user_name=user, repository=repository)
+    request = pb.RevokeAccessRequest(**_party(user, is_group=is_group), repository=repository)
     response = Target(data, server).ask(lambda admin: admin.RevokeAccess, request)
     if not as_json:
         typer.echo(f"Removed the grants of {cell(user)} in {cell(repository)}:")
-    show_records(map(grant_record, response.grants), _COLUMNS, as_json=as_json)
+    party = "group" if is_group else "user"
+    show_records(map(grant_record, response.grants), (party, *_COLUMNS), as_json=as_json)
 
 
 def access(repository: Repository, data: Data = None, server: Server = None, as_json: Json = False) -> None:
-    """List the grants of a repository by user."""
+    """List the grants of a repository by user, and then by group."""
     response = Target(data, server).ask(lambda admin: admin.ListGrants, pb.ListGrantsRequest(repository=repository))
     if response.repository.public and not as_json:
         typer.echo("Anybody may read this repository.")
-    show_records(map(grant_record, response.grants), _COLUMNS, as_json=as_json)
+    parties = ("user", "group") if any(grant.group_name for grant in response.grants) else ("user",)
+    show_records(map(grant_record, response.grants), (*parties, *_COLUMNS), as_json=as_json)
 
 
 def explain(user: str, repository: str, operation: Operation, ref: str, target: Target, *, as_json: bool) -> None:

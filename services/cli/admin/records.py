@@ -44,6 +44,16 @@ def user_record(user: admin.User) -> dict[str, Any]:
     }
 
 
+def group_record(group: admin.Group) -> dict[str, Any]:
+    """Return the printed fields of a group."""
+    return {
+        "id": group.id,
+        "name": group.name,
+        "members": group.member_count,
+        "created_at": moment(group.created_at),
+    }
+
+
 def token_record(token: admin.Token) -> dict[str, Any]:
     """Return the printed fields of a token.
 
@@ -85,10 +95,11 @@ def repository_record(repository: admin.Repository) -> dict[str, Any]:
 def grant_record(grant: admin.Grant) -> dict[str, Any]:
     """Return the printed fields of a grant: `ref_patterns` is empty if writing is not limited to certain refs.
 
-    `ignores_locks` is absent if it is false.
+    `user` is absent for a grant of a group, `group` for any other, and `ignores_locks` if it is false.
     """
-    record: dict[str, Any] = {
-        "user": grant.user_name,
+    parties = (("user", grant.user_name), ("group", grant.group_name))
+    record: dict[str, Any] = {party: name for party, name in parties if name}
+    record |= {
         "repository": grant.repository,
         "role": _ROLE_NAMES[grant.role],
         "ref_patterns": list(grant.ref_patterns),

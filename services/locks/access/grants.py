@@ -6,7 +6,6 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 
 from sqlalchemy import ColumnElement, ScalarSelect, and_, case, column, delete, func, select, table
 from sqlalchemy.dialects.postgresql import insert
@@ -14,10 +13,11 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.locks.access import policy
-from services.locks.models import Grant, Repository, User
+from services.locks.models import Grant, Group, GroupGrant, Repository, User
 
 _RANKS = {role.value: rank for rank, role in enumerate(policy.Role)}
-_BY_ROLE = case(_RANKS, value=col(Grant.role))
+
+AnyGrant = Grant | GroupGrant
 
 ACCESS_GRANTS = table(
     "access_grants",
@@ -85,51 +85,65 @@ async def find_access(
     return FoundRepository(repository_id, policy.RepositoryAccess(public, grants), records)
 
 
-def _record(values: Sequence[Any]) -> Grant:
-    return Grant(**dict(zip(Grant.__table__.c.keys(), values, strict=True)))
-
-
 async def put_grant(
     connection: AsyncConnection,
     *,
-    user_id: int,
+    party: User | Group,
     repository_id: int,
     role: policy.Role,
     ref_patterns: list[str],
     ignores_locks: bool,
-) -> tuple[Grant, Grant | None]:
-    """Give a user a role in a repository, replacing an earlier grant of that role; return both grants."""
-    earlier = select(*Grant.__table__.c).where(
-        col(Grant.user_id) == user_id, col(Grant.repository_id) == repository_id, col(Grant.role) == role.value
-    )
+) -> tuple[AnyGrant, AnyGrant | None]:
+    """Give a user or a group a role in a repository, replacing an earlier grant of that role; return both grants."""
+    model, party_column = _model_of(party)
+    columns = model.__table__.c
+    key = {party_column: party.id, "repository_id": repository_id, "role": role.value}
+    earlier = select(*columns).where(*(columns[name] == value for name, value in key.items()))
     replaced = (await connection.execute(earlier.with_for_update())).mappings().one_or_none()
     values = {"ref_patterns": ref_patterns, "created_at": func.now(), "ignores_locks": ignores_locks}
     statement = (
-        insert(Grant)
-        .values(user_id=user_id, repository_id=repository_id, role=role.value, **values)
-        .on_conflict_do_update(index_elements=["user_id", "repository_id", "role"], set_=values)
-        .returning(*Grant.__table__.c)
+        insert(model)
+        .values(**key, **values)
+        .on_conflict_do_update(index_elements=[*key], set_=values)
+        .returning(*columns)
     )
-    grant = Grant(**(await connection.execute(statement)).mappings().one())
-    return grant, None if replaced is None else Grant(**replaced)
+    grant = model(**(await connection.execute(statement)).mappings().one())
+    return grant, None if replaced is None else model(**replaced)
 
 
-async def delete_grants(connection: AsyncConnection, *, user_id: int, repository_id: int) -> Sequence[Grant]:
-    """Delete all of a user's grants in a repository and return them."""
+async def delete_grants(connection: AsyncConnection, *, party: User | Group, repository_id: int) -> Sequence[AnyGrant]:
+    """Delete all grants of a user or a group in a repository and return them."""
+    model, party_column = _model_of(party)
+    columns = model.__table__.c
     statement = (
-        delete(Grant)
-        .where(col(Grant.user_id) == user_id, col(Grant.repository_id) == repository_id)
-        .returning(*Grant.__table__.c)
+        delete(model)
+        .where(columns[party_column] == party.id, columns.repository_id == repository_id)
+        .returning(*columns)
     )
-    return [Grant(**row) for row in (await connection.execute(statement)).mappings()]
+    return [model(**row) for row in (await connection.execute(statement)).mappings()]
 
 
-async def list_grants(connection: AsyncConnection, repository_id: int) -> Sequence[tuple[str, Grant]]:
-    """Return a repository's grants, each with its user's name, ordered by that name and by role."""
-    statement = (
-        select(col(User.name), *Grant.__table__.c)
-        .join_from(Grant, User, col(Grant.user_id) == col(User.id))
-        .where(col(Grant.repository_id) == repository_id)
-        .order_by(col(User.name), _BY_ROLE)
-    )
-    return [(user_name, _record(grant)) for user_name, *grant in (await connection.execute(statement)).all()]
+async def list_grants(connection: AsyncConnection, repository_id: int) -> Sequence[tuple[str, AnyGrant]]:
+    """Return a repository's grants, each with the name of its user or group, ordered by that name and by role.
+
+    Those of users are before those of groups.
+    """
+    found: list[tuple[str, AnyGrant]] = []
+    parties: Sequence[tuple[type[AnyGrant], type[User | Group], str]]
+    parties = ((Grant, User, "user_id"), (GroupGrant, Group, "group_id"))
+    for model, party, party_column in parties:
+        columns, named = model.__table__.c, party.__table__.c
+        statement = (
+            select(named.name, *columns)
+            .join_from(model, party, columns[party_column] == named.id)
+            .where(columns.repository_id == repository_id)
+            .order_by(named.name, case(_RANKS, value=columns.role))
+        )
+        for name, *values in (await connection.execute(statement)).all():
+            found.append((name, model(**dict(zip(columns.keys(), values, strict=True)))))
+    return found
+
+
+def _model_of(party: User | Group) -> tuple[type[AnyGrant], str]:
+    """Return the model of the grants of a user or a group, and its column with the id of that one."""
+    return (Grant, "user_id") if isinstance(party, User) else (GroupGrant, "group_id")

@@ -11,7 +11,7 @@ from towpath.locks.v1 import lock_service_pb2 as locks
 
 from services.common.errors import InvalidArgument, Reason
 from services.locks import models
-from services.locks.access.grants import AccessGrant
+from services.locks.access.grants import AccessGrant, AnyGrant
 from services.locks.access.policy import Permission, Role
 from services.locks.ids import parse_id
 from services.locks.locking.batch import PathFailure
@@ -161,10 +161,18 @@ def repository_message(repository: models.Repository | models.RemovedRepository)
     )
 
 
-def grant_message(grant: models.Grant | AccessGrant, *, user_name: str, repository: str) -> admin.Grant:
+def group_message(group: models.Group, member_count: int) -> admin.Group:
+    """Return the message of a group."""
+    return admin.Group(id=group.id, name=group.name, member_count=member_count, created_at=timestamp(group.created_at))
+
+
+def grant_message(
+    grant: AnyGrant | AccessGrant, *, user_name: str = "", group_name: str = "", repository: str
+) -> admin.Grant:
     """Return the message of a grant."""
     return admin.Grant(
         user_name=user_name,
+        group_name=group_name,
         repository=repository,
         role=ROLE_NUMBERS[Role(grant.role)],
         ref_patterns=grant.ref_patterns,

@@ -222,6 +222,21 @@ WAYS = {
     "a repository that is renamed": ("UPDATE locks.repositories SET name = 'another/name'", 404),
     "all grants at once": ("TRUNCATE locks.grants", 404),
 }
+# Alice writes by a group only.
+GROUP = (
+    "WITH made AS (INSERT INTO locks.groups (name) VALUES ('artists') RETURNING id), "
+    "joined AS (INSERT INTO locks.group_members (group_id, user_id) "
+    "SELECT made.id, users.id FROM made, locks.users WHERE users.name = 'alice'), "
+    "granted AS (INSERT INTO locks.group_grants (group_id, repository_id, role) "
+    "SELECT made.id, repositories.id, 'write' FROM made, locks.repositories) "
+    "DELETE FROM locks.grants"
+)
+GROUP_WAYS = {
+    "a member who is removed": ("DELETE FROM locks.group_members", 404),
+    "a grant of a group that is taken": ("DELETE FROM locks.group_grants", 404),
+    "a role of a group that is less": ("UPDATE locks.group_grants SET role = 'read'", 403),
+    "a group that is removed": ("DELETE FROM locks.groups", 404),
+}
 
 
 @pytest.mark.parametrize("way", WAYS)
@@ -231,6 +246,20 @@ async def test_gone_within_a_second(site: Site, way: str) -> None:
     statement, status = WAYS[way]
     late = await _refused_a_second_after(site, lambda: site.sql(statement))
     assert {answer.status for answer in late} == {status}
+
+
+@pytest.mark.parametrize("way", GROUP_WAYS)
+async def test_what_a_group_gives_is_gone_within_a_second(site: Site, way: str) -> None:
+    """The same for the access of a member."""
+    await site.prepare()
+    await site.sql(GROUP)
+    try:
+        await site.remembered()
+        statement, status = GROUP_WAYS[way]
+        late = await _refused_a_second_after(site, lambda: site.sql(statement))
+        assert {answer.status for answer in late} == {status}
+    finally:
+        await site.sql("DELETE FROM locks.groups")
 
 
 async def test_an_expired_token_is_refused_at_its_time(site: Site) -> None:

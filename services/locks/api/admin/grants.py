@@ -7,13 +7,14 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, NotFound, Reason
-from services.locks.access.grants import FoundRepository, delete_grants, find_access, list_grants, put_grant
+from services.locks.access.grants import AnyGrant, FoundRepository, delete_grants, find_access, list_grants, put_grant
+from services.locks.access.groups import find_group
 from services.locks.access.policy import Outcome, Role, decide
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import ROLE_NUMBERS, grant_message, permission_of, repository_message
-from services.locks.models import Grant, Repository, User
+from services.locks.models import Grant, Group, Repository, User
 from services.locks.repositories import find_repository, repository_not_found
-from services.locks.validation import check_ref_patterns, check_repository_name
+from services.locks.validation import check_name, check_ref_patterns, check_repository_name
 
 _ROLES = {number: role for role, number in ROLE_NUMBERS.items()}
 
@@ -23,7 +24,7 @@ class GrantHandlers(Handlers):
 
     @administrator_only
     async def GrantAccess(self, request: pb.GrantAccessRequest, _administrator: User) -> pb.GrantAccessResponse:
-        """Give a user a role in a repository."""
+        """Give a user or a group a role in a repository."""
         role = _role(request.role)
         patterns = check_ref_patterns("ref_patterns", request.ref_patterns)
         if patterns and role is Role.READ:
@@ -35,11 +36,11 @@ class GrantHandlers(Handlers):
                 Reason.INVALID_FIELD, "ignores_locks: expected false with ROLE_READ, which allows no push"
             )
 
-        async def work(connection: AsyncConnection) -> tuple[Grant, Grant | None]:
-            user, repository = await self._parties(connection, request)
+        async def work(connection: AsyncConnection) -> tuple[AnyGrant, AnyGrant | None]:
+            party, repository = await self._parties(connection, request)
             return await put_grant(
                 connection,
-                user_id=user.id,
+                party=party,
                 repository_id=repository.id,
                 role=role,
                 ref_patterns=patterns,
@@ -47,26 +48,33 @@ class GrantHandlers(Handlers):
             )
 
         grant, replaced = await self.database.run(work)
-        message = partial(grant_message, user_name=request.user_name, repository=request.repository)
+        message = partial(
+            grant_message,
+            user_name=request.user_name,
+            group_name=request.group_name,
+            repository=request.repository,
+        )
         return pb.GrantAccessResponse(grant=message(grant), replaced=None if replaced is None else message(replaced))
 
     @administrator_only
     async def RevokeAccess(self, request: pb.RevokeAccessRequest, _administrator: User) -> pb.RevokeAccessResponse:
-        """Delete all of a user's grants in a repository."""
+        """Delete all grants of a user or a group in a repository."""
 
-        async def work(connection: AsyncConnection) -> Sequence[Grant]:
-            user, repository = await self._parties(connection, request)
-            grants = await delete_grants(connection, user_id=user.id, repository_id=repository.id)
+        async def work(connection: AsyncConnection) -> Sequence[AnyGrant]:
+            party, repository = await self._parties(connection, request)
+            grants = await delete_grants(connection, party=party, repository_id=repository.id)
             if not grants:
-                raise NotFound(Reason.GRANT_NOT_FOUND, f"{user.name} has no grant in {repository.name}")
+                raise NotFound(Reason.GRANT_NOT_FOUND, f"{party.name} has no grant in {repository.name}")
             return grants
 
         grants = await self.database.run(work)
-        return pb.RevokeAccessResponse(
-            grants=(
-                grant_message(grant, user_name=request.user_name, repository=request.repository) for grant in grants
-            )
+        message = partial(
+            grant_message,
+            user_name=request.user_name,
+            group_name=request.group_name,
+            repository=request.repository,
         )
+        return pb.RevokeAccessResponse(grants=map(message, grants))
 
     @administrator_only
     async def ListGrants(self, request: pb.ListGrantsRequest, _administrator: User) -> pb.ListGrantsResponse:
@@ -75,7 +83,8 @@ class GrantHandlers(Handlers):
         grants = await self.database.run(partial(list_grants, repository_id=repository.id))
         return pb.ListGrantsResponse(
             grants=(
-                grant_message(grant, user_name=user_name, repository=repository.name) for user_name, grant in grants
+                grant_message(grant, **{_party_field(grant): name}, repository=repository.name)
+                for name, grant in grants
             ),
             repository=repository_message(repository),
         )
@@ -102,15 +111,32 @@ class GrantHandlers(Handlers):
         )
         if decision.grant is not None:
             record = found.records[found.access.grants.index(decision.grant)]
-            response.grant.CopyFrom(grant_message(record, user_name=request.user_name, repository=request.repository))
+            message = grant_message(
+                record,
+                user_name=request.user_name,
+                group_name=record.source_name if record.source == "group" else "",
+                repository=request.repository,
+            )
+            response.grant.CopyFrom(message)
         return response
 
     async def _parties(
         self, connection: AsyncConnection, request: pb.GrantAccessRequest | pb.RevokeAccessRequest
-    ) -> tuple[User, Repository]:
+    ) -> tuple[User | Group, Repository]:
         check_repository_name("repository", request.repository)
-        user = await self.find_user(connection, "user_name", request.user_name)
-        return user, await find_repository(connection, request.repository)
+        if request.user_name and request.group_name:
+            raise InvalidArgument(Reason.INVALID_FIELD, "group_name: expected none with user_name")
+        party: User | Group
+        if request.group_name:
+            check_name("group_name", request.group_name)
+            party = await find_group(connection, request.group_name, hold=True)
+        else:
+            party = await self.find_user(connection, "user_name", request.user_name)
+        return party, await find_repository(connection, request.repository)
+
+
+def _party_field(grant: AnyGrant) -> str:
+    return "user_name" if isinstance(grant, Grant) else "group_name"
 
 
 def _role(number: int) -> Role:

@@ -1,6 +1,7 @@
 """The gRPC servicer of AdminService, composed of all its handlers."""
 
 from services.locks.api.admin.grants import GrantHandlers
+from services.locks.api.admin.groups import GroupHandlers
 from services.locks.api.admin.hooks import HookHandlers
 from services.locks.api.admin.locks import LockHandlers
 from services.locks.api.admin.objects import ObjectHandlers
@@ -15,6 +16,7 @@ class AdminServicer(
     TokenHandlers,
     RepositoryHandlers,
     GrantHandlers,
+    GroupHandlers,
     LockHandlers,
     ObjectHandlers,
     StoreHandlers,

@@ -1,4 +1,4 @@
-"""Groups, forges, issuers, identities, SSH keys, the audit log, and explanations of refusals."""
+"""Groups, forges, issuers, identities and SSH keys, and one view of all grants that count."""
 
 from collections.abc import Sequence
 from typing import Any
@@ -88,6 +88,12 @@ def _refers(table: str, column: str, target: str, *, on_delete: str = "CASCADE")
     return sa.ForeignKeyConstraint([column], [f"{target}.id"], name=f"fk_{table}_{column}", ondelete=on_delete)
 
 
+def _add_reference(table: str, column: str, target: str, *, on_delete: str) -> None:
+    """Add a column that is empty or refers to the id of a row."""
+    reference = f"CONSTRAINT fk_{table}_{column} REFERENCES {target} (id) ON DELETE {on_delete}"
+    op.execute(f"ALTER TABLE {table} ADD COLUMN {column} bigint {reference}")
+
+
 def _named(table: str, *columns: sa.Column[Any]) -> None:
     """Create a table whose rows have an id, a unique name, and the time of their creation."""
     op.create_table(
@@ -107,7 +113,6 @@ def upgrade() -> None:
     _create_forges()
     _create_issuers()
     _create_identities()
-    _create_records()
     op.execute(_ACCESS_GRANTS)
     for table in _DECIDING:
         op.execute(
@@ -150,15 +155,11 @@ def _create_groups() -> None:
 def _create_forges() -> None:
     _named("forges", _text("kind"), _text("api_url"), _texts("repositories"), _flag("creates_on_use"))
     op.create_check_constraint("ck_forges_kind", "forges", "kind IN ('github', 'gitlab', 'gitea', 'forgejo')")
-    op.add_column("repositories", _number("forge_id", nullable=True))
+    _add_reference("repositories", "forge_id", "forges", on_delete="RESTRICT")
     op.add_column("repositories", _text("forge_repository", empty=True))
     op.add_column("repositories", _flag("restricted"))
-    op.create_foreign_key(
-        "fk_repositories_forge_id", "repositories", "forges", ["forge_id"], ["id"], ondelete="RESTRICT"
-    )
     op.create_index("ix_repositories_forge_id", "repositories", ["forge_id"])
-    op.add_column("tokens", _number("forge_id", nullable=True))
-    op.create_foreign_key("fk_tokens_forge_id", "tokens", "forges", ["forge_id"], ["id"], ondelete="CASCADE")
+    _add_reference("tokens", "forge_id", "forges", on_delete="CASCADE")
     op.create_index("ix_tokens_forge_id", "tokens", ["forge_id"], postgresql_where=sa.text("forge_id IS NOT NULL"))
     op.create_table(
         "token_roles",
@@ -219,8 +220,7 @@ def _create_issuers() -> None:
     )
     op.create_index("ix_issuer_grants_issuer_id", "issuer_grants", ["issuer_id"])
     op.create_index("ix_issuer_grants_repository_id", "issuer_grants", ["repository_id"])
-    op.add_column("tokens", _number("issuer_id", nullable=True))
-    op.create_foreign_key("fk_tokens_issuer_id", "tokens", "issuers", ["issuer_id"], ["id"], ondelete="CASCADE")
+    _add_reference("tokens", "issuer_id", "issuers", on_delete="CASCADE")
     op.create_index(
         "ix_tokens_issuer_id_expires_at",
         "tokens",
@@ -282,53 +282,11 @@ def _create_identities() -> None:
     )
 
 
-def _create_records() -> None:
-    op.create_table(
-        "refusals",
-        _id(),
-        _text("request_id"),
-        _now(),
-        _text("reason"),
-        _text("message"),
-        _text("rule"),
-        _text("source", empty=True),
-        _text("user_name", empty=True),
-        _text("repository", empty=True),
-        _text("permission", empty=True),
-        _text("ref", empty=True),
-        _texts("groups"),
-        sa.Column("grants", postgresql.JSONB(), server_default=sa.text("'[]'"), nullable=False),
-        sa.PrimaryKeyConstraint("id", name="pk_refusals"),
-    )
-    op.create_index("ix_refusals_request_id", "refusals", ["request_id"])
-    op.create_index("ix_refusals_created_at", "refusals", ["created_at"])
-    # An identity column of a partitioned table needs Postgres 17.
-    op.execute("CREATE SEQUENCE audit_events_id")
-    op.create_table(
-        "audit_events",
-        sa.Column("id", sa.BigInteger(), server_default=sa.text("nextval('audit_events_id')"), nullable=False),
-        _now(),
-        _text("type"),
-        _text("actor"),
-        _text("source", empty=True),
-        _text("request_id", empty=True),
-        _text("subject", empty=True),
-        _text("repository", empty=True),
-        sa.Column("before", postgresql.JSONB(), nullable=True),
-        sa.Column("after", postgresql.JSONB(), nullable=True),
-        sa.PrimaryKeyConstraint("created_at", "id", name="pk_audit_events"),
-        postgresql_partition_by="RANGE (created_at)",
-    )
-    op.execute("ALTER SEQUENCE audit_events_id OWNED BY audit_events.id")
-    # Rows of a month for which no partition has been made yet.
-    op.execute("CREATE TABLE audit_events_other PARTITION OF audit_events DEFAULT")
-
-
 def downgrade() -> None:
     """Drop them; the tokens of forges and issuers end."""
     op.execute("DROP VIEW access_grants")
     op.execute("DELETE FROM tokens WHERE num_nonnulls(forge_id, issuer_id) > 0")
-    for table in ("audit_events", "refusals", "ssh_keys", "identities", "token_grants", "token_groups", "token_roles"):
+    for table in ("ssh_keys", "identities", "token_grants", "token_groups", "token_roles"):
         op.drop_table(table)
     op.drop_column("tokens", "issuer_id")
     op.drop_column("tokens", "forge_id")

@@ -306,8 +306,44 @@ class LockSpaces(_message.Message):
 Global___LockSpaces: _TypeAlias = LockSpaces  # noqa: Y015
 
 @_typing.final
+class Group(_message.Message):
+    """Group is a set of users that has grants of its own."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    MEMBER_COUNT_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The group's id."""
+    name: _builtins.str
+    """The group's name."""
+    member_count: _builtins.int
+    """How many members it has, without those that issuers name."""
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was made."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        name: _builtins.str = ...,
+        member_count: _builtins.int = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "id", b"id", "member_count", b"member_count", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Group: _TypeAlias = Group  # noqa: Y015
+
+@_typing.final
 class Grant(_message.Message):
-    """Grant gives a user a role in a repository."""
+    """Grant gives a user or the members of a group a role in a repository."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
@@ -317,14 +353,17 @@ class Grant(_message.Message):
     REF_PATTERNS_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
     IGNORES_LOCKS_FIELD_NUMBER: _builtins.int
+    GROUP_NAME_FIELD_NUMBER: _builtins.int
     user_name: _builtins.str
-    """The user's name."""
+    """The user's name; empty where a group has the grant."""
     repository: _builtins.str
     """The repository's name."""
     role: Global___Role.ValueType
     """The role."""
     ignores_locks: _builtins.bool
     """Whether the user may push changes of paths that others have locked, to the refs of this grant."""
+    group_name: _builtins.str
+    """The group's name, where a group has the grant. ExplainAccess sets both: the user has the role by the group."""
     @_builtins.property
     def ref_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What writing is limited to, such as "refs/heads/rel/*"; empty: no limit. Reading is never limited."""
@@ -342,10 +381,11 @@ class Grant(_message.Message):
         ref_patterns: _abc.Iterable[_builtins.str] | None = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
         ignores_locks: _builtins.bool = ...,
+        group_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "ignores_locks", b"ignores_locks", "ref_patterns", b"ref_patterns", "repository", b"repository", "role", b"role", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "group_name", b"group_name", "ignores_locks", b"ignores_locks", "ref_patterns", b"ref_patterns", "repository", b"repository", "role", b"role", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -947,6 +987,301 @@ class DeleteRepositoryResponse(_message.Message):
 Global___DeleteRepositoryResponse: _TypeAlias = DeleteRepositoryResponse  # noqa: Y015
 
 @_typing.final
+class CreateGroupRequest(_message.Message):
+    """CreateGroupRequest describes a group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The group's name: 1 to 64 of A-Z a-z 0-9 . _ @ + -, and it does not begin with "-"."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateGroupRequest: _TypeAlias = CreateGroupRequest  # noqa: Y015
+
+@_typing.final
+class CreateGroupResponse(_message.Message):
+    """CreateGroupResponse carries the group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def group(self) -> Global___Group:
+        """The group."""
+
+    def __init__(
+        self,
+        *,
+        group: Global___Group | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateGroupResponse: _TypeAlias = CreateGroupResponse  # noqa: Y015
+
+@_typing.final
+class ListGroupsRequest(_message.Message):
+    """ListGroupsRequest asks for all groups."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGroupsRequest: _TypeAlias = ListGroupsRequest  # noqa: Y015
+
+@_typing.final
+class ListGroupsResponse(_message.Message):
+    """ListGroupsResponse carries all groups."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUPS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___Group]:
+        """The groups by name."""
+
+    def __init__(
+        self,
+        *,
+        groups: _abc.Iterable[Global___Group] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
+
+@_typing.final
+class DeleteGroupRequest(_message.Message):
+    """DeleteGroupRequest names a group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The group's name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteGroupRequest: _TypeAlias = DeleteGroupRequest  # noqa: Y015
+
+@_typing.final
+class DeleteGroupResponse(_message.Message):
+    """DeleteGroupResponse carries the removed group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def group(self) -> Global___Group:
+        """The group as it was."""
+
+    def __init__(
+        self,
+        *,
+        group: Global___Group | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteGroupResponse: _TypeAlias = DeleteGroupResponse  # noqa: Y015
+
+@_typing.final
+class AddGroupMembersRequest(_message.Message):
+    """AddGroupMembersRequest names the users."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_NAME_FIELD_NUMBER: _builtins.int
+    USER_NAMES_FIELD_NUMBER: _builtins.int
+    group_name: _builtins.str
+    """The group's name."""
+    @_builtins.property
+    def user_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The names of 1 to 1,000 users."""
+
+    def __init__(
+        self,
+        *,
+        group_name: _builtins.str = ...,
+        user_names: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_name", b"group_name", "user_names", b"user_names"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddGroupMembersRequest: _TypeAlias = AddGroupMembersRequest  # noqa: Y015
+
+@_typing.final
+class AddGroupMembersResponse(_message.Message):
+    """AddGroupMembersResponse carries the group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def group(self) -> Global___Group:
+        """The group with its new members."""
+
+    def __init__(
+        self,
+        *,
+        group: Global___Group | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddGroupMembersResponse: _TypeAlias = AddGroupMembersResponse  # noqa: Y015
+
+@_typing.final
+class RemoveGroupMembersRequest(_message.Message):
+    """RemoveGroupMembersRequest names the users."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_NAME_FIELD_NUMBER: _builtins.int
+    USER_NAMES_FIELD_NUMBER: _builtins.int
+    group_name: _builtins.str
+    """The group's name."""
+    @_builtins.property
+    def user_names(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The names of 1 to 1,000 users."""
+
+    def __init__(
+        self,
+        *,
+        group_name: _builtins.str = ...,
+        user_names: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_name", b"group_name", "user_names", b"user_names"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveGroupMembersRequest: _TypeAlias = RemoveGroupMembersRequest  # noqa: Y015
+
+@_typing.final
+class RemoveGroupMembersResponse(_message.Message):
+    """RemoveGroupMembersResponse carries the group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def group(self) -> Global___Group:
+        """The group without them."""
+
+    def __init__(
+        self,
+        *,
+        group: Global___Group | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveGroupMembersResponse: _TypeAlias = RemoveGroupMembersResponse  # noqa: Y015
+
+@_typing.final
+class ListGroupMembersRequest(_message.Message):
+    """ListGroupMembersRequest asks for a page of members."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_NAME_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    group_name: _builtins.str
+    """The group's name."""
+    cursor: _builtins.str
+    """The next_cursor of the previous page; empty for the first page."""
+    limit: _builtins.int
+    """How many members at most; 0 for the service's default, more than its maximum is coerced."""
+    def __init__(
+        self,
+        *,
+        group_name: _builtins.str = ...,
+        cursor: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "group_name", b"group_name", "limit", b"limit"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGroupMembersRequest: _TypeAlias = ListGroupMembersRequest  # noqa: Y015
+
+@_typing.final
+class ListGroupMembersResponse(_message.Message):
+    """ListGroupMembersResponse is a page of members."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USERS_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    next_cursor: _builtins.str
+    """Set when more members exist."""
+    @_builtins.property
+    def users(self) -> _containers.RepeatedCompositeFieldContainer[Global___User]:
+        """The members by name."""
+
+    def __init__(
+        self,
+        *,
+        users: _abc.Iterable[Global___User] | None = ...,
+        next_cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_cursor", b"next_cursor", "users", b"users"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListGroupMembersResponse: _TypeAlias = ListGroupMembersResponse  # noqa: Y015
+
+@_typing.final
 class GrantAccessRequest(_message.Message):
     """GrantAccessRequest describes the grant."""
 
@@ -957,14 +1292,17 @@ class GrantAccessRequest(_message.Message):
     ROLE_FIELD_NUMBER: _builtins.int
     REF_PATTERNS_FIELD_NUMBER: _builtins.int
     IGNORES_LOCKS_FIELD_NUMBER: _builtins.int
+    GROUP_NAME_FIELD_NUMBER: _builtins.int
     user_name: _builtins.str
-    """The user's name."""
+    """The user's name; empty for a group."""
     repository: _builtins.str
     """The repository's name."""
     role: Global___Role.ValueType
     """The role."""
     ignores_locks: _builtins.bool
     """Whether the user may push changes of paths that others have locked, to the refs of this grant; not with ROLE_READ."""
+    group_name: _builtins.str
+    """The group's name; empty for a user."""
     @_builtins.property
     def ref_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """What writing is limited to; not with ROLE_READ. Each begins with "refs/": "*" is any characters, "?" is any
@@ -979,10 +1317,11 @@ class GrantAccessRequest(_message.Message):
         role: Global___Role.ValueType = ...,
         ref_patterns: _abc.Iterable[_builtins.str] | None = ...,
         ignores_locks: _builtins.bool = ...,
+        group_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["ignores_locks", b"ignores_locks", "ref_patterns", b"ref_patterns", "repository", b"repository", "role", b"role", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_name", b"group_name", "ignores_locks", b"ignores_locks", "ref_patterns", b"ref_patterns", "repository", b"repository", "role", b"role", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1026,19 +1365,23 @@ class RevokeAccessRequest(_message.Message):
 
     USER_NAME_FIELD_NUMBER: _builtins.int
     REPOSITORY_FIELD_NUMBER: _builtins.int
+    GROUP_NAME_FIELD_NUMBER: _builtins.int
     user_name: _builtins.str
-    """The user's name."""
+    """The user's name; empty for a group."""
     repository: _builtins.str
     """The repository's name."""
+    group_name: _builtins.str
+    """The group's name; empty for a user."""
     def __init__(
         self,
         *,
         user_name: _builtins.str = ...,
         repository: _builtins.str = ...,
+        group_name: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_name", b"group_name", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1100,7 +1443,7 @@ class ListGrantsResponse(_message.Message):
     REPOSITORY_FIELD_NUMBER: _builtins.int
     @_builtins.property
     def grants(self) -> _containers.RepeatedCompositeFieldContainer[Global___Grant]:
-        """The grants by user name and role."""
+        """The grants of users by name and role, then those of groups."""
 
     @_builtins.property
     def repository(self) -> Global___Repository:

@@ -92,6 +92,36 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryResponse.FromString,
                 _registered_method=True)
+        self.CreateGroup = channel.unary_unary(
+                '/towpath.access.v1.AdminService/CreateGroup',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateGroupRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateGroupResponse.FromString,
+                _registered_method=True)
+        self.ListGroups = channel.unary_unary(
+                '/towpath.access.v1.AdminService/ListGroups',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupsResponse.FromString,
+                _registered_method=True)
+        self.DeleteGroup = channel.unary_unary(
+                '/towpath.access.v1.AdminService/DeleteGroup',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteGroupRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteGroupResponse.FromString,
+                _registered_method=True)
+        self.AddGroupMembers = channel.unary_unary(
+                '/towpath.access.v1.AdminService/AddGroupMembers',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.AddGroupMembersRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.AddGroupMembersResponse.FromString,
+                _registered_method=True)
+        self.RemoveGroupMembers = channel.unary_unary(
+                '/towpath.access.v1.AdminService/RemoveGroupMembers',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveGroupMembersRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveGroupMembersResponse.FromString,
+                _registered_method=True)
+        self.ListGroupMembers = channel.unary_unary(
+                '/towpath.access.v1.AdminService/ListGroupMembers',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupMembersRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupMembersResponse.FromString,
+                _registered_method=True)
         self.GrantAccess = channel.unary_unary(
                 '/towpath.access.v1.AdminService/GrantAccess',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.GrantAccessRequest.SerializeToString,
@@ -310,22 +340,69 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateGroup(self, request, context):
+        """CreateGroup adds a group, which has no members and no grants yet. Errors: ALREADY_EXISTS (GROUP_EXISTS).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGroups(self, request, context):
+        """ListGroups returns all groups by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteGroup(self, request, context):
+        """DeleteGroup removes a group with its grants; its members stay users. Errors: NOT_FOUND (GROUP_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddGroupMembers(self, request, context):
+        """AddGroupMembers makes users members of a group, all or none; those that are members already stay so. Errors:
+        INVALID_ARGUMENT (INVALID_FIELD: no user, or more than 1,000), NOT_FOUND (GROUP_NOT_FOUND, USER_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveGroupMembers(self, request, context):
+        """RemoveGroupMembers ends the membership of users in a group, of all or none. Errors: INVALID_ARGUMENT
+        (INVALID_FIELD: no user, or more than 1,000), NOT_FOUND (GROUP_NOT_FOUND, GROUP_MEMBER_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListGroupMembers(self, request, context):
+        """ListGroupMembers returns a page of a group's members by name. Errors: NOT_FOUND (GROUP_NOT_FOUND),
+        INVALID_ARGUMENT (INVALID_CURSOR).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def GrantAccess(self, request, context):
-        """GrantAccess gives a user a role in a repository; an earlier grant of the same role is replaced.
+        """GrantAccess gives a user or a group a role in a repository; an earlier grant of the same role is replaced. Errors:
+        INVALID_ARGUMENT (INVALID_FIELD: both or neither is named), NOT_FOUND (GROUP_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RevokeAccess(self, request, context):
-        """RevokeAccess takes all of a user's grants in a repository. Errors: NOT_FOUND (GRANT_NOT_FOUND).
+        """RevokeAccess takes all grants of a user or a group in a repository. Errors: INVALID_ARGUMENT (INVALID_FIELD: both
+        or neither is named), NOT_FOUND (GRANT_NOT_FOUND, GROUP_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def ListGrants(self, request, context):
-        """ListGrants returns a repository's grants by user name and role.
+        """ListGrants returns a repository's grants: those of users by name and role, then those of groups.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -567,6 +644,36 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteRepository,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryResponse.SerializeToString,
+            ),
+            'CreateGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateGroup,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateGroupRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateGroupResponse.SerializeToString,
+            ),
+            'ListGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGroups,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupsResponse.SerializeToString,
+            ),
+            'DeleteGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteGroup,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteGroupRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteGroupResponse.SerializeToString,
+            ),
+            'AddGroupMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddGroupMembers,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.AddGroupMembersRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.AddGroupMembersResponse.SerializeToString,
+            ),
+            'RemoveGroupMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveGroupMembers,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveGroupMembersRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveGroupMembersResponse.SerializeToString,
+            ),
+            'ListGroupMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListGroupMembers,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupMembersRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupMembersResponse.SerializeToString,
             ),
             'GrantAccess': grpc.unary_unary_rpc_method_handler(
                     servicer.GrantAccess,
@@ -977,6 +1084,168 @@ class AdminService:
             '/towpath.access.v1.AdminService/DeleteRepository',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/CreateGroup',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateGroupRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/ListGroups',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/DeleteGroup',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteGroupRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddGroupMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/AddGroupMembers',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.AddGroupMembersRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.AddGroupMembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveGroupMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/RemoveGroupMembers',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveGroupMembersRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveGroupMembersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListGroupMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/ListGroupMembers',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupMembersRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupMembersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -70,12 +70,34 @@ class AdminServiceStub:
     FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
     (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
     """
+    CreateGroup: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateGroupRequest, _admin_service_pb2.CreateGroupResponse]
+    """CreateGroup adds a group, which has no members and no grants yet. Errors: ALREADY_EXISTS (GROUP_EXISTS)."""
+    ListGroups: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListGroupsRequest, _admin_service_pb2.ListGroupsResponse]
+    """ListGroups returns all groups by name."""
+    DeleteGroup: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteGroupRequest, _admin_service_pb2.DeleteGroupResponse]
+    """DeleteGroup removes a group with its grants; its members stay users. Errors: NOT_FOUND (GROUP_NOT_FOUND)."""
+    AddGroupMembers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AddGroupMembersRequest, _admin_service_pb2.AddGroupMembersResponse]
+    """AddGroupMembers makes users members of a group, all or none; those that are members already stay so. Errors:
+    INVALID_ARGUMENT (INVALID_FIELD: no user, or more than 1,000), NOT_FOUND (GROUP_NOT_FOUND, USER_NOT_FOUND).
+    """
+    RemoveGroupMembers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveGroupMembersRequest, _admin_service_pb2.RemoveGroupMembersResponse]
+    """RemoveGroupMembers ends the membership of users in a group, of all or none. Errors: INVALID_ARGUMENT
+    (INVALID_FIELD: no user, or more than 1,000), NOT_FOUND (GROUP_NOT_FOUND, GROUP_MEMBER_NOT_FOUND).
+    """
+    ListGroupMembers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListGroupMembersRequest, _admin_service_pb2.ListGroupMembersResponse]
+    """ListGroupMembers returns a page of a group's members by name. Errors: NOT_FOUND (GROUP_NOT_FOUND),
+    INVALID_ARGUMENT (INVALID_CURSOR).
+    """
     GrantAccess: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GrantAccessRequest, _admin_service_pb2.GrantAccessResponse]
-    """GrantAccess gives a user a role in a repository; an earlier grant of the same role is replaced."""
+    """GrantAccess gives a user or a group a role in a repository; an earlier grant of the same role is replaced. Errors:
+    INVALID_ARGUMENT (INVALID_FIELD: both or neither is named), NOT_FOUND (GROUP_NOT_FOUND).
+    """
     RevokeAccess: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeAccessRequest, _admin_service_pb2.RevokeAccessResponse]
-    """RevokeAccess takes all of a user's grants in a repository. Errors: NOT_FOUND (GRANT_NOT_FOUND)."""
+    """RevokeAccess takes all grants of a user or a group in a repository. Errors: INVALID_ARGUMENT (INVALID_FIELD: both
+    or neither is named), NOT_FOUND (GRANT_NOT_FOUND, GROUP_NOT_FOUND).
+    """
     ListGrants: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListGrantsRequest, _admin_service_pb2.ListGrantsResponse]
-    """ListGrants returns a repository's grants by user name and role."""
+    """ListGrants returns a repository's grants: those of users by name and role, then those of groups."""
     ExplainAccess: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ExplainAccessRequest, _admin_service_pb2.ExplainAccessResponse]
     """ExplainAccess decides like AccessService.CheckAccess and says what decided."""
     ListRepositoryLocks: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoryLocksRequest, _admin_service_pb2.ListRepositoryLocksResponse]
@@ -204,12 +226,34 @@ class AdminServiceAsyncStub(AdminServiceStub):
     FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
     (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
     """
+    CreateGroup: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateGroupRequest, _admin_service_pb2.CreateGroupResponse]  # type: ignore[assignment]
+    """CreateGroup adds a group, which has no members and no grants yet. Errors: ALREADY_EXISTS (GROUP_EXISTS)."""
+    ListGroups: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListGroupsRequest, _admin_service_pb2.ListGroupsResponse]  # type: ignore[assignment]
+    """ListGroups returns all groups by name."""
+    DeleteGroup: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteGroupRequest, _admin_service_pb2.DeleteGroupResponse]  # type: ignore[assignment]
+    """DeleteGroup removes a group with its grants; its members stay users. Errors: NOT_FOUND (GROUP_NOT_FOUND)."""
+    AddGroupMembers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AddGroupMembersRequest, _admin_service_pb2.AddGroupMembersResponse]  # type: ignore[assignment]
+    """AddGroupMembers makes users members of a group, all or none; those that are members already stay so. Errors:
+    INVALID_ARGUMENT (INVALID_FIELD: no user, or more than 1,000), NOT_FOUND (GROUP_NOT_FOUND, USER_NOT_FOUND).
+    """
+    RemoveGroupMembers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveGroupMembersRequest, _admin_service_pb2.RemoveGroupMembersResponse]  # type: ignore[assignment]
+    """RemoveGroupMembers ends the membership of users in a group, of all or none. Errors: INVALID_ARGUMENT
+    (INVALID_FIELD: no user, or more than 1,000), NOT_FOUND (GROUP_NOT_FOUND, GROUP_MEMBER_NOT_FOUND).
+    """
+    ListGroupMembers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListGroupMembersRequest, _admin_service_pb2.ListGroupMembersResponse]  # type: ignore[assignment]
+    """ListGroupMembers returns a page of a group's members by name. Errors: NOT_FOUND (GROUP_NOT_FOUND),
+    INVALID_ARGUMENT (INVALID_CURSOR).
+    """
     GrantAccess: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GrantAccessRequest, _admin_service_pb2.GrantAccessResponse]  # type: ignore[assignment]
-    """GrantAccess gives a user a role in a repository; an earlier grant of the same role is replaced."""
+    """GrantAccess gives a user or a group a role in a repository; an earlier grant of the same role is replaced. Errors:
+    INVALID_ARGUMENT (INVALID_FIELD: both or neither is named), NOT_FOUND (GROUP_NOT_FOUND).
+    """
     RevokeAccess: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeAccessRequest, _admin_service_pb2.RevokeAccessResponse]  # type: ignore[assignment]
-    """RevokeAccess takes all of a user's grants in a repository. Errors: NOT_FOUND (GRANT_NOT_FOUND)."""
+    """RevokeAccess takes all grants of a user or a group in a repository. Errors: INVALID_ARGUMENT (INVALID_FIELD: both
+    or neither is named), NOT_FOUND (GRANT_NOT_FOUND, GROUP_NOT_FOUND).
+    """
     ListGrants: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListGrantsRequest, _admin_service_pb2.ListGrantsResponse]  # type: ignore[assignment]
-    """ListGrants returns a repository's grants by user name and role."""
+    """ListGrants returns a repository's grants: those of users by name and role, then those of groups."""
     ExplainAccess: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ExplainAccessRequest, _admin_service_pb2.ExplainAccessResponse]  # type: ignore[assignment]
     """ExplainAccess decides like AccessService.CheckAccess and says what decided."""
     ListRepositoryLocks: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoryLocksRequest, _admin_service_pb2.ListRepositoryLocksResponse]  # type: ignore[assignment]
@@ -397,12 +441,68 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """
 
     @_abc_1.abstractmethod
+    def CreateGroup(
+        self,
+        request: _admin_service_pb2.CreateGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreateGroupResponse, _abc.Awaitable[_admin_service_pb2.CreateGroupResponse]]:
+        """CreateGroup adds a group, which has no members and no grants yet. Errors: ALREADY_EXISTS (GROUP_EXISTS)."""
+
+    @_abc_1.abstractmethod
+    def ListGroups(
+        self,
+        request: _admin_service_pb2.ListGroupsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListGroupsResponse, _abc.Awaitable[_admin_service_pb2.ListGroupsResponse]]:
+        """ListGroups returns all groups by name."""
+
+    @_abc_1.abstractmethod
+    def DeleteGroup(
+        self,
+        request: _admin_service_pb2.DeleteGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DeleteGroupResponse, _abc.Awaitable[_admin_service_pb2.DeleteGroupResponse]]:
+        """DeleteGroup removes a group with its grants; its members stay users. Errors: NOT_FOUND (GROUP_NOT_FOUND)."""
+
+    @_abc_1.abstractmethod
+    def AddGroupMembers(
+        self,
+        request: _admin_service_pb2.AddGroupMembersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.AddGroupMembersResponse, _abc.Awaitable[_admin_service_pb2.AddGroupMembersResponse]]:
+        """AddGroupMembers makes users members of a group, all or none; those that are members already stay so. Errors:
+        INVALID_ARGUMENT (INVALID_FIELD: no user, or more than 1,000), NOT_FOUND (GROUP_NOT_FOUND, USER_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def RemoveGroupMembers(
+        self,
+        request: _admin_service_pb2.RemoveGroupMembersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.RemoveGroupMembersResponse, _abc.Awaitable[_admin_service_pb2.RemoveGroupMembersResponse]]:
+        """RemoveGroupMembers ends the membership of users in a group, of all or none. Errors: INVALID_ARGUMENT
+        (INVALID_FIELD: no user, or more than 1,000), NOT_FOUND (GROUP_NOT_FOUND, GROUP_MEMBER_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def ListGroupMembers(
+        self,
+        request: _admin_service_pb2.ListGroupMembersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListGroupMembersResponse, _abc.Awaitable[_admin_service_pb2.ListGroupMembersResponse]]:
+        """ListGroupMembers returns a page of a group's members by name. Errors: NOT_FOUND (GROUP_NOT_FOUND),
+        INVALID_ARGUMENT (INVALID_CURSOR).
+        """
+
+    @_abc_1.abstractmethod
     def GrantAccess(
         self,
         request: _admin_service_pb2.GrantAccessRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.GrantAccessResponse, _abc.Awaitable[_admin_service_pb2.GrantAccessResponse]]:
-        """GrantAccess gives a user a role in a repository; an earlier grant of the same role is replaced."""
+        """GrantAccess gives a user or a group a role in a repository; an earlier grant of the same role is replaced. Errors:
+        INVALID_ARGUMENT (INVALID_FIELD: both or neither is named), NOT_FOUND (GROUP_NOT_FOUND).
+        """
 
     @_abc_1.abstractmethod
     def RevokeAccess(
@@ -410,7 +510,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.RevokeAccessRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.RevokeAccessResponse, _abc.Awaitable[_admin_service_pb2.RevokeAccessResponse]]:
-        """RevokeAccess takes all of a user's grants in a repository. Errors: NOT_FOUND (GRANT_NOT_FOUND)."""
+        """RevokeAccess takes all grants of a user or a group in a repository. Errors: INVALID_ARGUMENT (INVALID_FIELD: both
+        or neither is named), NOT_FOUND (GRANT_NOT_FOUND, GROUP_NOT_FOUND).
+        """
 
     @_abc_1.abstractmethod
     def ListGrants(
@@ -418,7 +520,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.ListGrantsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListGrantsResponse, _abc.Awaitable[_admin_service_pb2.ListGrantsResponse]]:
-        """ListGrants returns a repository's grants by user name and role."""
+        """ListGrants returns a repository's grants: those of users by name and role, then those of groups."""
 
     @_abc_1.abstractmethod
     def ExplainAccess(

@@ -1,0 +1,75 @@
+"""The commands `towpath group`: sets of users with grants of their own."""
+
+from typing import Annotated
+
+import typer
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.cli.admin.pagination import show_pages
+from services.cli.admin.records import group_record, user_record
+from services.cli.connection import Target
+from services.cli.options import Data, Json, Server, Yes, confirm
+from services.cli.output import show_record, show_records, show_removal
+
+app = typer.Typer(help="Add, list and remove groups of users, which have grants of their own.", no_args_is_help=True)
+members = typer.Typer(help="Add, list and remove the members of a group.", no_args_is_help=True)
+app.add_typer(members, name="member")
+
+Group = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.", show_default=False)]
+Users = Annotated[list[str], typer.Argument(metavar="USER...", help="The users' names.", show_default=False)]
+
+
+@app.command("add")
+def add_group(group: Group, data: Data = None, server: Server = None, as_json: Json = False) -> None:
+    """Add a group, which has no members and no grants yet."""
+    response = Target(data, server).ask(lambda admin: admin.CreateGroup, pb.CreateGroupRequest(name=group))
+    show_record(group_record(response.group), as_json=as_json)
+
+
+@app.command("list")
+def list_groups(data: Data = None, server: Server = None, as_json: Json = False) -> None:
+    """List all groups by name."""
+    response = Target(data, server).ask(lambda admin: admin.ListGroups, pb.ListGroupsRequest())
+    show_records(map(group_record, response.groups), ("name", "members", "created_at"), as_json=as_json)
+
+
+@app.command("remove")
+def remove_group(
+    group: Group, yes: Yes = False, data: Data = None, server: Server = None, as_json: Json = False
+) -> None:
+    """Remove a group with all its grants; its members stay users."""
+    confirm(f"Remove the group {group} with all its grants?", yes=yes)
+    response = Target(data, server).ask(lambda admin: admin.DeleteGroup, pb.DeleteGroupRequest(name=group))
+    show_removal(f"the group {group}", group_record(response.group), as_json=as_json)
+
+
+@members.command("add")
+def add_members(group: Group, users: Users, data: Data = None, server: Server = None, as_json: Json = False) -> None:
+    """Make users members of a group: all of them, or none where one does not exist."""
+    request = pb.AddGroupMembersRequest(group_name=group, user_names=users)
+    response = Target(data, server).ask(lambda admin: admin.AddGroupMembers, request)
+    show_record(group_record(response.group), as_json=as_json)
+
+
+@members.command("list")
+def list_members(group: Group, data: Data = None, server: Server = None, as_json: Json = False) -> None:
+    """List the members of a group by name, without those that an issuer names."""
+    show_pages(
+        Target(data, server),
+        lambda admin: admin.stub.ListGroupMembers,
+        pb.ListGroupMembersRequest(group_name=group),
+        lambda page: map(user_record, page.users),
+        ("name", "administrator", "created_at"),
+        as_json=as_json,
+    )
+
+
+@members.command("remove")
+def remove_members(
+    group: Group, users: Users, yes: Yes = False, data: Data = None, server: Server = None, as_json: Json = False
+) -> None:
+    """End the membership of users in a group: of all of them, or of none where one is no member."""
+    confirm(f"Remove {', '.join(users)} from the group {group}?", yes=yes)
+    request = pb.RemoveGroupMembersRequest(group_name=group, user_names=users)
+    response = Target(data, server).ask(lambda admin: admin.RemoveGroupMembers, request)
+    show_record(group_record(response.group), as_json=as_json)

@@ -1,0 +1,88 @@
+"""AdminService: groups and their members."""
+
+from collections.abc import Sequence
+from functools import partial
+
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.locks.access.groups import (
+    add_members,
+    create_group,
+    delete_group,
+    list_groups,
+    list_members,
+    remove_members,
+)
+from services.locks.api.admin.base import Handlers, administrator_only
+from services.locks.api.messages import group_message, user_message
+from services.locks.ids import invalid_cursor
+from services.locks.models import User
+from services.locks.validation import check_name, check_new_name, is_name
+
+_PAGE_DEFAULT = 100
+_PAGE_MAX = 1_000
+
+
+class GroupHandlers(Handlers):
+    """Adds, lists and removes groups and their members."""
+
+    @administrator_only
+    async def CreateGroup(self, request: pb.CreateGroupRequest, _administrator: User) -> pb.CreateGroupResponse:
+        """Add a group."""
+        check_new_name("name", request.name)
+        group = await self.database.run(partial(create_group, name=request.name))
+        return pb.CreateGroupResponse(group=group_message(group, 0))
+
+    @administrator_only
+    async def ListGroups(self, _request: pb.ListGroupsRequest, _administrator: User) -> pb.ListGroupsResponse:
+        """Return all groups, ordered by name."""
+        groups = await self.database.run(list_groups)
+        return pb.ListGroupsResponse(groups=(group_message(group, count) for group, count in groups))
+
+    @administrator_only
+    async def DeleteGroup(self, request: pb.DeleteGroupRequest, _administrator: User) -> pb.DeleteGroupResponse:
+        """Remove a group with its grants."""
+        check_name("name", request.name)
+        group, count = await self.database.run(partial(delete_group, name=request.name))
+        return pb.DeleteGroupResponse(group=group_message(group, count))
+
+    @administrator_only
+    async def AddGroupMembers(
+        self, request: pb.AddGroupMembersRequest, _administrator: User
+    ) -> pb.AddGroupMembersResponse:
+        """Make users members of a group."""
+        _check_names(request.group_name, request.user_names)
+        work = partial(add_members, group_name=request.group_name, user_names=request.user_names)
+        group, count = await self.database.run(work)
+        return pb.AddGroupMembersResponse(group=group_message(group, count))
+
+    @administrator_only
+    async def RemoveGroupMembers(
+        self, request: pb.RemoveGroupMembersRequest, _administrator: User
+    ) -> pb.RemoveGroupMembersResponse:
+        """End the membership of users in a group."""
+        _check_names(request.group_name, request.user_names)
+        work = partial(remove_members, group_name=request.group_name, user_names=request.user_names)
+        group, count = await self.database.run(work)
+        return pb.RemoveGroupMembersResponse(group=group_message(group, count))
+
+    @administrator_only
+    async def ListGroupMembers(
+        self, request: pb.ListGroupMembersRequest, _administrator: User
+    ) -> pb.ListGroupMembersResponse:
+        """Return a page of a group's members."""
+        check_name("group_name", request.group_name)
+        if request.cursor and not is_name(request.cursor):
+            raise invalid_cursor()
+        limit = min(request.limit, _PAGE_MAX) if request.limit > 0 else _PAGE_DEFAULT
+        # One more than a page tells whether there is another.
+        work = partial(list_members, group_name=request.group_name, after=request.cursor, limit=limit + 1)
+        found = await self.database.run(work)
+        users, more = found[:limit], found[limit:]
+        return pb.ListGroupMembersResponse(users=map(user_message, users), next_cursor=users[-1].name if more else "")
+
+
+def _check_names(group_name: str, user_names: Sequence[str]) -> None:
+    check_name("group_name", group_name)
+    for name in user_names:
+        check_name("user_names", name)

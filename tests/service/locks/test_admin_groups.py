@@ -1,0 +1,204 @@
+"""AdminService: groups, their members and their grants."""
+
+from collections.abc import Iterable
+
+import pytest
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.locks.v1 import push_service_pb2 as push
+
+from services.common.errors import AlreadyExists, InvalidArgument, NotFound, PermissionDenied, Reason
+from tests.service.locks.conftest import Team
+from tests.support.locks import RunningLocks, refused
+
+
+@pytest.fixture
+def artists(team: Team) -> str:
+    """The name of a group that no other test has."""
+    return f"artists-{team.repository_id}"
+
+
+async def add(service: RunningLocks, name: str, *members: str) -> admin.Group:
+    """Add a group with members, and return it."""
+    group = (await service.admin_peer.call(service.admin.CreateGroup, admin.CreateGroupRequest(name=name))).group
+    if members:
+        request = admin.AddGroupMembersRequest(group_name=name, user_names=members)
+        group = (await service.admin_peer.call(service.admin.AddGroupMembers, request)).group
+    return group
+
+
+async def give(
+    service: RunningLocks,
+    group: str,
+    repository: str,
+    role: admin.Role.ValueType,
+    *,
+    ref_patterns: Iterable[str] = (),
+    ignores_locks: bool = False,
+) -> admin.GrantAccessResponse:
+    """Give a group a role."""
+    request = admin.GrantAccessRequest(
+        group_name=group, repository=repository, role=role, ref_patterns=ref_patterns, ignores_locks=ignores_locks
+    )
+    return await service.admin_peer.call(service.admin.GrantAccess, request)
+
+
+async def members_of(service: RunningLocks, group: str, *, limit: int = 0) -> list[str]:
+    """Return the names of all members, page by page."""
+    request = admin.ListGroupMembersRequest(group_name=group, limit=limit)
+    names: list[str] = []
+    while True:
+        page = await service.admin_peer.call(service.admin.ListGroupMembers, request)
+        names += [user.name for user in page.users]
+        if not page.next_cursor:
+            return names
+        request.cursor = page.next_cursor
+
+
+async def explain(service: RunningLocks, user: str, repository: str, ref: str = "") -> admin.ExplainAccessResponse:
+    """Explain whether a user may write."""
+    request = admin.ExplainAccessRequest(
+        user_name=user, repository=repository, ref=ref, permission=access.PERMISSION_WRITE
+    )
+    return await service.admin_peer.call(service.admin.ExplainAccess, request)
+
+
+async def test_a_group_from_beginning_to_end(service: RunningLocks, team: Team, artists: str) -> None:
+    """A group is listed with the number of its members, and its removal takes its grants and no user."""
+    group = await add(service, artists, team.alice_name, team.bob_name, team.alice_name)
+    assert (group.name, group.member_count) == (artists, 2)
+    assert await members_of(service, artists, limit=1) == [team.alice_name, team.bob_name]
+    listed = (await service.admin_peer.call(service.admin.ListGroups, admin.ListGroupsRequest())).groups
+    assert group in listed
+    assert [each.name for each in listed] == sorted(each.name for each in listed)
+    await give(service, artists, team.repository, admin.ROLE_ADMIN)
+    request = admin.DeleteGroupRequest(name=artists)
+    assert (await service.admin_peer.call(service.admin.DeleteGroup, request)).group == group
+    with refused(NotFound, Reason.GROUP_NOT_FOUND):
+        await service.admin_peer.call(service.admin.DeleteGroup, request)
+    grants = admin.ListGrantsRequest(repository=team.repository)
+    response = await service.admin_peer.call(service.admin.ListGrants, grants)
+    assert {grant.user_name for grant in response.grants} == {team.alice_name, team.bob_name}
+
+
+async def test_members_leave(service: RunningLocks, team: Team, artists: str) -> None:
+    """Members are removed from a group, or with their user; where one of them is no member, nobody is removed."""
+    await service.add_user(f"carol-{artists}")
+    await add(service, artists, team.alice_name, team.bob_name, f"carol-{artists}")
+    remove = admin.RemoveGroupMembersRequest(group_name=artists, user_names=[team.alice_name, "nobody"])
+    with refused(NotFound, Reason.GROUP_MEMBER_NOT_FOUND) as caught:
+        await service.admin_peer.call(service.admin.RemoveGroupMembers, remove)
+    assert caught.value.message == f"nobody is not a member of {artists}"
+    assert len(await members_of(service, artists)) == 3
+    await service.admin_peer.call(service.admin.DeleteUser, admin.DeleteUserRequest(name=f"carol-{artists}"))
+    remove.user_names[:] = [team.alice_name]
+    group = (await service.admin_peer.call(service.admin.RemoveGroupMembers, remove)).group
+    assert group.member_count == 1
+    assert await members_of(service, artists) == [team.bob_name]
+
+
+async def test_refused_groups(service: RunningLocks, team: Team, artists: str) -> None:
+    """Names that are taken or are none, and members that do not exist, are refused; nothing is changed."""
+    await add(service, artists)
+    for name in (artists, artists.upper()):
+        with refused(AlreadyExists, Reason.GROUP_EXISTS):
+            await add(service, name)
+    for name in ("", "-a", "a b", "a" * 65):
+        with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+            await add(service, name)
+        assert caught.value.message.startswith("name: ")
+    for names, error, reason in (
+        ([team.alice_name, "nobody"], NotFound, Reason.USER_NOT_FOUND),
+        ([], InvalidArgument, Reason.INVALID_FIELD),
+        ([f"u{number}" for number in range(1001)], InvalidArgument, Reason.INVALID_FIELD),
+        (["a b"], InvalidArgument, Reason.INVALID_FIELD),
+    ):
+        request = admin.AddGroupMembersRequest(group_name=artists, user_names=names)
+        with refused(error, reason):
+            await service.admin_peer.call(service.admin.AddGroupMembers, request)
+    assert await members_of(service, artists) == []
+    with refused(InvalidArgument, Reason.INVALID_CURSOR):
+        page = admin.ListGroupMembersRequest(group_name=artists, cursor="a b")
+        await service.admin_peer.call(service.admin.ListGroupMembers, page)
+    with refused(NotFound, Reason.GROUP_NOT_FOUND):
+        await members_of(service, "none-of-that-name")
+
+
+async def test_grants_of_a_group(service: RunningLocks, team: Team, artists: str) -> None:
+    """They are replaced, listed after those of users, and revoked, as those of users are."""
+    await add(service, artists)
+    first = await give(service, artists, team.repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/a"])
+    assert not first.HasField("replaced")
+    second = await give(service, artists, team.repository, admin.ROLE_WRITE)
+    assert second.replaced == first.grant
+    assert (second.grant.group_name, second.grant.user_name) == (artists, "")
+    listed = admin.ListGrantsRequest(repository=team.repository)
+    grants = (await service.admin_peer.call(service.admin.ListGrants, listed)).grants
+    assert [(grant.user_name, grant.group_name) for grant in grants] == [
+        (team.alice_name, ""),
+        (team.bob_name, ""),
+        ("", artists),
+    ]
+    revoke = admin.RevokeAccessRequest(group_name=artists, repository=team.repository)
+    revoked = await service.admin_peer.call(service.admin.RevokeAccess, revoke)
+    assert list(revoked.grants) == [second.grant]
+    with refused(NotFound, Reason.GRANT_NOT_FOUND):
+        await service.admin_peer.call(service.admin.RevokeAccess, revoke)
+
+
+async def test_a_grant_is_of_one_party(service: RunningLocks, team: Team, artists: str) -> None:
+    """Both a user and a group, neither, and an unknown group are refused."""
+    await add(service, artists)
+    for user, group, error, reason in (
+        (team.alice_name, artists, InvalidArgument, Reason.INVALID_FIELD),
+        ("", "", InvalidArgument, Reason.INVALID_FIELD),
+        ("", "a b", InvalidArgument, Reason.INVALID_FIELD),
+        ("", "none-of-that-name", NotFound, Reason.GROUP_NOT_FOUND),
+    ):
+        grant = admin.GrantAccessRequest(user_name=user, group_name=group, repository=team.repository)
+        grant.role = admin.ROLE_READ
+        with refused(error, reason):
+            await service.admin_peer.call(service.admin.GrantAccess, grant)
+        revoke = admin.RevokeAccessRequest(user_name=user, group_name=group, repository=team.repository)
+        with refused(error, reason):
+            await service.admin_peer.call(service.admin.RevokeAccess, revoke)
+
+
+async def test_the_deciding_group_is_named(service: RunningLocks, team: Team, artists: str) -> None:
+    """A member has the roles of all its groups beside its own, and the explanation names the group that decides."""
+    repository = f"{team.repository}-by-groups"
+    await service.add_repository(repository)
+    await service.grant(team.alice_name, repository, admin.ROLE_READ)
+    for number, (role, patterns) in enumerate(((admin.ROLE_READ, []), (admin.ROLE_WRITE, ["refs/heads/rel/*"]))):
+        await add(service, f"{artists}-{number}", team.alice_name)
+        await give(service, f"{artists}-{number}", repository, role, ref_patterns=patterns)
+    found = await explain(service, team.alice_name, repository, "refs/heads/rel/1")
+    assert found.allowed
+    assert (
+        found.explanation == f"the role write by the group {artists}-1 includes writing, on refs like refs/heads/rel/*"
+    )
+    assert (found.grant.user_name, found.grant.group_name) == (team.alice_name, f"{artists}-1")
+    assert await service.check(team.alice, repository, access.PERMISSION_WRITE, ref="refs/heads/rel/1")
+    with refused(PermissionDenied, Reason.ACCESS_DENIED):
+        await service.check(team.alice, repository, access.PERMISSION_WRITE, ref="refs/heads/main")
+    with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
+        await service.check(team.bob, repository, access.PERMISSION_READ)
+
+
+async def test_a_group_decides_about_force_and_pushes(service: RunningLocks, team: Team, artists: str) -> None:
+    """A member may remove locks by force, and push over them, if the group's grant says so."""
+    repository = f"{team.repository}-forced"
+    repository_id = await service.add_repository(repository, forced_unlock=admin.FORCED_UNLOCK_ADMINS)
+    await service.grant(team.alice_name, repository, admin.ROLE_WRITE)
+    await service.grant(team.bob_name, repository, admin.ROLE_WRITE)
+    await add(service, artists, team.bob_name)
+    lock = await service.create(repository_id, team.alice, "a.psd")
+    asked = push.CheckPushRequest(
+        repository=repository, user_name=team.bob_name, ref="refs/heads/main", paths=["a.psd"]
+    )
+    assert [each.path for each in (await service.admin_peer.call(service.push.CheckPush, asked)).blocking] == ["a.psd"]
+    with refused(PermissionDenied, Reason.FORCE_NOT_ALLOWED):
+        await service.delete(repository_id, team.bob, lock.id, force=True)
+    await give(service, artists, repository, admin.ROLE_ADMIN, ignores_locks=True)
+    assert not (await service.admin_peer.call(service.push.CheckPush, asked)).blocking
+    assert await service.delete(repository_id, team.bob, lock.id, force=True) == lock
