@@ -214,6 +214,40 @@ def test_access(stack: Stack) -> None:
     stack.towpath("user", "remove", "gina")
 
 
+def test_groups(stack: Stack) -> None:
+    """`group add|list|remove`, `group member add|list|remove`, and the grants of groups."""
+    for user in ("gwen", "gus"):
+        stack.towpath("user", "add", user)
+    stack.towpath("repo", "add", "group/tests")
+    assert timeless(stack.towpath("group", "add", "artists")) == {"name": "artists", "members": 0}
+    group = stack.towpath("group", "member", "add", "artists", "gwen", "gus")
+    assert timeless(group) == {"name": "artists", "members": 2}
+    assert stack.towpath("group", "list") == [group]
+    assert "nobody" in failure(stack, "group", "member", "add", "artists", "nobody")
+    assert [user["name"] for user in stack.towpath("group", "member", "list", "artists")] == ["gus", "gwen"]
+    grant = stack.towpath("grant", "artists", "group/tests", "--role", "write", "--group")
+    assert timeless(grant) == {
+        "group": "artists",
+        "repository": "group/tests",
+        "role": "write",
+        "ref_patterns": [],
+    }
+    assert stack.towpath("access", "group/tests") == [grant]
+    titles, row = text(stack, "access", "group/tests")
+    assert titles.split()[:3] == ["USER", "GROUP", "ROLE"]
+    assert row.split()[:2] == ["artists", "write"]
+    line, decided = text(stack, "check", "gwen", "group/tests", "--operation", "lock")
+    assert line == "yes: the role write by the group artists includes writing, on every ref"
+    assert "gwen" in decided
+    assert "artists" in decided
+    stack.towpath("group", "member", "remove", "artists", "gwen")
+    assert [user["name"] for user in stack.towpath("group", "member", "list", "artists")] == ["gus"]
+    assert failure(stack, "grant", "nobody", "group/tests", "--role", "read", "--group") == "there is no group nobody"
+    assert stack.towpath("revoke", "artists", "group/tests", "--group") == [grant]
+    assert stack.towpath("group", "remove", "artists")["members"] == 1
+    assert text(stack, "group", "list") == ["(none)"]
+
+
 async def test_locks(stack: Stack) -> None:
     """`lock list|history|remove`: who holds a path, who held it, who forced it off (trap-37)."""
     stack.towpath("repo", "add", "locks/tests")
