@@ -48,7 +48,7 @@ class Token(Record, table=True):
     """A credential; only the SHA-256 of its secret is stored.
 
     A token with a `forge_id` is a token of that forge; a token with an `issuer_id` is a JSON Web Token of that issuer,
-    or was given for one.
+    or was given for one; a token with an `ssh_key_id` was given to who has shown that key.
     """
 
     __tablename__ = "tokens"
@@ -56,6 +56,7 @@ class Token(Record, table=True):
         UniqueConstraint("user_id", "name"),
         Index(None, "forge_id", postgresql_where=text("forge_id IS NOT NULL")),
         Index(None, "issuer_id", "expires_at", postgresql_where=text("issuer_id IS NOT NULL")),
+        Index(None, "ssh_key_id", postgresql_where=text("ssh_key_id IS NOT NULL")),
     )
 
     id: int = Field(sa_column=identity_column())
@@ -66,6 +67,9 @@ class Token(Record, table=True):
     expires_at: datetime | None = Field(sa_column=moment_column(nullable=True))
     forge_id: int | None = Field(default=None, sa_column=optional_reference_column("forges.id", on_delete="CASCADE"))
     issuer_id: int | None = Field(default=None, sa_column=optional_reference_column("issuers.id", on_delete="CASCADE"))
+    ssh_key_id: int | None = Field(
+        default=None, sa_column=optional_reference_column("ssh_keys.id", on_delete="CASCADE")
+    )
 
 
 class TokenUse(Record, table=True):

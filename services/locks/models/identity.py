@@ -119,7 +119,7 @@ class Issuer(Record, table=True):
 
     id: int = Field(sa_column=identity_column())
     name: str = Field(sa_column=text_column(unique=True))
-    url: str = Field(sa_column=text_column())
+    url: str = Field(sa_column=text_column(unique=True))
     audiences: list[str] = Field(sa_column=texts_column())
     client_id: str = Field(default="", sa_column=text_column(empty=True))
     user_claim: str = Field(default="", sa_column=text_column(empty=True))

@@ -13,16 +13,8 @@ branch_labels: str | Sequence[str] | None = None
 depends_on: str | Sequence[str] | None = None
 
 _DECIDING = (
-    "group_members",
-    "group_grants",
-    "forges",
-    "issuers",
-    "issuer_grants",
-    "issuer_groups",
-    "token_groups",
-    "token_grants",
-    "identities",
-    "ssh_keys",
+    *("group_members", "group_grants", "forges", "issuers", "issuer_grants", "issuer_groups"),
+    *("token_groups", "token_grants", "identities", "ssh_keys"),
 )
 
 # Every grant that counts for a user, or for one of its tokens only; `token_id` is 0 where it counts for all of them.
@@ -94,7 +86,7 @@ def _add_reference(table: str, column: str, target: str, *, on_delete: str) -> N
     op.execute(f"ALTER TABLE {table} ADD COLUMN {column} bigint {reference}")
 
 
-def _named(table: str, *columns: sa.Column[Any]) -> None:
+def _named(table: str, *columns: sa.Column[Any] | sa.UniqueConstraint) -> None:
     """Create a table whose rows have an id, a unique name, and the time of their creation."""
     op.create_table(
         table,
@@ -193,6 +185,7 @@ def _create_issuers() -> None:
         _text("client_id", empty=True),
         _text("user_claim", empty=True),
         _text("groups_claim", empty=True),
+        sa.UniqueConstraint("url", name="uq_issuers_url"),
     )
     op.create_table(
         "issuer_groups",
@@ -280,12 +273,17 @@ def _create_identities() -> None:
         sa.UniqueConstraint("fingerprint", name="uq_ssh_keys_fingerprint"),
         _refers("ssh_keys", "user_id", "users"),
     )
+    _add_reference("tokens", "ssh_key_id", "ssh_keys", on_delete="CASCADE")
+    op.create_index(
+        "ix_tokens_ssh_key_id", "tokens", ["ssh_key_id"], postgresql_where=sa.text("ssh_key_id IS NOT NULL")
+    )
 
 
 def downgrade() -> None:
     """Drop them; the tokens of forges and issuers end."""
     op.execute("DROP VIEW access_grants")
-    op.execute("DELETE FROM tokens WHERE num_nonnulls(forge_id, issuer_id) > 0")
+    op.execute("DELETE FROM tokens WHERE num_nonnulls(forge_id, issuer_id, ssh_key_id) > 0")
+    op.drop_column("tokens", "ssh_key_id")
     for table in ("ssh_keys", "identities", "token_grants", "token_groups", "token_roles"):
         op.drop_table(table)
     op.drop_column("tokens", "issuer_id")
