@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from services.cli.admin import access, groups, hooks, locks, objects, repositories, stores, tokens, users
+from services.cli.admin import access, forges, groups, hooks, locks, objects, repositories, stores, tokens, users
 from services.cli.admin.usage import usage
 from services.cli.backup import commands
 from services.cli.check import check
@@ -47,6 +47,7 @@ app.add_typer(users.app, name="user")
 app.add_typer(tokens.app, name="token")
 app.add_typer(groups.app, name="group")
 app.add_typer(repositories.app, name="repo")
+app.add_typer(forges.app, name="forge")
 app.command("grant")(access.grant)
 app.command("revoke")(access.revoke)
 app.command("access")(access.access)

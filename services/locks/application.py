@@ -20,6 +20,8 @@ from services.locks.api.admin.service import AdminServicer
 from services.locks.api.lock_service import LockServicer
 from services.locks.api.push_service import PushServicer
 from services.locks.events.feed import LockFeed
+from services.locks.forges.authentication import ForgeAuthentication
+from services.locks.forges.lookups import ForgeLookups
 from services.locks.locking.pages import LockPages
 from services.locks.locking.retention import keep_deleting_expired
 from services.locks.metrics import refresh_repositories
@@ -69,7 +71,11 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     feed = LockFeed(database)
     lock_service_pb2_grpc.add_LockServiceServicer_to_server(LockServicer(database, settings, pages, feed), server.grpc)
     push_service_pb2_grpc.add_PushServiceServicer_to_server(PushServicer(database, uses), server.grpc)
-    access_service_pb2_grpc.add_AccessServiceServicer_to_server(AccessServicer(database, changes, uses), server.grpc)
+    lookups = ForgeLookups(database, settings)
+    forges = ForgeAuthentication(database, settings, lookups)
+    access_service_pb2_grpc.add_AccessServiceServicer_to_server(
+        AccessServicer(database, changes, uses, forges), server.grpc
+    )
     admin = AdminServicer(database, uses, settings, storage, pages, feed)
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)
 
@@ -87,7 +93,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     async def first() -> None:
         delivering.append(asyncio.create_task(webhooks.run(stop)))
         await finish_removals(database, storage)
-        async with running(keep_deleting_expired(database)) as deleting:
+        async with running(keep_deleting_expired(database)) as deleting, running(forges.keep_cleaning()):
             if settings.locks_metrics_listen is not None:
                 await refresh_periodically(refresh)
             await deleting
@@ -111,4 +117,5 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
             await serve_when_ready(server, database, SCHEMA, stop, check=check, first=first, last=last)
     finally:
         await storage.close()
+        await lookups.close()
         await cancel_and_wait(writing, listening, reading, closing)

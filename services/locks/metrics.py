@@ -20,6 +20,10 @@ WEBHOOK_DELIVERIES = Counter(
 )
 WEBHOOK_PENDING = Gauge("towpath_webhook_deliveries_pending", "Deliveries to webhooks that are still to be made.")
 
+FORGE_LOOKUPS = Counter(
+    "towpath_forge_lookups_total", "Look-ups of credentials at forges, by what came of them.", ["forge", "outcome"]
+)
+
 _RELEASED = Counter("towpath_locks_released_total", "Locks that were released one by one.", ["forced"])
 _LOCKS = Snapshot("towpath_locks", "Locks that stand in a repository.", ["repository_id"])
 _REPOSITORIES = Snapshot(

@@ -35,6 +35,9 @@ async def create_repository(
     stale_after_seconds: int | None = None,
     history_seconds: int | None = None,
     lock_spaces: Sequence[str] = (),
+    forge_id: int | None = None,
+    forge_repository: str = "",
+    restricted: bool = False,
 ) -> Repository:
     """Add a repository. Raises `AlreadyExists` (REPOSITORY_EXISTS), also if an existing name differs only in case."""
     if found := await find_look_alike(connection, col(Repository.name), name):
@@ -48,6 +51,9 @@ async def create_repository(
             stale_after_seconds=stale_after_seconds,
             history_seconds=history_seconds,
             lock_spaces=list(lock_spaces),
+            forge_id=forge_id,
+            forge_repository=forge_repository,
+            restricted=restricted,
         )
         .on_conflict_do_nothing(index_elements=["name"])
         .returning(*_REPOSITORY)

@@ -5,6 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from services.common.settings import Seconds
 from services.database.settings import DatabaseSettings
 
 # A page of the longest paths must fit into one gRPC message; one path, the detail of a conflict, into gRPC's trailers.
@@ -83,6 +84,31 @@ class LocksSettings(LocksDatabaseSettings):
     locks_per_user: int = Field(
         default=50_000, ge=1, description="the most locks that a user holds in a repository; more are answered 403"
     )
+
+    forge_granted_seconds: Seconds = Field(
+        default=60.0,
+        le=3_600,
+        description="how long a role that a forge has reported counts before the forge is asked again: what is taken "
+        "away there ends here after this time at most, if the forge answers",
+    )
+    forge_refused_seconds: Seconds = Field(
+        default=10.0,
+        le=3_600,
+        description="how long a credential that a forge has refused is refused without a look-up",
+    )
+    forge_stale_seconds: float = Field(
+        default=900.0,
+        ge=0,
+        le=7 * 24 * 3600,
+        description="how much longer a role counts while its forge does not answer, or is throttled",
+    )
+    forge_lookups_per_minute: int = Field(
+        default=600,
+        ge=4,
+        description="the most look-ups at each forge in a minute, of all lock services together; a quarter of them are "
+        "for credentials that the forge has not accepted before",
+    )
+    forge_lookup_seconds: Seconds = Field(default=5.0, le=10, description="how long a forge may take for a look-up")
 
     @model_validator(mode="after")
     def _check_pages(self) -> Self:

@@ -19,12 +19,19 @@ HOOK_FORMATS = {
     "slack": admin.HOOK_FORMAT_SLACK,
     "discord": admin.HOOK_FORMAT_DISCORD,
 }
+FORGE_KINDS = {
+    "github": admin.FORGE_KIND_GITHUB,
+    "gitlab": admin.FORGE_KIND_GITLAB,
+    "gitea": admin.FORGE_KIND_GITEA,
+    "forgejo": admin.FORGE_KIND_FORGEJO,
+}
 
 # A store's URL must not contain credentials; if it does all the same, the output masks them.
 _USER_INFO = re.compile(r"//[^\s]*@")
 _UNKNOWN_OPTION = re.compile(r"([?&](?!(?:endpoint|region|addressing|account)=)[^=&]*=)[^&]*")
 
 _HOOK_FORMAT_NAMES = {value: name for name, value in HOOK_FORMATS.items()}
+_FORGE_KIND_NAMES = {value: name for name, value in FORGE_KINDS.items()}
 _ROLE_NAMES = {value: name for name, value in ROLES.items()}
 _FORCED_UNLOCK_NAMES = {value: name for name, value in FORCED_UNLOCK.items()}
 
@@ -73,8 +80,8 @@ def token_record(token: admin.Token) -> dict[str, Any]:
 
 
 def repository_record(repository: admin.Repository) -> dict[str, Any]:
-    """Return the printed fields of a repository; rules for locks that it lacks are absent."""
-    record = {
+    """Return the printed fields of a repository; rules for locks, and a forge, that it lacks are absent."""
+    record: dict[str, Any] = {
         "id": repository.id,
         "name": repository.name,
         "public": repository.public,
@@ -89,7 +96,26 @@ def repository_record(repository: admin.Repository) -> dict[str, Any]:
         record["release_on"] = list(repository.release_on)
     if repository.lock_spaces:
         record["lock_spaces"] = list(repository.lock_spaces)
+    if repository.forge:
+        record |= {
+            "forge": repository.forge,
+            "forge_repository": repository.forge_repository,
+            "restricted": repository.restricted,
+        }
     return record
+
+
+def forge_record(forge: admin.Forge) -> dict[str, Any]:
+    """Return the printed fields of a forge."""
+    return {
+        "id": forge.id,
+        "name": forge.name,
+        "kind": _FORGE_KIND_NAMES[forge.kind],
+        "api_url": forge.api_url,
+        "repositories": list(forge.repositories),
+        "creates_on_use": forge.creates_on_use,
+        "created_at": moment(forge.created_at),
+    }
 
 
 def grant_record(grant: admin.Grant) -> dict[str, Any]:

@@ -53,6 +53,19 @@ LockSpaces = Annotated[
         show_default=False,
     ),
 ]
+Forge = Annotated[
+    str | None,
+    typer.Option("--forge", metavar="NAME", help="The forge whose tokens are credentials here.", show_default=False),
+]
+ForgeRepository = Annotated[
+    str | None,
+    typer.Option(
+        "--forge-repository",
+        metavar="OWNER/REPO",
+        help="The repository at the forge, by which roles are decided.",
+        show_default=False,
+    ),
+]
 
 
 @app.command("add")
@@ -63,6 +76,11 @@ def add_repository(
     stale_after: StaleAfter = None,
     keep_history: KeepHistory = None,
     lock_space: LockSpaces = None,
+    forge: Forge = None,
+    forge_repository: ForgeRepository = None,
+    restricted: Annotated[
+        bool, typer.Option("--restricted", help="Tokens of the forge read only where they may write there.")
+    ] = False,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
@@ -74,6 +92,9 @@ def add_repository(
         stale_after_seconds=parse_seconds(stale_after, "--stale-after") or 0,
         history_seconds=parse_seconds(keep_history, "--keep-history") or 0,
         lock_spaces=lock_space,
+        forge=forge or "",
+        forge_repository=forge_repository or "",
+        restricted=restricted,
     )
     if forced_unlock is not None:
         request.forced_unlock = FORCED_UNLOCK[forced_unlock]
@@ -125,6 +146,17 @@ def update_repository(
     ] = None,
     lock_space: LockSpaces = None,
     no_lock_spaces: Annotated[bool, typer.Option("--no-lock-spaces", help="Lock all refs together.")] = False,
+    forge: Forge = None,
+    forge_repository: ForgeRepository = None,
+    no_forge: Annotated[bool, typer.Option("--no-forge", help="Let no token of a forge be a credential.")] = False,
+    restricted: Annotated[
+        bool | None,
+        typer.Option(
+            "--restricted/--not-restricted",
+            help="Whether tokens of the forge read only where they may write there.",
+            show_default=False,
+        ),
+    ] = None,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
@@ -132,12 +164,17 @@ def update_repository(
     """Change what is given; the rest stays as it is."""
     if lock_space and no_lock_spaces:
         raise typer.BadParameter("give either this or --no-lock-spaces", param_hint="--lock-space")
+    if forge and no_forge:
+        raise typer.BadParameter("give either this or --no-forge", param_hint="--forge")
     spaces = pb.LockSpaces(rules=lock_space) if lock_space or no_lock_spaces else None
     request = pb.UpdateRepositoryRequest(
         name=repository,
         lock_spaces=spaces,
         stale_after_seconds=parse_seconds(stale_after, "--stale-after"),
         history_seconds=parse_seconds(keep_history, "--keep-history"),
+        forge="" if no_forge else forge,
+        forge_repository=forge_repository,
+        restricted=restricted,
     )
     if public is not None:
         request.public = public

@@ -16,6 +16,7 @@ from pydantic import SecretStr
 from pydantic_core import from_json, to_json
 
 from services.common.errors import PermissionDenied
+from services.facade.auth.sealing import CredentialSealing
 from services.facade.web.authorization_header import bearer, split_values
 from services.facade.web.error_reasons import HttpReason
 
@@ -61,7 +62,8 @@ class ActionGrant(NamedTuple):
 
     `size` is in bytes. `user_id`, `token_id` and `ref` are the access by which the action was issued: the user's id, 0
     for an anonymous caller; the id of the token that the user presented, 0 where it is not known; and the ref of the
-    batch. Action tokens of earlier versions lack these three claims and `place`.
+    batch. Action tokens of earlier versions lack these three claims and `place`. `credential` is that of the token if
+    the access has to be renewed with it, else empty; in the action token it is encrypted.
     """
 
     operation: Operation
@@ -74,6 +76,7 @@ class ActionGrant(NamedTuple):
     token_id: int = 0
     ref: str = ""
     place: ObjectLocation | None = None
+    credential: str = ""
 
 
 _CLAIMS = tuple(name for name in ActionGrant._fields if name not in ActionGrant._field_defaults)
@@ -117,6 +120,7 @@ class ActionTokens:
         keys = [secret.get_secret_value().encode() for secret in (key, accepted) if secret is not None]
         # Copying an HMAC takes less time than creating it from the key.
         self._keyed = [hmac.new(secret, digestmod="sha256") for secret in keys]
+        self._sealing = list(map(CredentialSealing, keys))
 
     def issuer(self, grant: ActionGrant, expires_at: int) -> "TokenIssuer":
         """Return the issuer of the tokens of one batch; they expire at `expires_at` (Unix time).
@@ -124,7 +128,9 @@ class ActionTokens:
         The tokens have the claims of `grant`, except for the object.
         """
         claims = grant._asdict()
-        del claims["oid"], claims["size"], claims["place"]
+        del claims["oid"], claims["size"], claims["place"], claims["credential"]
+        if grant.credential:
+            claims["credential"] = self._sealing[0].seal(grant.credential)
         return TokenIssuer(self._keyed[0], to_json({**claims, "exp": expires_at}))
 
     def check(
@@ -153,8 +159,11 @@ class ActionTokens:
         """Return the grant of a token, if its signature is genuine and it has not expired. Raises `_RefusedError`."""
         signed, _, signature = token.rpartition(".")
         header, _, payload = signed.partition(".")
-        genuine = any(hmac.compare_digest(_signature(keyed, signed), signature) for keyed in self._keyed)
-        if header != _HEADER or not genuine:
+        signed_by = next(
+            (at for at, keyed in enumerate(self._keyed) if hmac.compare_digest(_signature(keyed, signed), signature)),
+            None,
+        )
+        if header != _HEADER or signed_by is None:
             raise _RefusedError("the token of the action is not valid")
         try:
             claims: dict[str, Any] = from_json(_decoded(payload))
@@ -162,6 +171,8 @@ class ActionTokens:
             grant, expires_at = ActionGrant(*(claims[name] for name in _CLAIMS), *later), int(claims["exp"])
             if grant.place is not None:
                 grant = grant._replace(place=ObjectLocation(*grant.place))
+            if grant.credential:
+                grant = grant._replace(credential=self._sealing[signed_by].open(grant.credential))
         except (ValueError, TypeError, KeyError) as error:
             raise _RefusedError("the token of the action is not valid") from error
         if expires_at <= time.time():

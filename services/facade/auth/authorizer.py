@@ -7,7 +7,7 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from itertools import chain, islice
@@ -44,6 +44,8 @@ class Caller:
     """The id of the token presented; 0 where there is none, or the lock service's version does not report it."""
     scoped: bool = False
     """True where the token, and not only its user, decides what the caller may do."""
+    credential: str = field(default="", repr=False)
+    """The credential where the lock service needs it to renew the access; else empty."""
 
     @property
     def deciding_token_id(self) -> int:
@@ -65,7 +67,7 @@ PERMISSIONS = {
     Operation.VERIFY: Permission.WRITE,
 }
 # The metadata of a token that was valid once: only its owner can present it, and may therefore learn the reason.
-_TOLD = ("expired", "revoked")
+_TOLD = ("expired", "revoked", "lacks")
 _ENDED = (
     Reason.BAD_CREDENTIALS,
     Reason.CREDENTIALS_REQUIRED,
@@ -121,15 +123,20 @@ class Authorizer:
             return await self._caller(shown, address, repository)
 
     async def _caller(self, shown: Sequence[str], address: str, repository: str) -> Caller:
-        reason = ""
+        reason, unseen = "", None
         for token in shown:
             try:
                 return await self._owner(token, repository)
+            except NotFound as error:
+                # The forge knows the credential, but its owner may not see the repository; another value may.
+                unseen = unseen or error
             except Unauthenticated as error:
                 if error.reason != Reason.BAD_CREDENTIALS:
                     raise
                 if not error.metadata.keys().isdisjoint(_TOLD):
                     reason = reason or error.message
+        if unseen is not None:
+            raise unseen
         if seconds := self._login_limiter.add_failure(address):
             raise logins_limited("too many bad credentials came from your address", seconds)
         raise Unauthenticated(Reason.BAD_CREDENTIALS, reason or "the credentials are not valid")
@@ -152,7 +159,8 @@ class Authorizer:
         reply = await self._clients.locks.call(self._clients.access_stub.Authenticate, request)
         if not (reply.user_id and reply.user_name):
             raise invalid_reply("Authenticate", "the reply lacks the user")
-        return Caller(reply.user_id, reply.user_name, reply.token_id, reply.scoped), reply.keep_seconds
+        credential = token if reply.renewed_by_credential else ""
+        return Caller(reply.user_id, reply.user_name, reply.token_id, reply.scoped, credential), reply.keep_seconds
 
     async def check(self, caller: Caller, repository: str, permission: Permission, ref: str) -> int:
         """Return the repository's id, if the caller has the permission there, on this ref.
@@ -160,7 +168,9 @@ class Authorizer:
         Raises `Unauthenticated`, `NotFound` or `PermissionDenied`; see AccessService.CheckAccess.
         """
         question = caller.user_id, repository, permission, ref, caller.deciding_token_id
-        return await self._permissions.get_or_fetch(question, partial(self._ask_permission, *question))
+        return await self._permissions.get_or_fetch(
+            question, partial(self._ask_permission, *question, credential=caller.credential)
+        )
 
     async def check_grant(self, grant: ActionGrant) -> None:
         """Check that the access by which an action was issued is still valid: the token, the grant and the ref.
@@ -172,7 +182,9 @@ class Authorizer:
             return
         question = grant.user_id, grant.repository, PERMISSIONS[grant.operation], grant.ref, grant.token_id
         try:
-            repository_id = await self._permissions.get_or_fetch(question, partial(self._ask_permission, *question))
+            repository_id = await self._permissions.get_or_fetch(
+                question, partial(self._ask_permission, *question, credential=grant.credential)
+            )
         except (Unauthenticated, NotFound, PermissionDenied) as refusal:
             if refusal.reason not in _ENDED:
                 raise
@@ -181,10 +193,15 @@ class Authorizer:
             raise _ended()
 
     async def _ask_permission(
-        self, user_id: int, repository: str, permission: Permission, ref: str, token_id: int
+        self, user_id: int, repository: str, permission: Permission, ref: str, token_id: int, *, credential: str
     ) -> tuple[int, float]:
         request = access_service_pb2.CheckAccessRequest(
-            user_id=user_id, repository=repository, ref=ref, permission=permission.value, token_id=token_id
+            user_id=user_id,
+            repository=repository,
+            ref=ref,
+            permission=permission.value,
+            token_id=token_id,
+            credential=credential,
         )
         reply = await self._clients.locks.call(self._clients.access_stub.CheckAccess, request)
         if not reply.repository_id:

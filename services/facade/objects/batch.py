@@ -76,7 +76,16 @@ async def resolve_batch(
     found = iter(await clients.objects.stat(repository_id, asked, intent, seconds=maker.seconds) if asked else ())
     stats = [next(found) if fault is None else None for fault in faults]
     grant = ActionGrant(
-        operation, repository, repository_id, "", 0, caller.name, caller.user_id, caller.token_id, request.ref_name
+        operation,
+        repository,
+        repository_id,
+        oid="",
+        size=0,
+        user=caller.name,
+        user_id=caller.user_id,
+        token_id=caller.token_id,
+        ref=request.ref_name,
+        credential=caller.credential,
     )
     transfers = maker.for_operation(grant)
     verifies = (

@@ -38,6 +38,17 @@ class TokenUser:
     token_id: int
     user: User
     valid_seconds: float
+    forge_id: int | None = None
+    """The forge whose token it is; it is to be asked whether the token is still good."""
+
+
+@dataclass(frozen=True, slots=True)
+class TokenValidity:
+    """The seconds before a token expires, as in `TokenUser`; its forge, if it is one of a forge; and its hash."""
+
+    seconds: float
+    forge_id: int | None = None
+    token_hash: bytes = b""
 
 
 def new_secret() -> str:
@@ -51,10 +62,21 @@ def token_hash(secret: str) -> bytes:
 
 
 async def authenticate(database: Database, uses: TokenUses, token: str) -> TokenUser:
-    """Return the user of a token with the seconds of its validity, and record that the token is used.
+    """Return the user of a token as `find_token` does, and raise `Unauthenticated` for an unknown one too.
 
-    Raises `Unauthenticated` (BAD_CREDENTIALS) for an unknown token; for an expired token, with the metadata `expired`;
-    and for a revoked token, with its name as the metadata `revoked`.
+    The token of a forge is refused as well: only the forge knows whether it is still good.
+    """
+    user = await find_token(database, uses, token)
+    if user is None or user.forge_id is not None:
+        raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid")
+    return user
+
+
+async def find_token(database: Database, uses: TokenUses, token: str) -> TokenUser | None:
+    """Return the user of a token with the seconds of its validity, and record its use; None for an unknown token.
+
+    Raises `Unauthenticated` (BAD_CREDENTIALS) for an expired token, with the metadata `expired`; and for a revoked
+    token, with its name as the metadata `revoked`.
     """
     hashed = token_hash(token)
 
@@ -66,7 +88,7 @@ async def authenticate(database: Database, uses: TokenUses, token: str) -> Token
     if revoked is not None:
         raise Unauthenticated(Reason.BAD_CREDENTIALS, f"the token {revoked} was revoked", revoked=revoked)
     if user is None:
-        raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid")
+        return None
     if user.valid_seconds <= 0:
         raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token has expired", expired="true")
     uses.record(user.token_id)
@@ -75,15 +97,15 @@ async def authenticate(database: Database, uses: TokenUses, token: str) -> Token
 
 async def _find_token_user(connection: AsyncConnection, hashed: bytes) -> TokenUser | None:
     statement = (
-        select(col(Token.id), _VALID_SECONDS, *_USER)
+        select(col(Token.id), _VALID_SECONDS, col(Token.forge_id), *_USER)
         .join_from(Token, User, col(Token.user_id) == col(User.id))
         .where(col(Token.token_hash) == hashed)
     )
     row = (await connection.execute(statement)).one_or_none()
     if row is None:
         return None
-    token_id, seconds, *values = row
-    return TokenUser(token_id, User(**dict(zip(_USER.keys(), values, strict=True))), _seconds(seconds))
+    token_id, seconds, forge_id, *values = row
+    return TokenUser(token_id, User(**dict(zip(_USER.keys(), values, strict=True))), _seconds(seconds), forge_id)
 
 
 async def _find_revoked(connection: AsyncConnection, hashed: bytes) -> str | None:
@@ -92,11 +114,12 @@ async def _find_revoked(connection: AsyncConnection, hashed: bytes) -> str | Non
     return name
 
 
-async def valid_seconds(connection: AsyncConnection, *, token_id: int, user_id: int) -> float:
-    """Return the seconds before a user's token expires, as in `TokenUser`; 0 if the user has no such token."""
-    statement = select(_VALID_SECONDS).where(col(Token.id) == token_id, col(Token.user_id) == user_id)
-    row = (await connection.execute(statement)).one_or_none()
-    return _seconds(row[0]) if row is not None else 0.0
+async def validity_of(connection: AsyncConnection, *, token_id: int, user_id: int) -> TokenValidity:
+    """Return the validity of a user's token; of 0 seconds if the user has no such token."""
+    statement = select(_VALID_SECONDS, col(Token.forge_id), col(Token.token_hash))
+    found = statement.where(col(Token.id) == token_id, col(Token.user_id) == user_id)
+    row = (await connection.execute(found)).one_or_none()
+    return TokenValidity(_seconds(row[0]), row[1], row[2]) if row is not None else TokenValidity(0.0)
 
 
 def _seconds(left: Decimal | float | None) -> float:
@@ -122,11 +145,14 @@ async def create_token(
 
 
 async def list_tokens(connection: AsyncConnection, user_id: int) -> Sequence[tuple[Token, datetime | None]]:
-    """Return a user's tokens ordered by name, including expired tokens, each with its last use if that is known."""
+    """Return a user's tokens ordered by name, including expired tokens, each with its last use if that is known.
+
+    Tokens of forges and issuers are not listed: they are not given here.
+    """
     statement = (
         select(col(TokenUse.used_at), *_TOKEN)
         .join_from(Token, TokenUse, col(TokenUse.token_id) == col(Token.id), isouter=True)
-        .where(col(Token.user_id) == user_id)
+        .where(col(Token.user_id) == user_id, col(Token.forge_id).is_(None), col(Token.issuer_id).is_(None))
         .order_by(col(Token.name))
     )
     rows = await connection.execute(statement)

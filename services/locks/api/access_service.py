@@ -16,8 +16,10 @@ from services.locks.access.failed_logins import add_failures
 from services.locks.access.grants import FoundRepository, find_access
 from services.locks.access.policy import Decision, Outcome, decide
 from services.locks.access.token_uses import TokenUses
-from services.locks.access.tokens import authenticate, valid_seconds
+from services.locks.access.tokens import TokenUser, TokenValidity, find_token, token_hash, validity_of
 from services.locks.api.messages import failed_logins_of, permission_of, wait_seconds_of
+from services.locks.forges.authentication import ForgeAuthentication
+from services.locks.forges.roles import KnownToken
 from services.locks.validation import is_repository_name
 
 # Longest time that a facade may cache an answer: a longer one would gain little and hide uses of the token.
@@ -27,39 +29,70 @@ _MAX_KEPT_SECONDS = 300.0
 class AccessServicer(AccessServiceServicer):
     """Answers the calls of AccessService."""
 
-    def __init__(self, database: Database, changes: Notifications, uses: TokenUses) -> None:
+    def __init__(
+        self, database: Database, changes: Notifications, uses: TokenUses, forges: ForgeAuthentication
+    ) -> None:
         self._database = database
         self._changes = changes
         self._uses = uses
+        self._forges = forges
 
     async def Authenticate(self, request: pb.AuthenticateRequest, _context: object) -> pb.AuthenticateResponse:
         """Return the user of the token."""
-        found = await authenticate(self._database, self._uses, request.token)
+        found = await find_token(self._database, self._uses, request.token)
+        if found is None or found.forge_id is not None:
+            return await self._admit(request, found)
         add_log_fields(user=found.user.name)
         keep_seconds = min(found.valid_seconds, _MAX_KEPT_SECONDS)
         return pb.AuthenticateResponse(
             user_id=found.user.id, user_name=found.user.name, keep_seconds=keep_seconds, token_id=found.token_id
         )
 
+    async def _admit(self, request: pb.AuthenticateRequest, found: TokenUser | None) -> pb.AuthenticateResponse:
+        """Return the user of a forge's token, after a look-up there if one is due."""
+        if found is None or found.forge_id is None:
+            user, admitted = await self._forges.admit(request.repository, request.token)
+        else:
+            known = KnownToken(found.token_id, found.forge_id, token_hash(request.token))
+            user, admitted = found.user, await self._forges.renew(request.repository, request.token, known)
+        add_log_fields(user=user.name)
+        return pb.AuthenticateResponse(
+            user_id=user.id,
+            user_name=user.name,
+            token_id=admitted.token_id,
+            keep_seconds=min(admitted.keep_seconds, _MAX_KEPT_SECONDS),
+            scoped=True,
+            renewed_by_credential=True,
+        )
+
     async def CheckAccess(self, request: pb.CheckAccessRequest, _context: object) -> pb.CheckAccessResponse:
         """Return the repository's id if the access is allowed, or raise the refusal."""
         permission = permission_of(request.permission)
 
-        async def work(connection: AsyncConnection) -> tuple[FoundRepository | None, float]:
-            seconds = math.inf
-            if token_id := request.token_id:
-                seconds = await valid_seconds(connection, token_id=token_id, user_id=request.user_id)
+        async def find(connection: AsyncConnection) -> FoundRepository | None:
             # An impossible name gets the same answer as the name of a repository that does not exist.
-            if seconds <= 0 or not is_repository_name(request.repository):
-                return None, seconds
-            found = await find_access(
+            if not is_repository_name(request.repository):
+                return None
+            return await find_access(
                 connection, repository=request.repository, user_id=request.user_id, token_id=request.token_id
             )
-            return found, seconds
 
-        found, seconds = await self._database.run(work)
+        async def work(connection: AsyncConnection) -> tuple[FoundRepository | None, TokenValidity]:
+            validity = TokenValidity(math.inf)
+            if token_id := request.token_id:
+                validity = await validity_of(connection, token_id=token_id, user_id=request.user_id)
+            is_final = validity.seconds > 0 and validity.forge_id is None
+            return await find(connection) if is_final else None, validity
+
+        found, validity = await self._database.run(work)
+        seconds = validity.seconds
         if seconds <= 0:
             raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid any more")
+        if (forge_id := validity.forge_id) is not None:
+            known = KnownToken(request.token_id, forge_id, validity.token_hash)
+            admitted = await self._forges.renew(request.repository, request.credential, known)
+            seconds = admitted.keep_seconds
+            found = await self._database.run(find)
         if request.token_id:
             self._uses.record(request.token_id)
         decision = decide(

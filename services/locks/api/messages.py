@@ -28,6 +28,12 @@ FORCED_UNLOCK_NUMBERS = {
     models.FORCED_BY_WRITERS: admin.FORCED_UNLOCK_WRITERS,
     models.FORCED_BY_ADMINS: admin.FORCED_UNLOCK_ADMINS,
 }
+FORGE_KIND_NUMBERS = {
+    "github": admin.FORGE_KIND_GITHUB,
+    "gitlab": admin.FORGE_KIND_GITLAB,
+    "gitea": admin.FORGE_KIND_GITEA,
+    "forgejo": admin.FORGE_KIND_FORGEJO,
+}
 
 Released = TypeVar("Released", locks.ReleasedLock, admin.ReleasedLock)
 
@@ -145,8 +151,10 @@ def token_message(token: models.Token, user_name: str, *, last_used_at: datetime
     )
 
 
-def repository_message(repository: models.Repository | models.RemovedRepository) -> admin.Repository:
-    """Return the message of a repository; one that is removed has no rules for locks any more."""
+def repository_message(
+    repository: models.Repository | models.RemovedRepository, forge_names: Mapping[int, str]
+) -> admin.Repository:
+    """Return the message of a repository; one that is removed has neither rules for locks nor a forge any more."""
     rules = repository if isinstance(repository, models.Repository) else None
     return admin.Repository(
         id=repository.id,
@@ -158,6 +166,22 @@ def repository_message(repository: models.Repository | models.RemovedRepository)
         history_seconds=(rules and rules.history_seconds) or 0,
         release_on=rules.release_on if rules is not None else (),
         lock_spaces=rules.lock_spaces if rules else (),
+        forge=forge_names.get(rules.forge_id, "") if rules and rules.forge_id is not None else "",
+        forge_repository=rules.forge_repository if rules else "",
+        restricted=rules is not None and rules.restricted,
+    )
+
+
+def forge_message(forge: models.Forge) -> admin.Forge:
+    """Return the message of a forge."""
+    return admin.Forge(
+        id=forge.id,
+        name=forge.name,
+        kind=FORGE_KIND_NUMBERS[forge.kind],
+        api_url=forge.api_url,
+        repositories=forge.repositories,
+        creates_on_use=forge.creates_on_use,
+        created_at=timestamp(forge.created_at),
     )
 
 

@@ -12,6 +12,7 @@ from services.locks.access.groups import find_group
 from services.locks.access.policy import Outcome, Role, decide
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import ROLE_NUMBERS, grant_message, permission_of, repository_message
+from services.locks.forges.records import forge_names
 from services.locks.models import Grant, Group, Repository, User
 from services.locks.repositories import find_repository, repository_not_found
 from services.locks.validation import check_name, check_ref_patterns, check_repository_name
@@ -81,12 +82,13 @@ class GrantHandlers(Handlers):
         """Return a repository's grants."""
         repository = await self.find_repository(request.repository)
         grants = await self.database.run(partial(list_grants, repository_id=repository.id))
+        names = await self.database.run(forge_names)
         return pb.ListGrantsResponse(
             grants=(
                 grant_message(grant, **{_party_field(grant): name}, repository=repository.name)
                 for name, grant in grants
             ),
-            repository=repository_message(repository),
+            repository=repository_message(repository, names),
         )
 
     @administrator_only

@@ -8,9 +8,11 @@ from services.common.errors import InvalidArgument, Reason
 from services.locks import models
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import FORCED_UNLOCK_NUMBERS, repository_message
-from services.locks.models import User
+from services.locks.forges.records import forge_names
+from services.locks.forges.ties import create_tied, update_tied
+from services.locks.models import RemovedRepository, Repository, User
 from services.locks.removals import remove_repository
-from services.locks.repositories import create_repository, list_repositories, update_repository
+from services.locks.repositories import list_repositories
 from services.locks.validation import (
     check_lock_spaces,
     check_new_repository_name,
@@ -35,26 +37,30 @@ class RepositoryHandlers(Handlers):
         """Add a repository."""
         check_new_repository_name("name", request.name)
         forced_unlock = _forced_unlock(request.forced_unlock) or models.FORCED_BY_WRITERS
-        repository = await self.database.run(
-            partial(
-                create_repository,
-                name=request.name,
-                public=request.public,
-                forced_unlock=forced_unlock,
-                stale_after_seconds=_seconds("stale_after_seconds", request.stale_after_seconds, _MIN_STALE_SECONDS),
-                history_seconds=_seconds("history_seconds", request.history_seconds, _MIN_HISTORY_SECONDS),
-                lock_spaces=check_lock_spaces("lock_spaces", request.lock_spaces),
-            )
+        creating = partial(
+            create_tied,
+            name=request.name,
+            columns={
+                "public": request.public,
+                "forced_unlock": forced_unlock,
+                "stale_after_seconds": _seconds("stale_after_seconds", request.stale_after_seconds, _MIN_STALE_SECONDS),
+                "history_seconds": _seconds("history_seconds", request.history_seconds, _MIN_HISTORY_SECONDS),
+                "lock_spaces": check_lock_spaces("lock_spaces", request.lock_spaces),
+            },
+            forge=request.forge,
+            forge_repository=request.forge_repository,
+            restricted=request.restricted,
         )
-        return pb.CreateRepositoryResponse(repository=repository_message(repository))
+        return pb.CreateRepositoryResponse(repository=await self._message(await self.database.run(creating)))
 
     @administrator_only
     async def ListRepositories(
         self, request: pb.ListRepositoriesRequest, _administrator: User
     ) -> pb.ListRepositoriesResponse:
         """Return all repositories, ordered by name."""
-        repositories = await self.database.run(list_repositories)
-        return pb.ListRepositoriesResponse(repositories=map(repository_message, repositories))
+        repositories, names = await self.database.run(list_repositories), await self.database.run(forge_names)
+        messages = (repository_message(repository, names) for repository in repositories)
+        return pb.ListRepositoriesResponse(repositories=messages)
 
     @administrator_only
     async def UpdateRepository(
@@ -62,8 +68,16 @@ class RepositoryHandlers(Handlers):
     ) -> pb.UpdateRepositoryResponse:
         """Change the fields of a repository that the request sets."""
         check_repository_name("name", request.name)
-        repository = await self.database.run(partial(update_repository, name=request.name, changes=_changes(request)))
-        return pb.UpdateRepositoryResponse(repository=repository_message(repository))
+        has = request.HasField
+        updating = partial(
+            update_tied,
+            name=request.name,
+            changes=_changes(request),
+            forge=request.forge if has("forge") else None,
+            forge_repository=request.forge_repository if has("forge_repository") else None,
+            restricted=request.restricted if has("restricted") else None,
+        )
+        return pb.UpdateRepositoryResponse(repository=await self._message(await self.database.run(updating)))
 
     @administrator_only
     async def DeleteRepository(
@@ -74,7 +88,10 @@ class RepositoryHandlers(Handlers):
         removed = await remove_repository(
             self.database, self.storage, request.name, force=request.force, administrator=administrator
         )
-        return pb.DeleteRepositoryResponse(repository=repository_message(removed))
+        return pb.DeleteRepositoryResponse(repository=await self._message(removed))
+
+    async def _message(self, repository: Repository | RemovedRepository) -> pb.Repository:
+        return repository_message(repository, await self.database.run(forge_names))
 
 
 def _changes(request: pb.UpdateRepositoryRequest) -> dict[str, object]:

@@ -1,5 +1,6 @@
 """The gRPC servicer of AdminService, composed of all its handlers."""
 
+from services.locks.api.admin.forges import ForgeHandlers
 from services.locks.api.admin.grants import GrantHandlers
 from services.locks.api.admin.groups import GroupHandlers
 from services.locks.api.admin.hooks import HookHandlers
@@ -15,6 +16,7 @@ class AdminServicer(
     UserHandlers,
     TokenHandlers,
     RepositoryHandlers,
+    ForgeHandlers,
     GrantHandlers,
     GroupHandlers,
     LockHandlers,

@@ -136,7 +136,9 @@ def test_they_are_json_web_tokens(
     claims = jwt.decode(token, KEY, algorithms=["HS256"])
     assert claims.pop("exp") in (expires_at - 1, expires_at)
     told = {"place": list(place)} if place else {}
-    assert claims == {name: value for name, value in grant._asdict().items() if name != "place"} | told
+    assert (
+        claims == {name: value for name, value in grant._asdict().items() if name not in ("place", "credential")} | told
+    )
     theirs = jwt.encode({**grant._asdict(), "exp": expires_at}, KEY, algorithm="HS256")
     assert _check(f"Bearer {theirs}", operation=operation, name=name, oid=oid) == grant
 
@@ -174,3 +176,35 @@ def test_a_flipped_bit_is_refused(position: int, bit: int) -> None:
 def test_the_size_is_that_of_the_token() -> None:
     """An upload cannot say another (trap-5)."""
     assert _check(f"Bearer {issue(TOKENS, PERMIT._replace(size=99), _later())}").size == 99
+
+
+def test_a_credential_is_readable_by_facades_only() -> None:
+    """The credential of an access travels in the token, encrypted; clients, and their logs, cannot read it."""
+    token = issue(TOKENS, PERMIT._replace(user_id=1, token_id=2, credential="a secret of the forge"), _later())
+    sealed = jwt.decode(token, KEY, algorithms=["HS256"])["credential"]
+    assert "secret" not in sealed
+    assert _check(own=[token]).credential == "a secret of the forge"
+    other = issue(TOKENS, PERMIT._replace(credential="a secret of the forge"), _later())
+    assert jwt.decode(other, KEY, algorithms=["HS256"])["credential"] != sealed
+    assert "credential" not in jwt.decode(issue(TOKENS, PERMIT, _later()), KEY, algorithms=["HS256"])
+
+
+def test_a_credential_survives_the_change_of_the_key() -> None:
+    """It is encrypted by what signs the token, and read by whatever key has signed that."""
+    new = ActionTokens(SecretStr("n" * 32), accepted=SecretStr(KEY))
+    permit = PERMIT._replace(credential="a secret of the forge")
+    for issuer in (TOKENS, new):
+        token = issue(issuer, permit, _later())
+        found = new.check([], own=[token], operation=permit.operation, repository=permit.repository, oid=OID)
+        assert found.credential == permit.credential
+
+
+@pytest.mark.parametrize("credential", ["", "x", "a" * 40, 7, ["x"]])
+def test_an_odd_credential_is_refused(credential: object) -> None:
+    """A signed token with a credential that no facade has encrypted opens nothing, and is no error of the service."""
+    claims = {"operation": "upload", "repository": "demo/assets", "repository_id": 7, "oid": OID, "size": 12}
+    token = jwt.encode({**claims, "user": "alice", "exp": _later(), "credential": credential}, KEY)
+    if credential:
+        assert _refused(f"Bearer {token}")
+    else:
+        assert _check(f"Bearer {token}") == PERMIT

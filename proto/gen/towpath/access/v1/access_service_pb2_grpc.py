@@ -28,8 +28,8 @@ if _version_not_supported:
 class AccessServiceStub:
     """AccessService tells who a caller is and what the caller may do.
 
-    Authenticate, CheckAccess and WatchAccess only read and are safe to repeat. Every call may also
-    fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate, CheckAccess and WatchAccess are safe to repeat; what a forge has told is written down. Every call may
+    also fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     def __init__(self, channel):
@@ -63,15 +63,19 @@ class AccessServiceStub:
 class AccessServiceServicer:
     """AccessService tells who a caller is and what the caller may do.
 
-    Authenticate, CheckAccess and WatchAccess only read and are safe to repeat. Every call may also
-    fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate, CheckAccess and WatchAccess are safe to repeat; what a forge has told is written down. Every call may
+    also fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     def Authenticate(self, request, context):
         """Authenticate tells whose token this is.
 
         Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown; expired, then with the metadata "expired"; or
-        revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays).
+        revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays; a token of a forge
+        that lacks a right without which the forge tells nothing, then with the metadata "lacks"), NOT_FOUND
+        (REPOSITORY_NOT_FOUND: the forge knows the token, but gives its owner no role in the repository, and nobody knows
+        the owner here), UNAVAILABLE (the forge does not answer, or the budget of look-ups is used up; the metadata
+        "retry_after" has the seconds after which another attempt may help, at most 300).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -82,7 +86,8 @@ class AccessServiceServicer:
 
         Errors: UNAUTHENTICATED (CREDENTIALS_REQUIRED: no user, and anonymous access does not suffice,
         whether the repository exists or not; BAD_CREDENTIALS: the token that the request names is not the
-        user's, was revoked, or has expired), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
+        user's, was revoked, or has expired; or its role has to be renewed, and the request has no
+        credential, or another one), UNAVAILABLE (as of Authenticate), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
         the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
         the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
         """
@@ -154,8 +159,8 @@ def add_AccessServiceServicer_to_server(servicer, server):
 class AccessService:
     """AccessService tells who a caller is and what the caller may do.
 
-    Authenticate, CheckAccess and WatchAccess only read and are safe to repeat. Every call may also
-    fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate, CheckAccess and WatchAccess are safe to repeat; what a forge has told is written down. Every call may
+    also fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     @staticmethod

@@ -29,8 +29,8 @@ GRPC_VERSION: str
 class AccessServiceStub:
     """AccessService tells who a caller is and what the caller may do.
 
-    Authenticate, CheckAccess and WatchAccess only read and are safe to repeat. Every call may also
-    fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate, CheckAccess and WatchAccess are safe to repeat; what a forge has told is written down. Every call may
+    also fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     @_typing.overload
@@ -41,14 +41,19 @@ class AccessServiceStub:
     """Authenticate tells whose token this is.
 
     Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown; expired, then with the metadata "expired"; or
-    revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays).
+    revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays; a token of a forge
+    that lacks a right without which the forge tells nothing, then with the metadata "lacks"), NOT_FOUND
+    (REPOSITORY_NOT_FOUND: the forge knows the token, but gives its owner no role in the repository, and nobody knows
+    the owner here), UNAVAILABLE (the forge does not answer, or the budget of look-ups is used up; the metadata
+    "retry_after" has the seconds after which another attempt may help, at most 300).
     """
     CheckAccess: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.CheckAccessRequest, _access_service_pb2.CheckAccessResponse]
     """CheckAccess decides whether a user may do something in a repository.
 
     Errors: UNAUTHENTICATED (CREDENTIALS_REQUIRED: no user, and anonymous access does not suffice,
     whether the repository exists or not; BAD_CREDENTIALS: the token that the request names is not the
-    user's, was revoked, or has expired), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
+    user's, was revoked, or has expired; or its role has to be renewed, and the request has no
+    credential, or another one), UNAVAILABLE (as of Authenticate), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
     the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
     the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
     """
@@ -79,8 +84,8 @@ class AccessServiceStub:
 class AccessServiceAsyncStub(AccessServiceStub):
     """AccessService tells who a caller is and what the caller may do.
 
-    Authenticate, CheckAccess and WatchAccess only read and are safe to repeat. Every call may also
-    fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate, CheckAccess and WatchAccess are safe to repeat; what a forge has told is written down. Every call may
+    also fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     def __init__(self, channel: _aio.Channel) -> None: ...
@@ -88,14 +93,19 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """Authenticate tells whose token this is.
 
     Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown; expired, then with the metadata "expired"; or
-    revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays).
+    revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays; a token of a forge
+    that lacks a right without which the forge tells nothing, then with the metadata "lacks"), NOT_FOUND
+    (REPOSITORY_NOT_FOUND: the forge knows the token, but gives its owner no role in the repository, and nobody knows
+    the owner here), UNAVAILABLE (the forge does not answer, or the budget of look-ups is used up; the metadata
+    "retry_after" has the seconds after which another attempt may help, at most 300).
     """
     CheckAccess: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CheckAccessRequest, _access_service_pb2.CheckAccessResponse]  # type: ignore[assignment]
     """CheckAccess decides whether a user may do something in a repository.
 
     Errors: UNAUTHENTICATED (CREDENTIALS_REQUIRED: no user, and anonymous access does not suffice,
     whether the repository exists or not; BAD_CREDENTIALS: the token that the request names is not the
-    user's, was revoked, or has expired), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
+    user's, was revoked, or has expired; or its role has to be renewed, and the request has no
+    credential, or another one), UNAVAILABLE (as of Authenticate), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
     the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
     the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
     """
@@ -125,8 +135,8 @@ class AccessServiceAsyncStub(AccessServiceStub):
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     """AccessService tells who a caller is and what the caller may do.
 
-    Authenticate, CheckAccess and WatchAccess only read and are safe to repeat. Every call may also
-    fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
+    Authenticate, CheckAccess and WatchAccess are safe to repeat; what a forge has told is written down. Every call may
+    also fail with UNAVAILABLE (the database does not answer) or DEADLINE_EXCEEDED.
     """
 
     @_abc_1.abstractmethod
@@ -138,7 +148,11 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         """Authenticate tells whose token this is.
 
         Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown; expired, then with the metadata "expired"; or
-        revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays).
+        revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays; a token of a forge
+        that lacks a right without which the forge tells nothing, then with the metadata "lacks"), NOT_FOUND
+        (REPOSITORY_NOT_FOUND: the forge knows the token, but gives its owner no role in the repository, and nobody knows
+        the owner here), UNAVAILABLE (the forge does not answer, or the budget of look-ups is used up; the metadata
+        "retry_after" has the seconds after which another attempt may help, at most 300).
         """
 
     @_abc_1.abstractmethod
@@ -151,7 +165,8 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
 
         Errors: UNAUTHENTICATED (CREDENTIALS_REQUIRED: no user, and anonymous access does not suffice,
         whether the repository exists or not; BAD_CREDENTIALS: the token that the request names is not the
-        user's, was revoked, or has expired), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
+        user's, was revoked, or has expired; or its role has to be renewed, and the request has no
+        credential, or another one), UNAVAILABLE (as of Authenticate), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
         the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
         the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
         """

@@ -104,6 +104,38 @@ HOOK_FORMAT_DISCORD: HookFormat.ValueType  # 3
 """A line of text, as the webhooks of Discord take it."""
 Global___HookFormat: _TypeAlias = HookFormat  # noqa: Y015
 
+class _ForgeKind:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _ForgeKindEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ForgeKind.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    FORGE_KIND_UNSPECIFIED: _ForgeKind.ValueType  # 0
+    """Not set; refused as INVALID_ARGUMENT."""
+    FORGE_KIND_GITHUB: _ForgeKind.ValueType  # 1
+    """GitHub, or GitHub Enterprise Server."""
+    FORGE_KIND_GITLAB: _ForgeKind.ValueType  # 2
+    """GitLab."""
+    FORGE_KIND_GITEA: _ForgeKind.ValueType  # 3
+    """Gitea."""
+    FORGE_KIND_FORGEJO: _ForgeKind.ValueType  # 4
+    """Forgejo."""
+
+class ForgeKind(_ForgeKind, metaclass=_ForgeKindEnumTypeWrapper):
+    """ForgeKind is the interface that a forge has."""
+
+FORGE_KIND_UNSPECIFIED: ForgeKind.ValueType  # 0
+"""Not set; refused as INVALID_ARGUMENT."""
+FORGE_KIND_GITHUB: ForgeKind.ValueType  # 1
+"""GitHub, or GitHub Enterprise Server."""
+FORGE_KIND_GITLAB: ForgeKind.ValueType  # 2
+"""GitLab."""
+FORGE_KIND_GITEA: ForgeKind.ValueType  # 3
+"""Gitea."""
+FORGE_KIND_FORGEJO: ForgeKind.ValueType  # 4
+"""Forgejo."""
+Global___ForgeKind: _TypeAlias = ForgeKind  # noqa: Y015
+
 @_typing.final
 class User(_message.Message):
     """User is somebody, or something, that has tokens."""
@@ -205,6 +237,9 @@ class Repository(_message.Message):
     HISTORY_SECONDS_FIELD_NUMBER: _builtins.int
     RELEASE_ON_FIELD_NUMBER: _builtins.int
     LOCK_SPACES_FIELD_NUMBER: _builtins.int
+    FORGE_FIELD_NUMBER: _builtins.int
+    FORGE_REPOSITORY_FIELD_NUMBER: _builtins.int
+    RESTRICTED_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The id, by which storage and locks know it; never used again."""
     name: _builtins.str
@@ -219,6 +254,12 @@ class Repository(_message.Message):
     """The age in seconds from which every user who may push can steal a lock; 0 for never."""
     history_seconds: _builtins.int
     """For how many seconds the history keeps a released lock; 0 for ever."""
+    forge: _builtins.str
+    """The name of the forge that the repository is tied to; empty for none."""
+    forge_repository: _builtins.str
+    """The name of the repository at the forge, such as "acme/film"; empty without a forge."""
+    restricted: _builtins.bool
+    """Whether reading by a token of the forge needs the right to write there."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was added."""
@@ -243,14 +284,71 @@ class Repository(_message.Message):
         history_seconds: _builtins.int = ...,
         release_on: _abc.Iterable[_builtins.str] | None = ...,
         lock_spaces: _abc.Iterable[_builtins.str] | None = ...,
+        forge: _builtins.str = ...,
+        forge_repository: _builtins.str = ...,
+        restricted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "id", b"id", "lock_spaces", b"lock_spaces", "name", b"name", "public", b"public", "release_on", b"release_on", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "forced_unlock", b"forced_unlock", "forge", b"forge", "forge_repository", b"forge_repository", "history_seconds", b"history_seconds", "id", b"id", "lock_spaces", b"lock_spaces", "name", b"name", "public", b"public", "release_on", b"release_on", "restricted", b"restricted", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___Repository: _TypeAlias = Repository  # noqa: Y015
+
+@_typing.final
+class Forge(_message.Message):
+    """Forge is a server of git repositories whose tokens are credentials in the repositories that are tied to it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    API_URL_FIELD_NUMBER: _builtins.int
+    REPOSITORIES_FIELD_NUMBER: _builtins.int
+    CREATES_ON_USE_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The id."""
+    name: _builtins.str
+    """The name: 1 to 64 of [A-Za-z0-9._@+-], not beginning with "-"."""
+    kind: Global___ForgeKind.ValueType
+    """The interface that it has."""
+    api_url: _builtins.str
+    """The URL of the interface, such as "https://git.example.org/api/v1"."""
+    creates_on_use: _builtins.bool
+    """Whether a repository that does not exist is made, private and tied, when somebody uses it who may write the
+    repository of that name at the forge, if the name matches.
+    """
+    @_builtins.property
+    def repositories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The repositories there that a repository may be tied to, as patterns such as "acme/*": "*" is any characters but
+        "/", and a last segment "**" is one or more segments. Case does not count.
+        """
+
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was added."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        name: _builtins.str = ...,
+        kind: Global___ForgeKind.ValueType = ...,
+        api_url: _builtins.str = ...,
+        repositories: _abc.Iterable[_builtins.str] | None = ...,
+        creates_on_use: _builtins.bool = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_url", b"api_url", "created_at", b"created_at", "creates_on_use", b"creates_on_use", "id", b"id", "kind", b"kind", "name", b"name", "repositories", b"repositories"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Forge: _TypeAlias = Forge  # noqa: Y015
 
 @_typing.final
 class RefPatterns(_message.Message):
@@ -746,6 +844,9 @@ class CreateRepositoryRequest(_message.Message):
     STALE_AFTER_SECONDS_FIELD_NUMBER: _builtins.int
     HISTORY_SECONDS_FIELD_NUMBER: _builtins.int
     LOCK_SPACES_FIELD_NUMBER: _builtins.int
+    FORGE_FIELD_NUMBER: _builtins.int
+    FORGE_REPOSITORY_FIELD_NUMBER: _builtins.int
+    RESTRICTED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name."""
     public: _builtins.bool
@@ -756,6 +857,12 @@ class CreateRepositoryRequest(_message.Message):
     """The age in seconds from which every user who may push can steal a lock, at most 100 years; 0 for never."""
     history_seconds: _builtins.int
     """For how many seconds the history keeps a released lock, 1 hour to 100 years; 0 for ever."""
+    forge: _builtins.str
+    """The name of the forge to tie it to; empty for none."""
+    forge_repository: _builtins.str
+    """The name of the repository at the forge, which matches one of the forge's patterns; needs a forge."""
+    restricted: _builtins.bool
+    """Whether reading by a token of the forge needs the right to write there; needs a forge."""
     @_builtins.property
     def lock_spaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The rules that tell the lock space of a ref; see LockSpaces."""
@@ -769,10 +876,13 @@ class CreateRepositoryRequest(_message.Message):
         stale_after_seconds: _builtins.int = ...,
         history_seconds: _builtins.int = ...,
         lock_spaces: _abc.Iterable[_builtins.str] | None = ...,
+        forge: _builtins.str = ...,
+        forge_repository: _builtins.str = ...,
+        restricted: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "lock_spaces", b"lock_spaces", "name", b"name", "public", b"public", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forced_unlock", b"forced_unlock", "forge", b"forge", "forge_repository", b"forge_repository", "history_seconds", b"history_seconds", "lock_spaces", b"lock_spaces", "name", b"name", "public", b"public", "restricted", b"restricted", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -857,6 +967,9 @@ class UpdateRepositoryRequest(_message.Message):
     HISTORY_SECONDS_FIELD_NUMBER: _builtins.int
     RELEASE_ON_FIELD_NUMBER: _builtins.int
     LOCK_SPACES_FIELD_NUMBER: _builtins.int
+    FORGE_FIELD_NUMBER: _builtins.int
+    FORGE_REPOSITORY_FIELD_NUMBER: _builtins.int
+    RESTRICTED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The present name."""
     new_name: _builtins.str
@@ -869,6 +982,12 @@ class UpdateRepositoryRequest(_message.Message):
     """The age in seconds from which every user who may push can steal a lock, at most 100 years; 0 for never."""
     history_seconds: _builtins.int
     """For how many seconds the history keeps a released lock, 1 hour to 100 years; 0 for ever."""
+    forge: _builtins.str
+    """The name of the forge to tie it to; empty unties it. Needs forge_repository, unless it is empty."""
+    forge_repository: _builtins.str
+    """The name of the repository at the forge, which matches one of the forge's patterns."""
+    restricted: _builtins.bool
+    """Whether reading by a token of the forge needs the right to write there."""
     @_builtins.property
     def release_on(self) -> Global___RefPatterns:
         """When set, the refs to which a push releases its pusher's locks on the pushed paths; without patterns, none."""
@@ -888,25 +1007,40 @@ class UpdateRepositoryRequest(_message.Message):
         history_seconds: _builtins.int | None = ...,
         release_on: Global___RefPatterns | None = ...,
         lock_spaces: Global___LockSpaces | None = ...,
+        forge: _builtins.str | None = ...,
+        forge_repository: _builtins.str | None = ...,
+        restricted: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_stale_after_seconds", b"_stale_after_seconds", "history_seconds", b"history_seconds", "lock_spaces", b"lock_spaces", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_forge", b"_forge", "_forge_repository", b"_forge_repository", "_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_restricted", b"_restricted", "_stale_after_seconds", b"_stale_after_seconds", "forge", b"forge", "forge_repository", b"forge_repository", "history_seconds", b"history_seconds", "lock_spaces", b"lock_spaces", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "restricted", b"restricted", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_stale_after_seconds", b"_stale_after_seconds", "forced_unlock", b"forced_unlock", "history_seconds", b"history_seconds", "lock_spaces", b"lock_spaces", "name", b"name", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_forge", b"_forge", "_forge_repository", b"_forge_repository", "_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_restricted", b"_restricted", "_stale_after_seconds", b"_stale_after_seconds", "forced_unlock", b"forced_unlock", "forge", b"forge", "forge_repository", b"forge_repository", "history_seconds", b"history_seconds", "lock_spaces", b"lock_spaces", "name", b"name", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "restricted", b"restricted", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__forge: _TypeAlias = _typing.Literal["forge"]  # noqa: Y015
+    _WhichOneofArgType__forge: _TypeAlias = _typing.Literal["_forge", b"_forge"]  # noqa: Y015
+    _WhichOneofReturnType__forge_repository: _TypeAlias = _typing.Literal["forge_repository"]  # noqa: Y015
+    _WhichOneofArgType__forge_repository: _TypeAlias = _typing.Literal["_forge_repository", b"_forge_repository"]  # noqa: Y015
     _WhichOneofReturnType__history_seconds: _TypeAlias = _typing.Literal["history_seconds"]  # noqa: Y015
     _WhichOneofArgType__history_seconds: _TypeAlias = _typing.Literal["_history_seconds", b"_history_seconds"]  # noqa: Y015
     _WhichOneofReturnType__new_name: _TypeAlias = _typing.Literal["new_name"]  # noqa: Y015
     _WhichOneofArgType__new_name: _TypeAlias = _typing.Literal["_new_name", b"_new_name"]  # noqa: Y015
     _WhichOneofReturnType__public: _TypeAlias = _typing.Literal["public"]  # noqa: Y015
     _WhichOneofArgType__public: _TypeAlias = _typing.Literal["_public", b"_public"]  # noqa: Y015
+    _WhichOneofReturnType__restricted: _TypeAlias = _typing.Literal["restricted"]  # noqa: Y015
+    _WhichOneofArgType__restricted: _TypeAlias = _typing.Literal["_restricted", b"_restricted"]  # noqa: Y015
     _WhichOneofReturnType__stale_after_seconds: _TypeAlias = _typing.Literal["stale_after_seconds"]  # noqa: Y015
     _WhichOneofArgType__stale_after_seconds: _TypeAlias = _typing.Literal["_stale_after_seconds", b"_stale_after_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__forge) -> _WhichOneofReturnType__forge | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__forge_repository) -> _WhichOneofReturnType__forge_repository | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__history_seconds) -> _WhichOneofReturnType__history_seconds | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__new_name) -> _WhichOneofReturnType__new_name | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__public) -> _WhichOneofReturnType__public | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__restricted) -> _WhichOneofReturnType__restricted | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__stale_after_seconds) -> _WhichOneofReturnType__stale_after_seconds | None: ...
 
@@ -1280,6 +1414,157 @@ class ListGroupMembersResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListGroupMembersResponse: _TypeAlias = ListGroupMembersResponse  # noqa: Y015
+
+@_typing.final
+class CreateForgeRequest(_message.Message):
+    """CreateForgeRequest describes the new forge."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    KIND_FIELD_NUMBER: _builtins.int
+    API_URL_FIELD_NUMBER: _builtins.int
+    REPOSITORIES_FIELD_NUMBER: _builtins.int
+    CREATES_ON_USE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name."""
+    kind: Global___ForgeKind.ValueType
+    """The interface that it has."""
+    api_url: _builtins.str
+    """The URL of the interface, with http only where no TLS is wanted; empty for that of github.com or gitlab.com."""
+    creates_on_use: _builtins.bool
+    """Whether repositories are made on their first use."""
+    @_builtins.property
+    def repositories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The patterns of repositories, at least one; see Forge."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        kind: Global___ForgeKind.ValueType = ...,
+        api_url: _builtins.str = ...,
+        repositories: _abc.Iterable[_builtins.str] | None = ...,
+        creates_on_use: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["api_url", b"api_url", "creates_on_use", b"creates_on_use", "kind", b"kind", "name", b"name", "repositories", b"repositories"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateForgeRequest: _TypeAlias = CreateForgeRequest  # noqa: Y015
+
+@_typing.final
+class CreateForgeResponse(_message.Message):
+    """CreateForgeResponse carries the new forge."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FORGE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def forge(self) -> Global___Forge:
+        """The forge."""
+
+    def __init__(
+        self,
+        *,
+        forge: Global___Forge | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["forge", b"forge"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forge", b"forge"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateForgeResponse: _TypeAlias = CreateForgeResponse  # noqa: Y015
+
+@_typing.final
+class ListForgesRequest(_message.Message):
+    """ListForgesRequest asks for all forges."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListForgesRequest: _TypeAlias = ListForgesRequest  # noqa: Y015
+
+@_typing.final
+class ListForgesResponse(_message.Message):
+    """ListForgesResponse carries all forges."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FORGES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def forges(self) -> _containers.RepeatedCompositeFieldContainer[Global___Forge]:
+        """The forges by name."""
+
+    def __init__(
+        self,
+        *,
+        forges: _abc.Iterable[Global___Forge] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forges", b"forges"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListForgesResponse: _TypeAlias = ListForgesResponse  # noqa: Y015
+
+@_typing.final
+class DeleteForgeRequest(_message.Message):
+    """DeleteForgeRequest names the forge to remove."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteForgeRequest: _TypeAlias = DeleteForgeRequest  # noqa: Y015
+
+@_typing.final
+class DeleteForgeResponse(_message.Message):
+    """DeleteForgeResponse carries the removed forge."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FORGE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def forge(self) -> Global___Forge:
+        """The forge."""
+
+    def __init__(
+        self,
+        *,
+        forge: Global___Forge | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["forge", b"forge"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["forge", b"forge"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteForgeResponse: _TypeAlias = DeleteForgeResponse  # noqa: Y015
 
 @_typing.final
 class GrantAccessRequest(_message.Message):

@@ -92,6 +92,21 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryResponse.FromString,
                 _registered_method=True)
+        self.CreateForge = channel.unary_unary(
+                '/towpath.access.v1.AdminService/CreateForge',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateForgeRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateForgeResponse.FromString,
+                _registered_method=True)
+        self.ListForges = channel.unary_unary(
+                '/towpath.access.v1.AdminService/ListForges',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListForgesRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListForgesResponse.FromString,
+                _registered_method=True)
+        self.DeleteForge = channel.unary_unary(
+                '/towpath.access.v1.AdminService/DeleteForge',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteForgeRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteForgeResponse.FromString,
+                _registered_method=True)
         self.CreateGroup = channel.unary_unary(
                 '/towpath.access.v1.AdminService/CreateGroup',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateGroupRequest.SerializeToString,
@@ -310,7 +325,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def CreateRepository(self, request, context):
-        """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS).
+        """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS), NOT_FOUND (FORGE_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -325,7 +340,7 @@ class AdminServiceServicer:
 
     def UpdateRepository(self, request, context):
         """UpdateRepository changes what is set in the request; a rename keeps objects, locks and grants.
-        Errors: ALREADY_EXISTS (REPOSITORY_EXISTS: the new name is taken).
+        Errors: ALREADY_EXISTS (REPOSITORY_EXISTS: the new name is taken), NOT_FOUND (FORGE_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -335,6 +350,29 @@ class AdminServiceServicer:
         """DeleteRepository removes a repository with its grants, locks and objects. Errors:
         FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
         (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateForge(self, request, context):
+        """CreateForge adds a forge: a server of git repositories whose tokens are credentials in the repositories that are
+        tied to it. Errors: ALREADY_EXISTS (FORGE_EXISTS).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListForges(self, request, context):
+        """ListForges returns all forges by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteForge(self, request, context):
+        """DeleteForge removes a forge; its tokens end, and the users that have come from it stay without them. Errors:
+        NOT_FOUND (FORGE_NOT_FOUND), FAILED_PRECONDITION (FORGE_IN_USE: repositories are tied to it).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -644,6 +682,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.DeleteRepository,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryResponse.SerializeToString,
+            ),
+            'CreateForge': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateForge,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateForgeRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateForgeResponse.SerializeToString,
+            ),
+            'ListForges': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListForges,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListForgesRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListForgesResponse.SerializeToString,
+            ),
+            'DeleteForge': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteForge,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteForgeRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteForgeResponse.SerializeToString,
             ),
             'CreateGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateGroup,
@@ -1084,6 +1137,87 @@ class AdminService:
             '/towpath.access.v1.AdminService/DeleteRepository',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateForge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/CreateForge',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateForgeRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateForgeResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListForges(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/ListForges',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListForgesRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListForgesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteForge(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/DeleteForge',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteForgeRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteForgeResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -58,17 +58,27 @@ class AdminServiceStub:
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]
     """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
     CreateRepository: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateRepositoryRequest, _admin_service_pb2.CreateRepositoryResponse]
-    """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS)."""
+    """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS), NOT_FOUND (FORGE_NOT_FOUND)."""
     ListRepositories: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoriesRequest, _admin_service_pb2.ListRepositoriesResponse]
     """ListRepositories returns all repositories by name."""
     UpdateRepository: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateRepositoryRequest, _admin_service_pb2.UpdateRepositoryResponse]
     """UpdateRepository changes what is set in the request; a rename keeps objects, locks and grants.
-    Errors: ALREADY_EXISTS (REPOSITORY_EXISTS: the new name is taken).
+    Errors: ALREADY_EXISTS (REPOSITORY_EXISTS: the new name is taken), NOT_FOUND (FORGE_NOT_FOUND).
     """
     DeleteRepository: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteRepositoryRequest, _admin_service_pb2.DeleteRepositoryResponse]
     """DeleteRepository removes a repository with its grants, locks and objects. Errors:
     FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
     (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
+    """
+    CreateForge: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateForgeRequest, _admin_service_pb2.CreateForgeResponse]
+    """CreateForge adds a forge: a server of git repositories whose tokens are credentials in the repositories that are
+    tied to it. Errors: ALREADY_EXISTS (FORGE_EXISTS).
+    """
+    ListForges: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListForgesRequest, _admin_service_pb2.ListForgesResponse]
+    """ListForges returns all forges by name."""
+    DeleteForge: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteForgeRequest, _admin_service_pb2.DeleteForgeResponse]
+    """DeleteForge removes a forge; its tokens end, and the users that have come from it stay without them. Errors:
+    NOT_FOUND (FORGE_NOT_FOUND), FAILED_PRECONDITION (FORGE_IN_USE: repositories are tied to it).
     """
     CreateGroup: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateGroupRequest, _admin_service_pb2.CreateGroupResponse]
     """CreateGroup adds a group, which has no members and no grants yet. Errors: ALREADY_EXISTS (GROUP_EXISTS)."""
@@ -214,17 +224,27 @@ class AdminServiceAsyncStub(AdminServiceStub):
     RevokeToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]  # type: ignore[assignment]
     """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
     CreateRepository: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateRepositoryRequest, _admin_service_pb2.CreateRepositoryResponse]  # type: ignore[assignment]
-    """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS)."""
+    """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS), NOT_FOUND (FORGE_NOT_FOUND)."""
     ListRepositories: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoriesRequest, _admin_service_pb2.ListRepositoriesResponse]  # type: ignore[assignment]
     """ListRepositories returns all repositories by name."""
     UpdateRepository: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateRepositoryRequest, _admin_service_pb2.UpdateRepositoryResponse]  # type: ignore[assignment]
     """UpdateRepository changes what is set in the request; a rename keeps objects, locks and grants.
-    Errors: ALREADY_EXISTS (REPOSITORY_EXISTS: the new name is taken).
+    Errors: ALREADY_EXISTS (REPOSITORY_EXISTS: the new name is taken), NOT_FOUND (FORGE_NOT_FOUND).
     """
     DeleteRepository: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteRepositoryRequest, _admin_service_pb2.DeleteRepositoryResponse]  # type: ignore[assignment]
     """DeleteRepository removes a repository with its grants, locks and objects. Errors:
     FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
     (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
+    """
+    CreateForge: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateForgeRequest, _admin_service_pb2.CreateForgeResponse]  # type: ignore[assignment]
+    """CreateForge adds a forge: a server of git repositories whose tokens are credentials in the repositories that are
+    tied to it. Errors: ALREADY_EXISTS (FORGE_EXISTS).
+    """
+    ListForges: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListForgesRequest, _admin_service_pb2.ListForgesResponse]  # type: ignore[assignment]
+    """ListForges returns all forges by name."""
+    DeleteForge: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteForgeRequest, _admin_service_pb2.DeleteForgeResponse]  # type: ignore[assignment]
+    """DeleteForge removes a forge; its tokens end, and the users that have come from it stay without them. Errors:
+    NOT_FOUND (FORGE_NOT_FOUND), FAILED_PRECONDITION (FORGE_IN_USE: repositories are tied to it).
     """
     CreateGroup: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateGroupRequest, _admin_service_pb2.CreateGroupResponse]  # type: ignore[assignment]
     """CreateGroup adds a group, which has no members and no grants yet. Errors: ALREADY_EXISTS (GROUP_EXISTS)."""
@@ -409,7 +429,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.CreateRepositoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.CreateRepositoryResponse, _abc.Awaitable[_admin_service_pb2.CreateRepositoryResponse]]:
-        """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS)."""
+        """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS), NOT_FOUND (FORGE_NOT_FOUND)."""
 
     @_abc_1.abstractmethod
     def ListRepositories(
@@ -426,7 +446,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.UpdateRepositoryResponse, _abc.Awaitable[_admin_service_pb2.UpdateRepositoryResponse]]:
         """UpdateRepository changes what is set in the request; a rename keeps objects, locks and grants.
-        Errors: ALREADY_EXISTS (REPOSITORY_EXISTS: the new name is taken).
+        Errors: ALREADY_EXISTS (REPOSITORY_EXISTS: the new name is taken), NOT_FOUND (FORGE_NOT_FOUND).
         """
 
     @_abc_1.abstractmethod
@@ -438,6 +458,34 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """DeleteRepository removes a repository with its grants, locks and objects. Errors:
         FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
         (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
+        """
+
+    @_abc_1.abstractmethod
+    def CreateForge(
+        self,
+        request: _admin_service_pb2.CreateForgeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreateForgeResponse, _abc.Awaitable[_admin_service_pb2.CreateForgeResponse]]:
+        """CreateForge adds a forge: a server of git repositories whose tokens are credentials in the repositories that are
+        tied to it. Errors: ALREADY_EXISTS (FORGE_EXISTS).
+        """
+
+    @_abc_1.abstractmethod
+    def ListForges(
+        self,
+        request: _admin_service_pb2.ListForgesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListForgesResponse, _abc.Awaitable[_admin_service_pb2.ListForgesResponse]]:
+        """ListForges returns all forges by name."""
+
+    @_abc_1.abstractmethod
+    def DeleteForge(
+        self,
+        request: _admin_service_pb2.DeleteForgeRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DeleteForgeResponse, _abc.Awaitable[_admin_service_pb2.DeleteForgeResponse]]:
+        """DeleteForge removes a forge; its tokens end, and the users that have come from it stay without them. Errors:
+        NOT_FOUND (FORGE_NOT_FOUND), FAILED_PRECONDITION (FORGE_IN_USE: repositories are tied to it).
         """
 
     @_abc_1.abstractmethod

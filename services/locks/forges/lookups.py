@@ -1,0 +1,168 @@
+"""Look-ups at forges as the lock service makes them: bounded in number, joined, and remembered where refused."""
+
+import asyncio
+import math
+import time
+from collections import OrderedDict
+from dataclasses import replace
+from functools import partial
+
+from services.common.errors import Reason, Unauthenticated, Unavailable
+from services.common.lifecycle import cancel_and_wait
+from services.common.observability.logs import get_logger
+from services.database.transactions import Database
+from services.locks import metrics
+from services.locks.access.policy import Role
+from services.locks.access.tokens import token_hash
+from services.locks.forges import budget
+from services.locks.forges.kinds import CredentialRefusedError
+from services.locks.forges.look_up import Report, look_up
+from services.locks.forges.web import ForgeThrottledError, ForgeUnavailableError, Web
+from services.locks.models import Forge
+from services.locks.settings import LocksSettings
+
+_MAX_CONCURRENCY = 8
+_MAX_REMEMBERED = 10_000
+_MAX_RETRY_SECONDS = 300
+_WAY_SECONDS = 1.0
+
+_Key = tuple[int, bytes, str]
+
+_log = get_logger(__name__)
+
+
+class ForgeLookups:
+    """Asks forges. Its owner closes it.
+
+    Refusals are remembered in memory only, by the SHA-256 of the credential. While a forge is away or throttled, it is
+    asked nothing until the time that it gave is over.
+    """
+
+    def __init__(self, database: Database, settings: LocksSettings) -> None:
+        self._database = database
+        self._settings = settings
+        self._web = Web(settings.forge_lookup_seconds)
+        # Reports; and, for credentials that are not valid, the right that they lack or "".
+        self._remembered: OrderedDict[_Key, tuple[Report | str, float]] = OrderedDict()
+        # The times (monotonic) before which a forge, or a share of its budget, or one credential, is not asked.
+        self._paused: OrderedDict[tuple[object, ...], tuple[float, str]] = OrderedDict()
+        self._flights: dict[tuple[_Key, bool], asyncio.Task[Report]] = {}
+        self._turns: dict[int, asyncio.Semaphore] = {}
+
+    async def close(self) -> None:
+        """End all look-ups and close the connections."""
+        await cancel_and_wait(*self._flights.values())
+        await self._web.close()
+
+    async def look_up(self, forge: Forge, credential: str, repository: str, *, is_known: bool, lowest: Role) -> Report:
+        """Return what the forge says of a credential, and remember a refusal.
+
+        A role below `lowest` counts as none. A known credential is that of an account that need not be asked for.
+        Raises `Unauthenticated` (BAD_CREDENTIALS), and `Unavailable` with the metadata `retry_after`.
+        """
+        digest = token_hash(credential)
+        key = (forge.id, digest, f"{lowest} {repository.lower()}")
+        if isinstance(lacks := self._recall((forge.id, digest, "")), str):
+            raise _not_valid(lacks)
+        # A report on a credential that was known then lacks the account.
+        if isinstance(report := self._recall(key), Report) and (is_known or report.account is not None):
+            return report
+        self._check_paused(forge, digest, is_known=is_known)
+        flight = self._flights.get((key, is_known))
+        if flight is None:
+            asked = self._ask(forge, credential, repository, key, is_known=is_known, lowest=lowest)
+            flight = self._flights[key, is_known] = asyncio.create_task(asked)
+            flight.add_done_callback(partial(self._land, (key, is_known)))
+        # Whoever is cancelled leaves the others their answer.
+        return await asyncio.shield(flight)
+
+    def remembered_seconds(self, report: Report) -> float:
+        """Return the seconds for which a report without a role is remembered."""
+        return max(0.0, self._settings.forge_refused_seconds - report.age)
+
+    def _land(self, flight: tuple[_Key, bool], task: asyncio.Task[Report]) -> None:
+        self._flights.pop(flight, None)
+        if not task.cancelled():
+            # Marks an error as seen, because everybody who has waited for it may be gone.
+            task.exception()
+
+    async def _ask(
+        self, forge: Forge, credential: str, repository: str, key: _Key, *, is_known: bool, lowest: Role
+    ) -> Report:
+        per_minute = self._settings.forge_lookups_per_minute
+        taking = partial(budget.take, forge_id=forge.id, is_known=is_known, per_minute=per_minute)
+        if wait := await self._database.run(taking):
+            problem = f"too many credentials are looked up at the forge {forge.name}"
+            raise self._pause(forge, ("share", forge.id, is_known), wait, problem, "over_budget")
+        turn = self._turns.setdefault(forge.id, asyncio.Semaphore(_MAX_CONCURRENCY))
+        try:
+            async with asyncio.timeout(self._settings.forge_lookup_seconds), turn:
+                report = await look_up(self._web, forge, credential, repository, with_account=not is_known)
+        except CredentialRefusedError as error:
+            self._remember((*key[:2], ""), error.lacks, time.monotonic() + self._settings.forge_refused_seconds)
+            _count(forge, "bad_credentials")
+            raise _not_valid(error.lacks) from error
+        except (ForgeUnavailableError, TimeoutError) as error:
+            raise self._pause_after(error, forge, key) from error
+        if report.role is Role.READ and lowest is not Role.READ:
+            report = replace(report, role=None)
+        # A role is remembered for requests on their way, which have found no token yet; it is in the database then.
+        granted_seconds = min(_WAY_SECONDS, self._settings.forge_granted_seconds / 4)
+        kept = self._settings.forge_refused_seconds if report.role is None else granted_seconds
+        self._remember(key, report, report.asked_at + kept)
+        _count(forge, "granted" if report.role is not None else "refused")
+        return report
+
+    def _recall(self, key: _Key) -> Report | str | None:
+        told, until = self._remembered.get(key, (None, 0.0))
+        return told if time.monotonic() < until else None
+
+    def _remember(self, key: _Key, told: Report | str, until: float) -> None:
+        self._remembered[key] = told, until
+        self._remembered.move_to_end(key)
+        if len(self._remembered) > _MAX_REMEMBERED:
+            self._remembered.popitem(last=False)
+
+    def _pause_after(self, error: ForgeUnavailableError | TimeoutError, forge: Forge, key: _Key) -> Unavailable:
+        """Return the error of a look-up without an answer; ask the forge nothing more for the time that it gave."""
+        if isinstance(error, TimeoutError):
+            error = ForgeUnavailableError("the forge does not answer in time")
+        _log.warning("look-up failed", forge=forge.name, error=str(error), seconds=round(error.seconds))
+        paused = ("credential", *key[:2]) if error.of_credential else ("forge", forge.id)
+        if isinstance(error, ForgeThrottledError):
+            return self._pause(
+                forge, paused, error.seconds, f"the forge {forge.name} asks for fewer requests", "throttled"
+            )
+        return self._pause(forge, paused, error.seconds, f"the forge {forge.name} does not answer", "unavailable")
+
+    def _pause(
+        self, forge: Forge, paused: tuple[object, ...], seconds: float, problem: str, outcome: str
+    ) -> Unavailable:
+        _count(forge, outcome)
+        self._paused[paused] = time.monotonic() + seconds, problem
+        self._paused.move_to_end(paused)
+        if len(self._paused) > _MAX_REMEMBERED:
+            self._paused.popitem(last=False)
+        return _unavailable(problem, seconds)
+
+    def _check_paused(self, forge: Forge, digest: bytes, *, is_known: bool) -> None:
+        for part in (("forge", forge.id), ("credential", forge.id, digest), ("share", forge.id, is_known)):
+            until, problem = self._paused.get(part, (-math.inf, ""))
+            if (seconds := until - time.monotonic()) > 0:
+                _count(forge, "spared")
+                raise _unavailable(problem, seconds)
+
+
+def _count(forge: Forge, outcome: str) -> None:
+    metrics.FORGE_LOOKUPS.labels(forge.name, outcome).inc()
+
+
+def _unavailable(problem: str, seconds: float) -> Unavailable:
+    retry_after = max(1, min(math.ceil(seconds), _MAX_RETRY_SECONDS))
+    return Unavailable(Reason.UNAVAILABLE, problem, retry_after=str(retry_after))
+
+
+def _not_valid(lacks: str) -> Unauthenticated:
+    if lacks:
+        return Unauthenticated(Reason.BAD_CREDENTIALS, f"the token of the forge lacks {lacks}", lacks=lacks)
+    return Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid")
