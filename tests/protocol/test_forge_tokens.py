@@ -1,0 +1,149 @@
+"""The token of a forge as the credential of every request (docs/protocol.md, "Authentication", rule 6)."""
+
+import base64
+import json
+from collections.abc import Iterator
+
+import httpx
+import pytest
+
+from tests.protocol.answers import check
+from tests.protocol.blobs import new_blob
+from tests.protocol.client import Client, basic
+from tests.protocol.dialects import GENERIC, Dialect
+from tests.support.forges import Answer, StubForge, Token, running_forge, throttled
+from tests.support.stack import Stack, running_stack
+from tests.support.waiting import blocking_until
+
+SETTINGS = {
+    "TOWPATH_FORGE_GRANTED_SECONDS": "3",
+    "TOWPATH_FORGE_REFUSED_SECONDS": "0.5",
+    "TOWPATH_FORGE_STALE_SECONDS": "0",
+    "TOWPATH_FAILED_LOGINS": "100000/minute",
+}
+
+
+@pytest.fixture(scope="module")
+def tied() -> Iterator[Stack]:
+    """A stack whose roles of forges count for some seconds."""
+    with running_stack(environment=SETTINGS) as stack:
+        yield stack
+
+
+@pytest.fixture
+def forge(tied: Stack) -> Iterator[StubForge]:
+    """A stub, to whose acme/film a repository of the same name as the stub is tied."""
+    with running_forge("gitea") as running:
+        name = f"f{running.port}"
+        tied.towpath("forge", "add", name, "--kind", "gitea", "--api", running.api_url, "--repositories", "acme/*")
+        tied.towpath("repo", "add", f"tied/{name}", "--forge", name, "--forge-repository", "acme/film")
+        yield running
+
+
+@pytest.fixture
+def alice(tied: Stack, forge: StubForge, http: httpx.Client) -> Client:
+    """Somebody who may write at the forge."""
+    forge.add(f"alice-{forge.port}", f"secret-{forge.port}", "write")
+    return Client(http, f"{tied.origin}/tied/f{forge.port}", basic("alice", f"secret-{forge.port}"))
+
+
+def _claims(action: dict[str, object]) -> dict[str, object]:
+    header = action["header"]
+    assert isinstance(header, dict)
+    payload = str(header["X-Towpath-Token"]).split(".")[1]
+    claims: dict[str, object] = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+    return claims
+
+
+def test_the_token_of_a_forge_moves_objects_and_locks_paths(alice: Client, forge: StubForge, dialect: Dialect) -> None:
+    """The forge's role opens every endpoint, as Basic and as Bearer; a lock is that of the forge's login."""
+    blob, secret = new_blob(), f"secret-{forge.port}"
+    for authorization in (basic("alice", secret), f"Bearer {secret}"):
+        alice = alice.speaking(dialect).showing(authorization)
+        entry = alice.entry("upload", blob)
+        for name, action in entry.get("actions", {}).items():
+            assert secret not in json.dumps(_claims(action))
+            done = alice.put(action, blob.content) if name == "upload" else alice.verify(action, blob.entry)
+            assert done.status_code == 200
+        assert alice.get(alice.action("download", blob)).content == blob.content
+        locked = alice.lock(f"{authorization[:5]}.dat")
+        assert locked.status_code == 201
+        assert locked.json()["lock"]["owner"]["name"] == f"alice-{forge.port}"
+        assert alice.unlock(locked.json()["lock"]["id"]).status_code == 200
+
+
+def test_a_token_for_reading_at_the_forge_reads_only(alice: Client, forge: StubForge, dialect: Dialect) -> None:
+    """A second token of the same account has its own rights, whichever of both was used before."""
+    alice = alice.speaking(dialect)
+    assert alice.batch("upload", new_blob().entry).status_code == 200
+    account = next(iter(forge.logins))
+    forge.tokens[f"reader-{forge.port}"] = Token(account, can_push=False)
+    reader = alice.showing(basic("alice", f"reader-{forge.port}"))
+    assert reader.batch("upload", new_blob().entry).status_code == 403
+    assert reader.batch("download", new_blob().entry).status_code == 200
+    assert reader.lock("a.dat").status_code == 403
+    locked = alice.lock("a.dat").json()["lock"]["id"]
+    assert reader.unlock(locked, force=True).status_code == 403
+    assert alice.unlock(locked).status_code == 200
+
+
+def test_an_action_outlives_the_role_and_ends_with_the_right(alice: Client, forge: StubForge) -> None:
+    """An action renews the role by the credential in its token; once the forge takes the right away, it is 403."""
+    blob = new_blob()
+    upload = alice.action("upload", blob)
+    account = next(iter(forge.logins))
+    asked = forge.lookups
+
+    def put_after_another_lookup() -> bool:
+        assert alice.put(upload, blob.content).status_code == 200
+        return forge.lookups > asked
+
+    blocking_until(put_after_another_lookup, "the role is renewed")
+    del forge.projects["acme/film"].roles[account]
+
+    def refused() -> bool:
+        answer = alice.put(upload, blob.content)
+        assert answer.status_code in (200, 403)
+        return answer.status_code == 403
+
+    blocking_until(refused, "the right ends")
+    assert alice.batch("download", blob.entry).status_code == 404
+
+
+@pytest.mark.parametrize("answer", [Answer(0), throttled("github", 1_000), throttled("gitlab", 1_000), Answer(502)])
+def test_a_forge_that_cannot_be_asked_is_503_with_retry_after(
+    alice: Client, forge: StubForge, dialect: Dialect, answer: Answer
+) -> None:
+    """Nobody gets in, and nobody is told that the credential is wrong: git would forget it."""
+    forge.instead = answer
+    for path, body in (("objects/batch", {"operation": "download", "objects": []}), ("locks", {"path": "a"})):
+        refused = alice.speaking(dialect).post(f"/{path}", body)
+        assert refused.status_code == 503
+        assert 1 <= int(refused.headers["Retry-After"]) <= 300
+
+
+def test_wrong_tokens_and_accounts_without_a_role_are_refused(
+    alice: Client, forge: StubForge, dialect: Dialect
+) -> None:
+    """An invented token is 401; that of an account without a role is 404, as for a repository that does not exist."""
+    forge.add("stranger", f"stranger-{forge.port}", None)
+    stranger = alice.speaking(dialect).showing(basic("x", f"stranger-{forge.port}"))
+    assert stranger.batch("download", new_blob().entry).status_code == 404
+    assert stranger.lock("a.dat").status_code == 403
+    forge.add("narrow", f"narrow-{forge.port}", "write", can_tell_account=False)
+    narrow = stranger.showing(basic("x", f"narrow-{forge.port}")).batch("download", new_blob().entry)
+    assert narrow.status_code == 401
+    assert "read:user" in narrow.json()["message"]
+    invented = stranger.showing(basic("x", "invented"))
+    assert invented.batch("download", new_blob().entry).status_code == 401
+    header = f"{basic('x', f'stranger-{forge.port}')}, {alice.authorization}"
+    assert alice.showing(header).batch("upload", new_blob().entry).status_code == 200
+
+
+def test_tokens_of_ours_stay_in_the_house(alice: Client, forge: StubForge, tied: Stack) -> None:
+    """No token of ours, good or wrong, is shown to the forge of the repository."""
+    for token in (tied.tokens["alice"], "tp_wrong"):
+        answer = alice.showing(basic("alice", token)).batch("download", new_blob().entry)
+        assert answer.status_code in (401, 404)
+        check(answer, GENERIC)
+    assert forge.requests == []
