@@ -33,7 +33,7 @@ def test_help() -> None:
     """--help names every command."""
     result = towpath("--help")
     assert result.returncode == 0
-    access = ("user", "token", "repo", "grant", "revoke", "access", "hook")
+    access = ("user", "token", "repo", "forge", "grant", "revoke", "access", "hook")
     for command in ("up", "migrate", *access, "lock", "object", "storage", "usage", "backup", "restore", "check"):
         assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE), command
 
