@@ -6,12 +6,25 @@ from typing import Annotated
 
 import typer
 
-from services.cli.admin import access, forges, groups, hooks, locks, objects, repositories, stores, tokens, users
+from services.cli.admin import (
+    access,
+    forges,
+    groups,
+    hooks,
+    issuers,
+    locks,
+    objects,
+    repositories,
+    stores,
+    tokens,
+    users,
+)
 from services.cli.admin.usage import usage
 from services.cli.backup import commands
 from services.cli.check import check
 from services.cli.errors import CommandError
 from services.cli.push_hooks import command as push_hooks
+from services.cli.sign_in.command import login, logout
 from services.cli.up.command import migrate, up
 from services.common.errors import ServiceError
 
@@ -51,6 +64,7 @@ app.add_typer(forges.app, name="forge")
 app.command("grant")(access.grant)
 app.command("revoke")(access.revoke)
 app.command("access")(access.access)
+app.add_typer(issuers.app, name="issuer")
 app.add_typer(locks.app, name="lock")
 app.add_typer(objects.app, name="object")
 app.add_typer(hooks.app, name="hook")
@@ -59,6 +73,8 @@ app.command("usage")(usage)
 app.command("backup")(commands.backup)
 app.command("restore")(commands.restore)
 app.command("check")(check)
+app.command("login")(login)
+app.command("logout")(logout)
 
 
 def run() -> None:

@@ -22,6 +22,9 @@ from services.locks.api.push_service import PushServicer
 from services.locks.events.feed import LockFeed
 from services.locks.forges.authentication import ForgeAuthentication
 from services.locks.forges.lookups import ForgeLookups
+from services.locks.issuers.discovery import Discovery
+from services.locks.issuers.key_sets import KeySets
+from services.locks.issuers.sign_in import SignIn
 from services.locks.locking.pages import LockPages
 from services.locks.locking.retention import keep_deleting_expired
 from services.locks.metrics import refresh_repositories
@@ -64,6 +67,8 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     database = Database(engine)
     changes = Notifications(settings.database, revocation_feed.SOURCE)
     uses = TokenUses(database)
+    keys = KeySets(Discovery().read_keys, stale_seconds=settings.issuer_stale_seconds)
+    sign_in = SignIn(database, uses, keys, token_seconds=settings.sign_in_seconds)
     storage = StorageClient(
         settings.storage_address, secret=settings.service_secret, admin_secret=settings.storage_admin_secret, tls=tls
     )
@@ -73,9 +78,8 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     push_service_pb2_grpc.add_PushServiceServicer_to_server(PushServicer(database, uses), server.grpc)
     lookups = ForgeLookups(database, settings)
     forges = ForgeAuthentication(database, settings, lookups)
-    access_service_pb2_grpc.add_AccessServiceServicer_to_server(
-        AccessServicer(database, changes, uses, forges), server.grpc
-    )
+    access = AccessServicer(database, changes, uses, sign_in, forges)
+    access_service_pb2_grpc.add_AccessServiceServicer_to_server(access, server.grpc)
     admin = AdminServicer(database, uses, settings, storage, pages, feed)
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)
 
@@ -118,4 +122,5 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     finally:
         await storage.close()
         await lookups.close()
+        await keys.close()
         await cancel_and_wait(writing, listening, reading, closing)

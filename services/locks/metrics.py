@@ -23,6 +23,14 @@ WEBHOOK_PENDING = Gauge("towpath_webhook_deliveries_pending", "Deliveries to web
 FORGE_LOOKUPS = Counter(
     "towpath_forge_lookups_total", "Look-ups of credentials at forges, by what came of them.", ["forge", "outcome"]
 )
+KEY_SET_READINGS = Counter(
+    "towpath_key_set_readings_total",
+    "Readings of the keys of issuers of JSON Web Tokens, by what came of them.",
+    ["result"],
+)
+JSON_WEB_TOKENS = Counter(
+    "towpath_json_web_tokens_total", "JSON Web Tokens that were not known before, by what came of them.", ["result"]
+)
 
 _RELEASED = Counter("towpath_locks_released_total", "Locks that were released one by one.", ["forced"])
 _LOCKS = Snapshot("towpath_locks", "Locks that stand in a repository.", ["repository_id"])

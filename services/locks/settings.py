@@ -109,6 +109,16 @@ class LocksSettings(LocksDatabaseSettings):
         "for credentials that the forge has not accepted before",
     )
     forge_lookup_seconds: Seconds = Field(default=5.0, le=10, description="how long a forge may take for a look-up")
+    issuer_stale_seconds: int = Field(
+        default=21_600,
+        ge=0,
+        le=604_800,
+        description="how long the keys of an issuer of JSON Web Tokens count after they were read last, while they "
+        "cannot be read again; then its tokens that are not known yet are answered 503",
+    )
+    sign_in_seconds: int = Field(
+        default=3_600, ge=60, le=3_600, description="how long a token is valid that was given for a JSON Web Token"
+    )
 
     @model_validator(mode="after")
     def _check_pages(self) -> Self:

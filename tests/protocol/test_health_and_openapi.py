@@ -87,7 +87,8 @@ def test_nothing_else_is_described(description: dict[str, Any]) -> None:
     """The description must be true, so every operation in it is one of the protocol's, or of ours, or health."""
     operations = {(method, path) for path, methods in description["paths"].items() for method in methods}
     health = {(method, path) for method in ("get", "head") for path in ("/healthz", "/readyz")}
-    assert operations == ENDPOINTS.keys() | health
+    sign_in = {("get", "/.well-known/towpath"), ("post", "/-/token")}
+    assert operations == ENDPOINTS.keys() | health | sign_in
 
 
 def test_every_body_is_described_in_both_media_types(description: dict[str, Any]) -> None:

@@ -46,13 +46,13 @@ unpack() (
 
 # The program alone, where another package would start it as a server.
 package_of() {
-    case $1 in apache2) echo apache2-bin ;; gcc) echo gcc libc6-dev ;; hg) echo mercurial ;; sshd) echo openssh-server ;; *) echo "$1" ;; esac
+    case $1 in apache2) echo apache2-bin ;; gcc) echo gcc libc6-dev ;; hg) echo mercurial ;; sshd) echo openssh-server ;; chromedriver) echo chromium-driver ;; *) echo "$1" ;; esac
 }
 
 bring_with_apt() {
     if ! may_install; then
         # The others run from their own places only.
-        case $1 in git | npm | apache2 | gcc | hg | sshd) echo "$1: to install it needs root" >&2 ;; *) unpack "$1" ;; esac
+        case $1 in git | npm | apache2 | gcc | hg | sshd | chromium | chromedriver) echo "$1: to install it needs root" >&2 ;; *) unpack "$1" ;; esac
     elif [ "$1" = prometheus ]; then
         # The package would start a server of its own.
         unpack "$1"

@@ -19,6 +19,9 @@ PATH = os.pathsep.join((os.environ.get("PATH", os.defpath), *_BESIDE))
 
 AZURITE = Path(sys.prefix) / "azurite/node_modules/azurite/dist/src/blob/main.js"
 
+OIDC_PROVIDER = Path(sys.prefix) / "oidc-provider"
+KEYCLOAK = Path(sys.prefix) / "keycloak/bin/kc.sh"
+
 SKIPPED = {
     "git": "tests/service/project/test_breaking.py, and all with git-lfs",
     "git-lfs": "the tests with the real client: tests/e2e/test_real_client*.py, and parts of tests/e2e/test_direct.py, "
@@ -36,6 +39,10 @@ SKIPPED = {
     "promtool": "parts of tests/service/monitoring/test_alerts.py",
     "sshd": "the pushes over ssh of tests/e2e/test_push_hooks.py",
     "npm": "the Node.js part of tests/e2e/test_examples.py",
+    "chromium": "tests/service/facade/test_sign_in.py and test_keycloak.py",
+    "chromedriver": "tests/service/facade/test_sign_in.py and test_keycloak.py",
+    "oidc-provider": "tests/service/facade/test_sign_in.py",
+    "keycloak": "tests/service/facade/test_keycloak.py",
     "azurite": "the tests with Azure's blobs: parts of tests/service/storage",
 }
 """Each program, and what is skipped without it."""
@@ -49,6 +56,11 @@ def find(name: str) -> str | None:
     """Return where a program is, if it is here."""
     if name == "azurite":
         return str(AZURITE) if AZURITE.exists() and shutil.which("node", path=PATH) else None
+    if name == "oidc-provider":
+        is_here = (OIDC_PROVIDER / "node_modules/oidc-provider").exists()
+        return str(OIDC_PROVIDER) if is_here and shutil.which("node", path=PATH) else None
+    if name == "keycloak":
+        return str(KEYCLOAK) if KEYCLOAK.exists() and shutil.which("java", path=PATH) else None
     return shutil.which(name, path=PATH)
 
 

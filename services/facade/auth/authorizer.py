@@ -15,7 +15,7 @@ from typing import Any
 
 from towpath.access.v1 import access_service_pb2
 
-from services.common.errors import NotFound, PermissionDenied, Reason, Unauthenticated
+from services.common.errors import NotFound, PermissionDenied, Reason, ServiceError, Unauthenticated
 from services.common.token_prefix import TOKEN_PREFIX
 from services.facade import metrics
 from services.facade.auth.access_cache import AccessCache
@@ -26,6 +26,7 @@ from services.facade.auth.revocation_watch import RevocationState
 from services.facade.clients.services import ServiceClients
 from services.facade.web.authorization_header import split_values, tokens
 from services.facade.web.error_reasons import HttpReason, invalid_reply
+from services.facade.web.schemas import ExchangedToken
 
 _MAX_CREDENTIALS = 4
 _MAX_KNOWN = 10_000
@@ -66,8 +67,9 @@ PERMISSIONS = {
     Operation.UPLOAD: Permission.WRITE,
     Operation.VERIFY: Permission.WRITE,
 }
-# The metadata of a token that was valid once: only its owner can present it, and may therefore learn the reason.
-_TOLD = ("expired", "revoked", "lacks")
+# The metadata of a credential that was valid once or that a forge or an issuer knows, which only its owner can present,
+# and of a JSON Web Token whose refusal says nothing but what it says itself: the reason may be learned.
+_TOLD = ("expired", "revoked", "lacks", "refused")
 _ENDED = (
     Reason.BAD_CREDENTIALS,
     Reason.CREDENTIALS_REQUIRED,
@@ -137,9 +139,44 @@ class Authorizer:
                     reason = reason or error.message
         if unseen is not None:
             raise unseen
+        raise self._bad_credentials(address, reason)
+
+    def _bad_credentials(self, address: str, reason: str) -> ServiceError:
+        """Count bad credentials of an address, and return the error for them."""
         if seconds := self._login_limiter.add_failure(address):
-            raise logins_limited("too many bad credentials came from your address", seconds)
-        raise Unauthenticated(Reason.BAD_CREDENTIALS, reason or "the credentials are not valid")
+            return logins_limited("too many bad credentials came from your address", seconds)
+        return Unauthenticated(Reason.BAD_CREDENTIALS, reason or "the credentials are not valid")
+
+    async def exchange(
+        self, token: str, address: str, aside: Callable[[], AbstractAsyncContextManager[None]]
+    ) -> tuple[str, ExchangedToken]:
+        """Return the name of the user of a JSON Web Token, and a token of ours for it.
+
+        Bad credentials count, and wait, as those of `authenticate`.
+        """
+        if not self._login_limiter.is_limited(address):
+            return await self._exchange(token, address)
+        async with aside(), self._queue.turn(address):
+            return await self._exchange(token, address)
+
+    async def _exchange(self, token: str, address: str) -> tuple[str, ExchangedToken]:
+        request = access_service_pb2.ExchangeTokenRequest(token=token)
+        try:
+            reply = await self._clients.locks.call(self._clients.access_stub.ExchangeToken, request)
+        except Unauthenticated as error:
+            if error.reason != Reason.BAD_CREDENTIALS:
+                raise
+            is_told = not error.metadata.keys().isdisjoint(_TOLD)
+            raise self._bad_credentials(address, error.message if is_told else "") from error
+        if not (reply.secret and reply.valid_seconds > 0 and reply.user_name):
+            raise invalid_reply("ExchangeToken", "the reply lacks the token, its time or its user")
+        return reply.user_name, ExchangedToken(
+            access_token=reply.secret,
+            issued_token_type="urn:ietf:params:oauth:token-type:access_token",  # noqa: S106 - the name of a type
+            token_type="Bearer",  # noqa: S106 - the name of a type
+            expires_in=reply.valid_seconds,
+            user=reply.user_name,
+        )
 
     async def _owner(self, token: str, repository: str) -> Caller:
         digest = _digest(token, repository)

@@ -35,7 +35,7 @@ _REPEATABLE = {
         "StealLock",
         "ListReleasedLocks",
     ],
-    ACCESS_SERVICE: ["Authenticate", "CheckAccess", "WatchAccess"],
+    ACCESS_SERVICE: ["Authenticate", "CheckAccess", "WatchAccess", "ListSignIns"],
 }
 
 _HEALTH_PAUSE_SECONDS = 0.05

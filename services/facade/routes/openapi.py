@@ -13,6 +13,7 @@ from starlette.routing import BaseRoute
 from services.facade.auth.action_tokens import TOKEN_HEADER
 from services.facade.web import schemas
 from services.facade.web.media_types import DIALECTS, GENERIC, PLAIN_JSON
+from services.facade.web.request_body import FORM
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -53,6 +54,7 @@ _REQUESTS = (
     schemas.DeleteLockRequest,
     schemas.StealLockRequest,
     schemas.LockPathsRequest,
+    schemas.TokenExchange,
 )
 _ANSWERS = (
     schemas.BatchAnswer,
@@ -62,6 +64,8 @@ _ANSWERS = (
     schemas.LockPathsAnswer,
     schemas.StolenLockAnswer,
     schemas.LockHistoryPage,
+    schemas.ExchangedToken,
+    schemas.SignIns,
     schemas.Error,
 )
 
@@ -95,6 +99,12 @@ def _errors(statuses: tuple[int, ...]) -> Responses:
 def answers(model: type[schemas.Body], *errors: int, status: int = 200) -> Responses:
     """Return the answers of an endpoint that answers JSON."""
     return {status: _answer(status, _json(model)), **_errors(errors)}
+
+
+def plain_answers(model: type[schemas.Body], *errors: int) -> Responses:
+    """Return the answers of an endpoint that answers JSON in no dialect."""
+    schema = {"$ref": _REFERENCE.format(model=model.__name__)}
+    return {200: _answer(200, {"application/json": {"schema": schema}}), **_errors(errors)}
 
 
 def empty_answers(*errors: int, status: int = 200) -> Responses:
@@ -136,6 +146,12 @@ def json_request(model: type[schemas.Body], *, required: bool = True, plain_json
 
 BYTES_REQUEST = {"requestBody": {"required": True, "content": {"application/octet-stream": {}}}}
 """The description of a body that is an object; the endpoint accepts any media type."""
+
+
+def form_request(model: type[schemas.Body]) -> dict[str, Any]:
+    """Return the description of a body that is a form."""
+    schema = {"$ref": _REFERENCE.format(model=model.__name__)}
+    return {"requestBody": {"required": True, "content": {FORM: {"schema": schema}}}}
 
 
 def _query(name: str, description: str, kind: str = "string") -> dict[str, Any]:
@@ -251,6 +267,6 @@ def _complete(operation: dict[str, Any], parameters: Sequence[dict[str, Any]]) -
         operation["parameters"] = [*parameters, *operation.get("parameters", [])]
     if operation["operationId"] in _ON_ACTIONS:
         operation["security"] = [{"action": []}]
-    elif "health" not in operation["tags"]:
+    elif not {"health", "sign-in"}.intersection(operation["tags"]):
         # A public repository can be read without credentials.
         operation["security"] = [{}, {"password": []}, {"token": []}]

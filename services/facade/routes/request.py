@@ -98,6 +98,22 @@ async def read_json(
     return await request_body.decoded(model, data, check)
 
 
+async def read_form(request: Request, model: type[Shape], *, max_bytes: int) -> Shape:
+    """Return the form in the body, as a body of this model.
+
+    Raises, in this order, the errors of `request_body.check_form`, `read`, `parse_form` and `validate_body`.
+    """
+    request_body.check_form(request.headers)
+    async with slot_of(request.scope).released():
+        data = await request_body.read(
+            request.headers,
+            request.receive,
+            max_bytes=max_bytes,
+            seconds=context_of(request).settings.json_body_seconds,
+        )
+    return request_body.validate_body(model, request_body.parse_form(data))
+
+
 @dataclass(frozen=True)
 class Call:
     """A request whose caller is known."""

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncIterator, Callable
 from typing import TypeVar
+from urllib.parse import parse_qsl
 
 from pydantic import ValidationError
 from pydantic_core import from_json
@@ -18,6 +19,10 @@ Shape = TypeVar("Shape", bound=Body)
 
 # Decoding this much takes a millisecond or two; longer bodies are decoded in a thread.
 _MAX_INLINE_BYTES = 64 * 1024
+_MAX_FIELDS = 20
+
+FORM = "application/x-www-form-urlencoded"
+"""The media type of a form."""
 
 
 def has_body(headers: Headers) -> bool:
@@ -119,6 +124,25 @@ def _decode(model: type[Shape], data: bytes, check: Callable[[object], None] | N
     if check is not None:
         check(value)
     return validate_body(model, value)
+
+
+def check_form(headers: Headers) -> None:
+    """Raise `InvalidArgument` (UNSUPPORTED_MEDIA_TYPE) unless a body is a form."""
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != FORM or "content-encoding" in headers:
+        raise InvalidArgument(HttpReason.UNSUPPORTED_MEDIA_TYPE, f"content-type: expected {FORM}")
+
+
+def parse_form(data: bytes) -> dict[str, str]:
+    """Return the fields of a form. Raises `InvalidArgument` for more than `_MAX_FIELDS`, and for a repeated one."""
+    try:
+        pairs = parse_qsl(data.decode(), errors="strict", max_num_fields=_MAX_FIELDS)
+    except ValueError as error:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"body: expected a form of at most {_MAX_FIELDS} fields") from error
+    fields = dict(pairs)
+    if len(fields) != len(pairs):
+        raise InvalidArgument(Reason.INVALID_FIELD, "body: expected each field once")
+    return fields
 
 
 def parse(data: bytes) -> object:

@@ -33,13 +33,23 @@ _VALID_SECONDS = extract("epoch", col(Token.expires_at) - func.now())
 
 @dataclass(frozen=True, slots=True)
 class TokenUser:
-    """A token's user, and the seconds before the token expires: infinite without an expiry, 0 or less after it."""
+    """A token's user, and the seconds before the token expires: infinite without an expiry, 0 or less after it.
+
+    What a `scoped` token may do depends on the token too: it is that of an issuer, or was given for one.
+    """
 
     token_id: int
     user: User
     valid_seconds: float
     forge_id: int | None = None
     """The forge whose token it is; it is to be asked whether the token is still good."""
+    issuer_id: int | None = None
+    """The issuer of the JSON Web Token that it is, or for which it was given."""
+
+    @property
+    def scoped(self) -> bool:
+        """True where the token, and not only its user, decides what may be done."""
+        return self.forge_id is not None or self.issuer_id is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,15 +107,16 @@ async def find_token(database: Database, uses: TokenUses, token: str) -> TokenUs
 
 async def _find_token_user(connection: AsyncConnection, hashed: bytes) -> TokenUser | None:
     statement = (
-        select(col(Token.id), _VALID_SECONDS, col(Token.forge_id), *_USER)
+        select(col(Token.id), _VALID_SECONDS, col(Token.forge_id), col(Token.issuer_id), *_USER)
         .join_from(Token, User, col(Token.user_id) == col(User.id))
         .where(col(Token.token_hash) == hashed)
     )
     row = (await connection.execute(statement)).one_or_none()
     if row is None:
         return None
-    token_id, seconds, forge_id, *values = row
-    return TokenUser(token_id, User(**dict(zip(_USER.keys(), values, strict=True))), _seconds(seconds), forge_id)
+    token_id, seconds, forge_id, issuer_id, *values = row
+    user = User(**dict(zip(_USER.keys(), values, strict=True)))
+    return TokenUser(token_id, user, _seconds(seconds), forge_id, issuer_id)
 
 
 async def _find_revoked(connection: AsyncConnection, hashed: bytes) -> str | None:
@@ -147,7 +158,7 @@ async def create_token(
 async def list_tokens(connection: AsyncConnection, user_id: int) -> Sequence[tuple[Token, datetime | None]]:
     """Return a user's tokens ordered by name, including expired tokens, each with its last use if that is known.
 
-    Tokens of forges and issuers are not listed: they are not given here.
+    Tokens of forges and issuers are not listed: they are not given here, or there is one for each sign-in.
     """
     statement = (
         select(col(TokenUse.used_at), *_TOKEN)

@@ -16,10 +16,12 @@ from services.locks.access.failed_logins import add_failures
 from services.locks.access.grants import FoundRepository, find_access
 from services.locks.access.policy import Decision, Outcome, decide
 from services.locks.access.token_uses import TokenUses
-from services.locks.access.tokens import TokenUser, TokenValidity, find_token, token_hash, validity_of
+from services.locks.access.tokens import TokenUser, TokenValidity, token_hash, validity_of
 from services.locks.api.messages import failed_logins_of, permission_of, wait_seconds_of
 from services.locks.forges.authentication import ForgeAuthentication
 from services.locks.forges.roles import KnownToken
+from services.locks.issuers.sign_in import SignIn
+from services.locks.issuers.table import list_sign_ins
 from services.locks.validation import is_repository_name
 
 # Longest time that a facade may cache an answer: a longer one would gain little and hide uses of the token.
@@ -30,22 +32,32 @@ class AccessServicer(AccessServiceServicer):
     """Answers the calls of AccessService."""
 
     def __init__(
-        self, database: Database, changes: Notifications, uses: TokenUses, forges: ForgeAuthentication
+        self,
+        database: Database,
+        changes: Notifications,
+        uses: TokenUses,
+        sign_in: SignIn,
+        forges: ForgeAuthentication,
     ) -> None:
         self._database = database
         self._changes = changes
         self._uses = uses
+        self._sign_in = sign_in
         self._forges = forges
 
     async def Authenticate(self, request: pb.AuthenticateRequest, _context: object) -> pb.AuthenticateResponse:
         """Return the user of the token."""
-        found = await find_token(self._database, self._uses, request.token)
+        found = await self._sign_in.find(request.token)
         if found is None or found.forge_id is not None:
             return await self._admit(request, found)
         add_log_fields(user=found.user.name)
         keep_seconds = min(found.valid_seconds, _MAX_KEPT_SECONDS)
         return pb.AuthenticateResponse(
-            user_id=found.user.id, user_name=found.user.name, keep_seconds=keep_seconds, token_id=found.token_id
+            user_id=found.user.id,
+            user_name=found.user.name,
+            keep_seconds=keep_seconds,
+            token_id=found.token_id,
+            scoped=found.scoped,
         )
 
     async def _admit(self, request: pb.AuthenticateRequest, found: TokenUser | None) -> pb.AuthenticateResponse:
@@ -117,6 +129,22 @@ class AccessServicer(AccessServiceServicer):
         """Add up bad credentials by address."""
         debts = await self._database.run(partial(add_failures, debts=failed_logins_of(request)))
         return pb.CountFailedLoginsResponse(debt_seconds=[debts[login.address] for login in request.failed])
+
+    async def ExchangeToken(self, request: pb.ExchangeTokenRequest, _context: object) -> pb.ExchangeTokenResponse:
+        """Give a token of ours for a JSON Web Token."""
+        given = await self._sign_in.exchange(request.token)
+        user = given.user.user
+        add_log_fields(user=user.name)
+        return pb.ExchangeTokenResponse(
+            secret=given.secret, valid_seconds=given.valid_seconds, user_name=user.name, user_id=user.id
+        )
+
+    async def ListSignIns(self, _request: pb.ListSignInsRequest, _context: object) -> pb.ListSignInsResponse:
+        """Return the issuers at which people can sign in."""
+        response = pb.ListSignInsResponse()
+        for issuer in await self._database.run(list_sign_ins):
+            response.sign_ins.add(name=issuer.name, issuer=issuer.url, client_id=issuer.client_id)
+        return response
 
 
 def _refusal(decision: Decision) -> ServiceError:

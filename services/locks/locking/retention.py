@@ -1,5 +1,7 @@
 """Deletion of what has expired: the history that a repository keeps for a time, and events older than a day.
 
+Tokens of issuers that expired a day ago are deleted too.
+
 One lock service at a time deletes, in transactions of a bounded number of rows.
 """
 
@@ -35,6 +37,10 @@ _DELETE_EVENTS = text("""
         WHERE repository_id = :repository_id AND stripe = :stripe AND number <= :number ORDER BY number LIMIT :limit
     )
 """)
+# One statement, because facades ask anew about all access after each. For a day, its owner is told that it has expired.
+_DELETE_TOKENS = text("""
+    DELETE FROM locks.tokens WHERE issuer_id IS NOT NULL AND expires_at < now() - interval '1 day'
+""")
 
 
 async def keep_deleting_expired(database: Database) -> Never:
@@ -55,6 +61,7 @@ async def delete_expired(database: Database, *, max_rows: int = _MAX_ROWS) -> No
         for which in expired:
             while await _delete(database, deletion, {**which, "limit": max_rows}) == max_rows:
                 pass
+    await _delete(database, _DELETE_TOKENS, {})
 
 
 async def _delete(database: Database, deletion: TextClause, which: dict[str, object]) -> int:

@@ -26,7 +26,7 @@ class GrantHandlers(Handlers):
     @administrator_only
     async def GrantAccess(self, request: pb.GrantAccessRequest, _administrator: User) -> pb.GrantAccessResponse:
         """Give a user or a group a role in a repository."""
-        role = _role(request.role)
+        role = role_of(request.role)
         patterns = check_ref_patterns("ref_patterns", request.ref_patterns)
         if patterns and role is Role.READ:
             raise InvalidArgument(
@@ -141,7 +141,7 @@ def _party_field(grant: AnyGrant) -> str:
     return "user_name" if isinstance(grant, Grant) else "group_name"
 
 
-def _role(number: int) -> Role:
+def role_of(number: int) -> Role:
     """Return the role that a request names. Raises `InvalidArgument`."""
     role = _ROLES.get(pb.Role.ValueType(number))
     if role is None:

@@ -4,6 +4,7 @@ from services.locks.api.admin.forges import ForgeHandlers
 from services.locks.api.admin.grants import GrantHandlers
 from services.locks.api.admin.groups import GroupHandlers
 from services.locks.api.admin.hooks import HookHandlers
+from services.locks.api.admin.issuers import IssuerHandlers
 from services.locks.api.admin.locks import LockHandlers
 from services.locks.api.admin.objects import ObjectHandlers
 from services.locks.api.admin.repositories import RepositoryHandlers
@@ -23,5 +24,6 @@ class AdminServicer(
     ObjectHandlers,
     StoreHandlers,
     HookHandlers,
+    IssuerHandlers,
 ):
     """Answers the calls of AdminService; every handler admits only administrators."""

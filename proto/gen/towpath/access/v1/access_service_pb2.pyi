@@ -344,3 +344,128 @@ class CountFailedLoginsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CountFailedLoginsResponse: _TypeAlias = CountFailedLoginsResponse  # noqa: Y015
+
+@_typing.final
+class ExchangeTokenRequest(_message.Message):
+    """ExchangeTokenRequest carries a credential."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    token: _builtins.str
+    """A JSON Web Token of an issuer."""
+    def __init__(
+        self,
+        *,
+        token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExchangeTokenRequest: _TypeAlias = ExchangeTokenRequest  # noqa: Y015
+
+@_typing.final
+class ExchangeTokenResponse(_message.Message):
+    """ExchangeTokenResponse carries the new token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SECRET_FIELD_NUMBER: _builtins.int
+    VALID_SECONDS_FIELD_NUMBER: _builtins.int
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    """The secret, which no later call returns."""
+    valid_seconds: _builtins.int
+    """The seconds for which it is valid."""
+    user_name: _builtins.str
+    """The user's name."""
+    user_id: _builtins.int
+    """The user's id."""
+    def __init__(
+        self,
+        *,
+        secret: _builtins.str = ...,
+        valid_seconds: _builtins.int = ...,
+        user_name: _builtins.str = ...,
+        user_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["secret", b"secret", "user_id", b"user_id", "user_name", b"user_name", "valid_seconds", b"valid_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExchangeTokenResponse: _TypeAlias = ExchangeTokenResponse  # noqa: Y015
+
+@_typing.final
+class ListSignInsRequest(_message.Message):
+    """ListSignInsRequest asks where people can sign in."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSignInsRequest: _TypeAlias = ListSignInsRequest  # noqa: Y015
+
+@_typing.final
+class ListSignInsResponse(_message.Message):
+    """ListSignInsResponse tells where people can sign in."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class SignIn(_message.Message):
+        """SignIn is an issuer at which people can sign in."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        NAME_FIELD_NUMBER: _builtins.int
+        ISSUER_FIELD_NUMBER: _builtins.int
+        CLIENT_ID_FIELD_NUMBER: _builtins.int
+        name: _builtins.str
+        """The name."""
+        issuer: _builtins.str
+        """The URL."""
+        client_id: _builtins.str
+        """The client's id there."""
+        def __init__(
+            self,
+            *,
+            name: _builtins.str = ...,
+            issuer: _builtins.str = ...,
+            client_id: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["client_id", b"client_id", "issuer", b"issuer", "name", b"name"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    SIGN_INS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def sign_ins(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListSignInsResponse.SignIn]:
+        """The issuers by name."""
+
+    def __init__(
+        self,
+        *,
+        sign_ins: _abc.Iterable[Global___ListSignInsResponse.SignIn] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["sign_ins", b"sign_ins"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSignInsResponse: _TypeAlias = ListSignInsResponse  # noqa: Y015

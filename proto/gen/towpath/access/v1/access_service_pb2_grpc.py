@@ -58,6 +58,16 @@ class AccessServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsResponse.FromString,
                 _registered_method=True)
+        self.ExchangeToken = channel.unary_unary(
+                '/towpath.access.v1.AccessService/ExchangeToken',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ExchangeTokenRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ExchangeTokenResponse.FromString,
+                _registered_method=True)
+        self.ListSignIns = channel.unary_unary(
+                '/towpath.access.v1.AccessService/ListSignIns',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListSignInsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListSignInsResponse.FromString,
+                _registered_method=True)
 
 
 class AccessServiceServicer:
@@ -72,10 +82,12 @@ class AccessServiceServicer:
 
         Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown; expired, then with the metadata "expired"; or
         revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays; a token of a forge
-        that lacks a right without which the forge tells nothing, then with the metadata "lacks"), NOT_FOUND
-        (REPOSITORY_NOT_FOUND: the forge knows the token, but gives its owner no role in the repository, and nobody knows
-        the owner here), UNAVAILABLE (the forge does not answer, or the budget of look-ups is used up; the metadata
-        "retry_after" has the seconds after which another attempt may help, at most 300).
+        that lacks a right without which the forge tells nothing, then with the metadata "lacks"; a JSON Web Token that is
+        refused, with the metadata "refused" and a message that its owner may read), NOT_FOUND (REPOSITORY_NOT_FOUND: the
+        forge knows the token, but gives its owner no role in the repository, and nobody knows the owner here), UNAVAILABLE
+        (the forge does not answer, or the budget of look-ups is used up, or the keys of the token's issuer cannot be read;
+        the metadata "retry_after" has the seconds after which another attempt may help, at most 300), RESOURCE_EXHAUSTED
+        (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; with "retry_after").
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -125,6 +137,24 @@ class AccessServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ExchangeToken(self, request, context):
+        """ExchangeToken gives a short-lived token of ours for a JSON Web Token of an issuer, with the same user, groups and
+        grants. A second call gives a second token.
+
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate, or the token is none of an issuer),
+        RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSignIns(self, request, context):
+        """ListSignIns tells at which issuers people can sign in. It is no secret.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -147,6 +177,16 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.CountFailedLogins,
                     request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsResponse.SerializeToString,
+            ),
+            'ExchangeToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExchangeToken,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ExchangeTokenRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ExchangeTokenResponse.SerializeToString,
+            ),
+            'ListSignIns': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSignIns,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListSignInsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListSignInsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -261,6 +301,60 @@ class AccessService:
             '/towpath.access.v1.AccessService/CountFailedLogins',
             towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExchangeToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/ExchangeToken',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.ExchangeTokenRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.ExchangeTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSignIns(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/ListSignIns',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.ListSignInsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.ListSignInsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -42,10 +42,12 @@ class AccessServiceStub:
 
     Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown; expired, then with the metadata "expired"; or
     revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays; a token of a forge
-    that lacks a right without which the forge tells nothing, then with the metadata "lacks"), NOT_FOUND
-    (REPOSITORY_NOT_FOUND: the forge knows the token, but gives its owner no role in the repository, and nobody knows
-    the owner here), UNAVAILABLE (the forge does not answer, or the budget of look-ups is used up; the metadata
-    "retry_after" has the seconds after which another attempt may help, at most 300).
+    that lacks a right without which the forge tells nothing, then with the metadata "lacks"; a JSON Web Token that is
+    refused, with the metadata "refused" and a message that its owner may read), NOT_FOUND (REPOSITORY_NOT_FOUND: the
+    forge knows the token, but gives its owner no role in the repository, and nobody knows the owner here), UNAVAILABLE
+    (the forge does not answer, or the budget of look-ups is used up, or the keys of the token's issuer cannot be read;
+    the metadata "retry_after" has the seconds after which another attempt may help, at most 300), RESOURCE_EXHAUSTED
+    (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; with "retry_after").
     """
     CheckAccess: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.CheckAccessRequest, _access_service_pb2.CheckAccessResponse]
     """CheckAccess decides whether a user may do something in a repository.
@@ -79,6 +81,15 @@ class AccessServiceStub:
     Errors: INVALID_ARGUMENT (INVALID_FIELD: no address, too many, one that is empty, too long or
     there twice, or a count or a time out of bounds).
     """
+    ExchangeToken: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ExchangeTokenRequest, _access_service_pb2.ExchangeTokenResponse]
+    """ExchangeToken gives a short-lived token of ours for a JSON Web Token of an issuer, with the same user, groups and
+    grants. A second call gives a second token.
+
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate, or the token is none of an issuer),
+    RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens).
+    """
+    ListSignIns: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ListSignInsRequest, _access_service_pb2.ListSignInsResponse]
+    """ListSignIns tells at which issuers people can sign in. It is no secret."""
 
 @_typing.type_check_only
 class AccessServiceAsyncStub(AccessServiceStub):
@@ -94,10 +105,12 @@ class AccessServiceAsyncStub(AccessServiceStub):
 
     Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown; expired, then with the metadata "expired"; or
     revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays; a token of a forge
-    that lacks a right without which the forge tells nothing, then with the metadata "lacks"), NOT_FOUND
-    (REPOSITORY_NOT_FOUND: the forge knows the token, but gives its owner no role in the repository, and nobody knows
-    the owner here), UNAVAILABLE (the forge does not answer, or the budget of look-ups is used up; the metadata
-    "retry_after" has the seconds after which another attempt may help, at most 300).
+    that lacks a right without which the forge tells nothing, then with the metadata "lacks"; a JSON Web Token that is
+    refused, with the metadata "refused" and a message that its owner may read), NOT_FOUND (REPOSITORY_NOT_FOUND: the
+    forge knows the token, but gives its owner no role in the repository, and nobody knows the owner here), UNAVAILABLE
+    (the forge does not answer, or the budget of look-ups is used up, or the keys of the token's issuer cannot be read;
+    the metadata "retry_after" has the seconds after which another attempt may help, at most 300), RESOURCE_EXHAUSTED
+    (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; with "retry_after").
     """
     CheckAccess: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CheckAccessRequest, _access_service_pb2.CheckAccessResponse]  # type: ignore[assignment]
     """CheckAccess decides whether a user may do something in a repository.
@@ -131,6 +144,15 @@ class AccessServiceAsyncStub(AccessServiceStub):
     Errors: INVALID_ARGUMENT (INVALID_FIELD: no address, too many, one that is empty, too long or
     there twice, or a count or a time out of bounds).
     """
+    ExchangeToken: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ExchangeTokenRequest, _access_service_pb2.ExchangeTokenResponse]  # type: ignore[assignment]
+    """ExchangeToken gives a short-lived token of ours for a JSON Web Token of an issuer, with the same user, groups and
+    grants. A second call gives a second token.
+
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate, or the token is none of an issuer),
+    RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens).
+    """
+    ListSignIns: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListSignInsRequest, _access_service_pb2.ListSignInsResponse]  # type: ignore[assignment]
+    """ListSignIns tells at which issuers people can sign in. It is no secret."""
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     """AccessService tells who a caller is and what the caller may do.
@@ -149,10 +171,12 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
 
         Errors: UNAUTHENTICATED (BAD_CREDENTIALS: unknown; expired, then with the metadata "expired"; or
         revoked, then with its name as the metadata "revoked", for 90 days at least while its user stays; a token of a forge
-        that lacks a right without which the forge tells nothing, then with the metadata "lacks"), NOT_FOUND
-        (REPOSITORY_NOT_FOUND: the forge knows the token, but gives its owner no role in the repository, and nobody knows
-        the owner here), UNAVAILABLE (the forge does not answer, or the budget of look-ups is used up; the metadata
-        "retry_after" has the seconds after which another attempt may help, at most 300).
+        that lacks a right without which the forge tells nothing, then with the metadata "lacks"; a JSON Web Token that is
+        refused, with the metadata "refused" and a message that its owner may read), NOT_FOUND (REPOSITORY_NOT_FOUND: the
+        forge knows the token, but gives its owner no role in the repository, and nobody knows the owner here), UNAVAILABLE
+        (the forge does not answer, or the budget of look-ups is used up, or the keys of the token's issuer cannot be read;
+        the metadata "retry_after" has the seconds after which another attempt may help, at most 300), RESOURCE_EXHAUSTED
+        (RATE_LIMITED: the keys of the issuer were read a moment ago, and lack that of the token; with "retry_after").
         """
 
     @_abc_1.abstractmethod
@@ -204,5 +228,26 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         Errors: INVALID_ARGUMENT (INVALID_FIELD: no address, too many, one that is empty, too long or
         there twice, or a count or a time out of bounds).
         """
+
+    @_abc_1.abstractmethod
+    def ExchangeToken(
+        self,
+        request: _access_service_pb2.ExchangeTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.ExchangeTokenResponse, _abc.Awaitable[_access_service_pb2.ExchangeTokenResponse]]:
+        """ExchangeToken gives a short-lived token of ours for a JSON Web Token of an issuer, with the same user, groups and
+        grants. A second call gives a second token.
+
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate, or the token is none of an issuer),
+        RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens).
+        """
+
+    @_abc_1.abstractmethod
+    def ListSignIns(
+        self,
+        request: _access_service_pb2.ListSignInsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.ListSignInsResponse, _abc.Awaitable[_access_service_pb2.ListSignInsResponse]]:
+        """ListSignIns tells at which issuers people can sign in. It is no secret."""
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -3229,3 +3229,548 @@ class RedeliverHookResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RedeliverHookResponse: _TypeAlias = RedeliverHookResponse  # noqa: Y015
+
+@_typing.final
+class Issuer(_message.Message):
+    """Issuer is a provider of OpenID Connect, or another issuer of JSON Web Tokens that publishes its keys as one does."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    URL_FIELD_NUMBER: _builtins.int
+    AUDIENCES_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    USER_CLAIM_FIELD_NUMBER: _builtins.int
+    GROUPS_CLAIM_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
+    GRANTS_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The id."""
+    name: _builtins.str
+    """The name, unique."""
+    url: _builtins.str
+    """The URL, as it is in the claim "iss"."""
+    client_id: _builtins.str
+    """The client by which people sign in at the terminal; empty if they do not."""
+    user_claim: _builtins.str
+    """The claim with the name of the user; empty if the issuer's tokens are those of programs only."""
+    groups_claim: _builtins.str
+    """The claim with the groups of the user; empty if there is none."""
+    @_builtins.property
+    def audiences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The values of the claim "aud", of which a token needs one."""
+
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was added."""
+
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___IssuerGroup]:
+        """The groups by value."""
+
+    @_builtins.property
+    def grants(self) -> _containers.RepeatedCompositeFieldContainer[Global___IssuerGrant]:
+        """The grants by id."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        name: _builtins.str = ...,
+        url: _builtins.str = ...,
+        audiences: _abc.Iterable[_builtins.str] | None = ...,
+        client_id: _builtins.str = ...,
+        user_claim: _builtins.str = ...,
+        groups_claim: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        groups: _abc.Iterable[Global___IssuerGroup] | None = ...,
+        grants: _abc.Iterable[Global___IssuerGrant] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audiences", b"audiences", "client_id", b"client_id", "created_at", b"created_at", "grants", b"grants", "groups", b"groups", "groups_claim", b"groups_claim", "id", b"id", "name", b"name", "url", b"url", "user_claim", b"user_claim"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___Issuer: _TypeAlias = Issuer  # noqa: Y015
+
+@_typing.final
+class IssuerGroup(_message.Message):
+    """IssuerGroup is a value of the claim of groups that makes members of a group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    VALUE_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    value: _builtins.str
+    """The value."""
+    group: _builtins.str
+    """The group's name."""
+    def __init__(
+        self,
+        *,
+        value: _builtins.str = ...,
+        group: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IssuerGroup: _TypeAlias = IssuerGroup  # noqa: Y015
+
+@_typing.final
+class IssuerGrant(_message.Message):
+    """IssuerGrant is a role in a repository of every token of an issuer whose claims match."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ClaimsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ID_FIELD_NUMBER: _builtins.int
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    CLAIMS_FIELD_NUMBER: _builtins.int
+    REF_CLAIM_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The id."""
+    repository: _builtins.str
+    """The repository's name."""
+    role: Global___Role.ValueType
+    """The role."""
+    ref_claim: _builtins.str
+    """The claim with the only ref that a token may write; empty for every ref."""
+    @_builtins.property
+    def claims(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """Patterns by the name of the claim: "*" is any characters, everything else is itself."""
+
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was given."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        repository: _builtins.str = ...,
+        role: Global___Role.ValueType = ...,
+        claims: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        ref_claim: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "created_at", b"created_at", "id", b"id", "ref_claim", b"ref_claim", "repository", b"repository", "role", b"role"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IssuerGrant: _TypeAlias = IssuerGrant  # noqa: Y015
+
+@_typing.final
+class CreateIssuerRequest(_message.Message):
+    """CreateIssuerRequest describes the new issuer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    URL_FIELD_NUMBER: _builtins.int
+    AUDIENCES_FIELD_NUMBER: _builtins.int
+    CLIENT_ID_FIELD_NUMBER: _builtins.int
+    USER_CLAIM_FIELD_NUMBER: _builtins.int
+    GROUPS_CLAIM_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name: 1 to 64 of A-Z a-z 0-9 . _ @ + -."""
+    url: _builtins.str
+    """The URL, https, as it is in the claim "iss"; http only with a loopback address."""
+    client_id: _builtins.str
+    """The client by which people sign in at the terminal; it is an audience too, because it is that of ID tokens."""
+    user_claim: _builtins.str
+    """The claim with the name of the user, such as "preferred_username"; empty for programs only."""
+    groups_claim: _builtins.str
+    """The claim with the groups of the user; empty for none."""
+    @_builtins.property
+    def audiences(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """At least one value of the claim "aud"."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        url: _builtins.str = ...,
+        audiences: _abc.Iterable[_builtins.str] | None = ...,
+        client_id: _builtins.str = ...,
+        user_claim: _builtins.str = ...,
+        groups_claim: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["audiences", b"audiences", "client_id", b"client_id", "groups_claim", b"groups_claim", "name", b"name", "url", b"url", "user_claim", b"user_claim"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateIssuerRequest: _TypeAlias = CreateIssuerRequest  # noqa: Y015
+
+@_typing.final
+class CreateIssuerResponse(_message.Message):
+    """CreateIssuerResponse carries the new issuer."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def issuer(self) -> Global___Issuer:
+        """The issuer."""
+
+    def __init__(
+        self,
+        *,
+        issuer: Global___Issuer | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["issuer", b"issuer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issuer", b"issuer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateIssuerResponse: _TypeAlias = CreateIssuerResponse  # noqa: Y015
+
+@_typing.final
+class ListIssuersRequest(_message.Message):
+    """ListIssuersRequest asks for all issuers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListIssuersRequest: _TypeAlias = ListIssuersRequest  # noqa: Y015
+
+@_typing.final
+class ListIssuersResponse(_message.Message):
+    """ListIssuersResponse carries all issuers."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def issuers(self) -> _containers.RepeatedCompositeFieldContainer[Global___Issuer]:
+        """The issuers by name."""
+
+    def __init__(
+        self,
+        *,
+        issuers: _abc.Iterable[Global___Issuer] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issuers", b"issuers"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListIssuersResponse: _TypeAlias = ListIssuersResponse  # noqa: Y015
+
+@_typing.final
+class DeleteIssuerRequest(_message.Message):
+    """DeleteIssuerRequest names the issuer to remove."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteIssuerRequest: _TypeAlias = DeleteIssuerRequest  # noqa: Y015
+
+@_typing.final
+class DeleteIssuerResponse(_message.Message):
+    """DeleteIssuerResponse carries what was removed."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def issuer(self) -> Global___Issuer:
+        """The issuer."""
+
+    def __init__(
+        self,
+        *,
+        issuer: Global___Issuer | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["issuer", b"issuer"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["issuer", b"issuer"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteIssuerResponse: _TypeAlias = DeleteIssuerResponse  # noqa: Y015
+
+@_typing.final
+class MapIssuerGroupRequest(_message.Message):
+    """MapIssuerGroupRequest names a value and a group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUER_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    issuer: _builtins.str
+    """The issuer's name."""
+    value: _builtins.str
+    """The value in the claim of groups: 1 to 255 characters."""
+    group: _builtins.str
+    """The group's name."""
+    def __init__(
+        self,
+        *,
+        issuer: _builtins.str = ...,
+        value: _builtins.str = ...,
+        group: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "issuer", b"issuer", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MapIssuerGroupRequest: _TypeAlias = MapIssuerGroupRequest  # noqa: Y015
+
+@_typing.final
+class MapIssuerGroupResponse(_message.Message):
+    """MapIssuerGroupResponse says that the value is mapped."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___MapIssuerGroupResponse: _TypeAlias = MapIssuerGroupResponse  # noqa: Y015
+
+@_typing.final
+class UnmapIssuerGroupRequest(_message.Message):
+    """UnmapIssuerGroupRequest names a value and a group."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUER_FIELD_NUMBER: _builtins.int
+    VALUE_FIELD_NUMBER: _builtins.int
+    GROUP_FIELD_NUMBER: _builtins.int
+    issuer: _builtins.str
+    """The issuer's name."""
+    value: _builtins.str
+    """The value in the claim of groups."""
+    group: _builtins.str
+    """The group's name."""
+    def __init__(
+        self,
+        *,
+        issuer: _builtins.str = ...,
+        value: _builtins.str = ...,
+        group: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group", "issuer", b"issuer", "value", b"value"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnmapIssuerGroupRequest: _TypeAlias = UnmapIssuerGroupRequest  # noqa: Y015
+
+@_typing.final
+class UnmapIssuerGroupResponse(_message.Message):
+    """UnmapIssuerGroupResponse says that the value is mapped no more."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UnmapIssuerGroupResponse: _TypeAlias = UnmapIssuerGroupResponse  # noqa: Y015
+
+@_typing.final
+class CreateIssuerGrantRequest(_message.Message):
+    """CreateIssuerGrantRequest describes the new grant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class ClaimsEntry(_message.Message):
+        DESCRIPTOR: _descriptor.Descriptor
+
+        KEY_FIELD_NUMBER: _builtins.int
+        VALUE_FIELD_NUMBER: _builtins.int
+        key: _builtins.str
+        value: _builtins.str
+        def __init__(
+            self,
+            *,
+            key: _builtins.str = ...,
+            value: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key", "value", b"value"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    ISSUER_FIELD_NUMBER: _builtins.int
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    ROLE_FIELD_NUMBER: _builtins.int
+    CLAIMS_FIELD_NUMBER: _builtins.int
+    REF_CLAIM_FIELD_NUMBER: _builtins.int
+    issuer: _builtins.str
+    """The issuer's name."""
+    repository: _builtins.str
+    """The repository's name."""
+    role: Global___Role.ValueType
+    """The role."""
+    ref_claim: _builtins.str
+    """The claim with the only ref that a token may write, in full, such as refs/heads/main; empty for every ref."""
+    @_builtins.property
+    def claims(self) -> _containers.ScalarMap[_builtins.str, _builtins.str]:
+        """1 to 20 patterns by the name of the claim: "*" is any characters, everything else is itself."""
+
+    def __init__(
+        self,
+        *,
+        issuer: _builtins.str = ...,
+        repository: _builtins.str = ...,
+        role: Global___Role.ValueType = ...,
+        claims: _abc.Mapping[_builtins.str, _builtins.str] | None = ...,
+        ref_claim: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["claims", b"claims", "issuer", b"issuer", "ref_claim", b"ref_claim", "repository", b"repository", "role", b"role"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateIssuerGrantRequest: _TypeAlias = CreateIssuerGrantRequest  # noqa: Y015
+
+@_typing.final
+class CreateIssuerGrantResponse(_message.Message):
+    """CreateIssuerGrantResponse carries the new grant."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GRANT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def grant(self) -> Global___IssuerGrant:
+        """The grant."""
+
+    def __init__(
+        self,
+        *,
+        grant: Global___IssuerGrant | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grant", b"grant"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateIssuerGrantResponse: _TypeAlias = CreateIssuerGrantResponse  # noqa: Y015
+
+@_typing.final
+class DeleteIssuerGrantsRequest(_message.Message):
+    """DeleteIssuerGrantsRequest names the grants to take."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ISSUER_FIELD_NUMBER: _builtins.int
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    issuer: _builtins.str
+    """The issuer's name."""
+    repository: _builtins.str
+    """The repository's name."""
+    id: _builtins.int
+    """The id of the only grant to take; 0 for all of the issuer in the repository."""
+    def __init__(
+        self,
+        *,
+        issuer: _builtins.str = ...,
+        repository: _builtins.str = ...,
+        id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "issuer", b"issuer", "repository", b"repository"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteIssuerGrantsRequest: _TypeAlias = DeleteIssuerGrantsRequest  # noqa: Y015
+
+@_typing.final
+class DeleteIssuerGrantsResponse(_message.Message):
+    """DeleteIssuerGrantsResponse carries what was taken."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GRANTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def grants(self) -> _containers.RepeatedCompositeFieldContainer[Global___IssuerGrant]:
+        """The grants by id."""
+
+    def __init__(
+        self,
+        *,
+        grants: _abc.Iterable[Global___IssuerGrant] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["grants", b"grants"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___DeleteIssuerGrantsResponse: _TypeAlias = DeleteIssuerGrantsResponse  # noqa: Y015

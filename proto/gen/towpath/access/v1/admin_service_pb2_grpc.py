@@ -267,6 +267,41 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RedeliverHookRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RedeliverHookResponse.FromString,
                 _registered_method=True)
+        self.CreateIssuer = channel.unary_unary(
+                '/towpath.access.v1.AdminService/CreateIssuer',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateIssuerRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateIssuerResponse.FromString,
+                _registered_method=True)
+        self.ListIssuers = channel.unary_unary(
+                '/towpath.access.v1.AdminService/ListIssuers',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListIssuersRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListIssuersResponse.FromString,
+                _registered_method=True)
+        self.DeleteIssuer = channel.unary_unary(
+                '/towpath.access.v1.AdminService/DeleteIssuer',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteIssuerRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteIssuerResponse.FromString,
+                _registered_method=True)
+        self.MapIssuerGroup = channel.unary_unary(
+                '/towpath.access.v1.AdminService/MapIssuerGroup',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.MapIssuerGroupRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.MapIssuerGroupResponse.FromString,
+                _registered_method=True)
+        self.UnmapIssuerGroup = channel.unary_unary(
+                '/towpath.access.v1.AdminService/UnmapIssuerGroup',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UnmapIssuerGroupRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UnmapIssuerGroupResponse.FromString,
+                _registered_method=True)
+        self.CreateIssuerGrant = channel.unary_unary(
+                '/towpath.access.v1.AdminService/CreateIssuerGrant',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateIssuerGrantRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateIssuerGrantResponse.FromString,
+                _registered_method=True)
+        self.DeleteIssuerGrants = channel.unary_unary(
+                '/towpath.access.v1.AdminService/DeleteIssuerGrants',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteIssuerGrantsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteIssuerGrantsResponse.FromString,
+                _registered_method=True)
 
 
 class AdminServiceServicer:
@@ -630,6 +665,63 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CreateIssuer(self, request, context):
+        """CreateIssuer adds an issuer of JSON Web Tokens (OpenID Connect), whose tokens are credentials from then on. Nothing
+        is asked of it yet. Errors: ALREADY_EXISTS (ISSUER_EXISTS: an issuer has this name, or this URL).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListIssuers(self, request, context):
+        """ListIssuers returns all issuers by name, with their groups and grants.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteIssuer(self, request, context):
+        """DeleteIssuer removes an issuer; its tokens, and those that were given for them, end within a second. Its users stay.
+        Errors: NOT_FOUND (ISSUER_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def MapIssuerGroup(self, request, context):
+        """MapIssuerGroup makes members of a group of those whose tokens have a value in the issuer's claim of groups, from
+        their next token on. Errors: NOT_FOUND (ISSUER_NOT_FOUND, GROUP_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: the
+        issuer has no claim of groups).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UnmapIssuerGroup(self, request, context):
+        """UnmapIssuerGroup ends that, also for the tokens that are known: those that have the group by another value too
+        have it again from their next token on. Errors: NOT_FOUND (ISSUER_NOT_FOUND, GROUP_NOT_FOUND, MAPPING_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateIssuerGrant(self, request, context):
+        """CreateIssuerGrant gives a role in a repository to every token of an issuer whose claims match, from the next token
+        on. Errors: NOT_FOUND (ISSUER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: a claim or a pattern is malformed, any
+        token of the issuer would match, or the issuer serves everybody and no claim names whose token it is).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def DeleteIssuerGrants(self, request, context):
+        """DeleteIssuerGrants takes the grants of an issuer in a repository, also from the tokens that are known. Errors:
+        NOT_FOUND (ISSUER_NOT_FOUND, GRANT_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AdminServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -857,6 +949,41 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RedeliverHook,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RedeliverHookRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RedeliverHookResponse.SerializeToString,
+            ),
+            'CreateIssuer': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateIssuer,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateIssuerRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateIssuerResponse.SerializeToString,
+            ),
+            'ListIssuers': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListIssuers,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListIssuersRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListIssuersResponse.SerializeToString,
+            ),
+            'DeleteIssuer': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteIssuer,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteIssuerRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteIssuerResponse.SerializeToString,
+            ),
+            'MapIssuerGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.MapIssuerGroup,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.MapIssuerGroupRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.MapIssuerGroupResponse.SerializeToString,
+            ),
+            'UnmapIssuerGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.UnmapIssuerGroup,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UnmapIssuerGroupRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UnmapIssuerGroupResponse.SerializeToString,
+            ),
+            'CreateIssuerGrant': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateIssuerGrant,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateIssuerGrantRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateIssuerGrantResponse.SerializeToString,
+            ),
+            'DeleteIssuerGrants': grpc.unary_unary_rpc_method_handler(
+                    servicer.DeleteIssuerGrants,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteIssuerGrantsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteIssuerGrantsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -2082,6 +2209,195 @@ class AdminService:
             '/towpath.access.v1.AdminService/RedeliverHook',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.RedeliverHookRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.RedeliverHookResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateIssuer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/CreateIssuer',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateIssuerRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateIssuerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListIssuers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/ListIssuers',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListIssuersRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListIssuersResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteIssuer(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/DeleteIssuer',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteIssuerRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteIssuerResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def MapIssuerGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/MapIssuerGroup',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.MapIssuerGroupRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.MapIssuerGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UnmapIssuerGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/UnmapIssuerGroup',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.UnmapIssuerGroupRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.UnmapIssuerGroupResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateIssuerGrant(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/CreateIssuerGrant',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateIssuerGrantRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateIssuerGrantResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def DeleteIssuerGrants(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/DeleteIssuerGrants',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteIssuerGrantsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteIssuerGrantsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -193,6 +193,34 @@ class AdminServiceStub:
     INVALID_ARGUMENT (INVALID_FIELD: neither is asked for), NOT_FOUND (HOOK_NOT_FOUND, DELIVERY_NOT_FOUND),
     FAILED_PRECONDITION (HOOK_DISABLED: the receiver has answered 410).
     """
+    CreateIssuer: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateIssuerRequest, _admin_service_pb2.CreateIssuerResponse]
+    """CreateIssuer adds an issuer of JSON Web Tokens (OpenID Connect), whose tokens are credentials from then on. Nothing
+    is asked of it yet. Errors: ALREADY_EXISTS (ISSUER_EXISTS: an issuer has this name, or this URL).
+    """
+    ListIssuers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListIssuersRequest, _admin_service_pb2.ListIssuersResponse]
+    """ListIssuers returns all issuers by name, with their groups and grants."""
+    DeleteIssuer: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteIssuerRequest, _admin_service_pb2.DeleteIssuerResponse]
+    """DeleteIssuer removes an issuer; its tokens, and those that were given for them, end within a second. Its users stay.
+    Errors: NOT_FOUND (ISSUER_NOT_FOUND).
+    """
+    MapIssuerGroup: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.MapIssuerGroupRequest, _admin_service_pb2.MapIssuerGroupResponse]
+    """MapIssuerGroup makes members of a group of those whose tokens have a value in the issuer's claim of groups, from
+    their next token on. Errors: NOT_FOUND (ISSUER_NOT_FOUND, GROUP_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: the
+    issuer has no claim of groups).
+    """
+    UnmapIssuerGroup: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UnmapIssuerGroupRequest, _admin_service_pb2.UnmapIssuerGroupResponse]
+    """UnmapIssuerGroup ends that, also for the tokens that are known: those that have the group by another value too
+    have it again from their next token on. Errors: NOT_FOUND (ISSUER_NOT_FOUND, GROUP_NOT_FOUND, MAPPING_NOT_FOUND).
+    """
+    CreateIssuerGrant: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateIssuerGrantRequest, _admin_service_pb2.CreateIssuerGrantResponse]
+    """CreateIssuerGrant gives a role in a repository to every token of an issuer whose claims match, from the next token
+    on. Errors: NOT_FOUND (ISSUER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: a claim or a pattern is malformed, any
+    token of the issuer would match, or the issuer serves everybody and no claim names whose token it is).
+    """
+    DeleteIssuerGrants: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteIssuerGrantsRequest, _admin_service_pb2.DeleteIssuerGrantsResponse]
+    """DeleteIssuerGrants takes the grants of an issuer in a repository, also from the tokens that are known. Errors:
+    NOT_FOUND (ISSUER_NOT_FOUND, GRANT_NOT_FOUND).
+    """
 
 @_typing.type_check_only
 class AdminServiceAsyncStub(AdminServiceStub):
@@ -358,6 +386,34 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """RedeliverHook makes a delivery anew, with the same message id, or all that have ended without success. Errors:
     INVALID_ARGUMENT (INVALID_FIELD: neither is asked for), NOT_FOUND (HOOK_NOT_FOUND, DELIVERY_NOT_FOUND),
     FAILED_PRECONDITION (HOOK_DISABLED: the receiver has answered 410).
+    """
+    CreateIssuer: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateIssuerRequest, _admin_service_pb2.CreateIssuerResponse]  # type: ignore[assignment]
+    """CreateIssuer adds an issuer of JSON Web Tokens (OpenID Connect), whose tokens are credentials from then on. Nothing
+    is asked of it yet. Errors: ALREADY_EXISTS (ISSUER_EXISTS: an issuer has this name, or this URL).
+    """
+    ListIssuers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListIssuersRequest, _admin_service_pb2.ListIssuersResponse]  # type: ignore[assignment]
+    """ListIssuers returns all issuers by name, with their groups and grants."""
+    DeleteIssuer: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteIssuerRequest, _admin_service_pb2.DeleteIssuerResponse]  # type: ignore[assignment]
+    """DeleteIssuer removes an issuer; its tokens, and those that were given for them, end within a second. Its users stay.
+    Errors: NOT_FOUND (ISSUER_NOT_FOUND).
+    """
+    MapIssuerGroup: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.MapIssuerGroupRequest, _admin_service_pb2.MapIssuerGroupResponse]  # type: ignore[assignment]
+    """MapIssuerGroup makes members of a group of those whose tokens have a value in the issuer's claim of groups, from
+    their next token on. Errors: NOT_FOUND (ISSUER_NOT_FOUND, GROUP_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: the
+    issuer has no claim of groups).
+    """
+    UnmapIssuerGroup: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UnmapIssuerGroupRequest, _admin_service_pb2.UnmapIssuerGroupResponse]  # type: ignore[assignment]
+    """UnmapIssuerGroup ends that, also for the tokens that are known: those that have the group by another value too
+    have it again from their next token on. Errors: NOT_FOUND (ISSUER_NOT_FOUND, GROUP_NOT_FOUND, MAPPING_NOT_FOUND).
+    """
+    CreateIssuerGrant: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateIssuerGrantRequest, _admin_service_pb2.CreateIssuerGrantResponse]  # type: ignore[assignment]
+    """CreateIssuerGrant gives a role in a repository to every token of an issuer whose claims match, from the next token
+    on. Errors: NOT_FOUND (ISSUER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: a claim or a pattern is malformed, any
+    token of the issuer would match, or the issuer serves everybody and no claim names whose token it is).
+    """
+    DeleteIssuerGrants: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteIssuerGrantsRequest, _admin_service_pb2.DeleteIssuerGrantsResponse]  # type: ignore[assignment]
+    """DeleteIssuerGrants takes the grants of an issuer in a repository, also from the tokens that are known. Errors:
+    NOT_FOUND (ISSUER_NOT_FOUND, GRANT_NOT_FOUND).
     """
 
 class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -791,6 +847,76 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """RedeliverHook makes a delivery anew, with the same message id, or all that have ended without success. Errors:
         INVALID_ARGUMENT (INVALID_FIELD: neither is asked for), NOT_FOUND (HOOK_NOT_FOUND, DELIVERY_NOT_FOUND),
         FAILED_PRECONDITION (HOOK_DISABLED: the receiver has answered 410).
+        """
+
+    @_abc_1.abstractmethod
+    def CreateIssuer(
+        self,
+        request: _admin_service_pb2.CreateIssuerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreateIssuerResponse, _abc.Awaitable[_admin_service_pb2.CreateIssuerResponse]]:
+        """CreateIssuer adds an issuer of JSON Web Tokens (OpenID Connect), whose tokens are credentials from then on. Nothing
+        is asked of it yet. Errors: ALREADY_EXISTS (ISSUER_EXISTS: an issuer has this name, or this URL).
+        """
+
+    @_abc_1.abstractmethod
+    def ListIssuers(
+        self,
+        request: _admin_service_pb2.ListIssuersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListIssuersResponse, _abc.Awaitable[_admin_service_pb2.ListIssuersResponse]]:
+        """ListIssuers returns all issuers by name, with their groups and grants."""
+
+    @_abc_1.abstractmethod
+    def DeleteIssuer(
+        self,
+        request: _admin_service_pb2.DeleteIssuerRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DeleteIssuerResponse, _abc.Awaitable[_admin_service_pb2.DeleteIssuerResponse]]:
+        """DeleteIssuer removes an issuer; its tokens, and those that were given for them, end within a second. Its users stay.
+        Errors: NOT_FOUND (ISSUER_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def MapIssuerGroup(
+        self,
+        request: _admin_service_pb2.MapIssuerGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.MapIssuerGroupResponse, _abc.Awaitable[_admin_service_pb2.MapIssuerGroupResponse]]:
+        """MapIssuerGroup makes members of a group of those whose tokens have a value in the issuer's claim of groups, from
+        their next token on. Errors: NOT_FOUND (ISSUER_NOT_FOUND, GROUP_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: the
+        issuer has no claim of groups).
+        """
+
+    @_abc_1.abstractmethod
+    def UnmapIssuerGroup(
+        self,
+        request: _admin_service_pb2.UnmapIssuerGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.UnmapIssuerGroupResponse, _abc.Awaitable[_admin_service_pb2.UnmapIssuerGroupResponse]]:
+        """UnmapIssuerGroup ends that, also for the tokens that are known: those that have the group by another value too
+        have it again from their next token on. Errors: NOT_FOUND (ISSUER_NOT_FOUND, GROUP_NOT_FOUND, MAPPING_NOT_FOUND).
+        """
+
+    @_abc_1.abstractmethod
+    def CreateIssuerGrant(
+        self,
+        request: _admin_service_pb2.CreateIssuerGrantRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CreateIssuerGrantResponse, _abc.Awaitable[_admin_service_pb2.CreateIssuerGrantResponse]]:
+        """CreateIssuerGrant gives a role in a repository to every token of an issuer whose claims match, from the next token
+        on. Errors: NOT_FOUND (ISSUER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: a claim or a pattern is malformed, any
+        token of the issuer would match, or the issuer serves everybody and no claim names whose token it is).
+        """
+
+    @_abc_1.abstractmethod
+    def DeleteIssuerGrants(
+        self,
+        request: _admin_service_pb2.DeleteIssuerGrantsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.DeleteIssuerGrantsResponse, _abc.Awaitable[_admin_service_pb2.DeleteIssuerGrantsResponse]]:
+        """DeleteIssuerGrants takes the grants of an issuer in a repository, also from the tokens that are known. Errors:
+        NOT_FOUND (ISSUER_NOT_FOUND, GRANT_NOT_FOUND).
         """
 
 def add_AdminServiceServicer_to_server(servicer: AdminServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,83 @@
+"""AdminService: issuers of JSON Web Tokens, their groups and their grants."""
+
+from functools import partial
+
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.locks.api.admin.base import Handlers, administrator_only
+from services.locks.api.admin.grants import role_of
+from services.locks.api.issuer_messages import issuer_grant_message, issuer_message, new_issuer_of
+from services.locks.issuers import table
+from services.locks.models import User
+from services.locks.validation import check_name, check_repository_name
+
+
+class IssuerHandlers(Handlers):
+    """Adds, lists and removes issuers, and changes their groups and grants."""
+
+    @administrator_only
+    async def CreateIssuer(self, request: pb.CreateIssuerRequest, _administrator: User) -> pb.CreateIssuerResponse:
+        """Add an issuer."""
+        issuer = await self.database.run(partial(table.create_issuer, new=new_issuer_of(request)))
+        return pb.CreateIssuerResponse(issuer=issuer_message(table.IssuerWithRules(issuer)))
+
+    @administrator_only
+    async def ListIssuers(self, _request: pb.ListIssuersRequest, _administrator: User) -> pb.ListIssuersResponse:
+        """Return all issuers with their groups and grants."""
+        return pb.ListIssuersResponse(issuers=map(issuer_message, await self.database.run(table.list_issuers)))
+
+    @administrator_only
+    async def DeleteIssuer(self, request: pb.DeleteIssuerRequest, _administrator: User) -> pb.DeleteIssuerResponse:
+        """Remove an issuer with its tokens."""
+        check_name("name", request.name)
+        deleted = await self.database.run(partial(table.delete_issuer, name=request.name))
+        return pb.DeleteIssuerResponse(issuer=issuer_message(deleted))
+
+    @administrator_only
+    async def MapIssuerGroup(
+        self, request: pb.MapIssuerGroupRequest, _administrator: User
+    ) -> pb.MapIssuerGroupResponse:
+        """Let a value of the claim of groups mean a group."""
+        await self.database.run(
+            partial(table.map_group, issuer=request.issuer, value=request.value, group=request.group)
+        )
+        return pb.MapIssuerGroupResponse()
+
+    @administrator_only
+    async def UnmapIssuerGroup(
+        self, request: pb.UnmapIssuerGroupRequest, _administrator: User
+    ) -> pb.UnmapIssuerGroupResponse:
+        """Let a value mean a group no more."""
+        await self.database.run(
+            partial(table.unmap_group, issuer=request.issuer, value=request.value, group=request.group)
+        )
+        return pb.UnmapIssuerGroupResponse()
+
+    @administrator_only
+    async def CreateIssuerGrant(
+        self, request: pb.CreateIssuerGrantRequest, _administrator: User
+    ) -> pb.CreateIssuerGrantResponse:
+        """Give a role to every token whose claims match."""
+        check_repository_name("repository", request.repository)
+        granted = await self.database.run(
+            partial(
+                table.add_grant,
+                issuer=request.issuer,
+                repository=request.repository,
+                role=role_of(request.role),
+                claims=dict(request.claims),
+                ref_claim=request.ref_claim,
+            )
+        )
+        return pb.CreateIssuerGrantResponse(grant=issuer_grant_message(granted))
+
+    @administrator_only
+    async def DeleteIssuerGrants(
+        self, request: pb.DeleteIssuerGrantsRequest, _administrator: User
+    ) -> pb.DeleteIssuerGrantsResponse:
+        """Take grants of an issuer in a repository."""
+        check_repository_name("repository", request.repository)
+        deleted = await self.database.run(
+            partial(table.delete_grants, issuer=request.issuer, repository=request.repository, grant_id=request.id)
+        )
+        return pb.DeleteIssuerGrantsResponse(grants=map(issuer_grant_message, deleted))

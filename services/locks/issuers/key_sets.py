@@ -1,0 +1,118 @@
+"""Cache of the key sets of issuers: read by one request at a time, and kept through an outage for a bounded time."""
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+from services.common.errors import Reason, ResourceExhausted, Unavailable
+from services.common.lifecycle import cancel_and_wait
+from services.common.observability.logs import get_logger
+from services.locks import metrics
+from services.locks.issuers.discovery import IssuerUnavailableError
+from services.locks.issuers.keys import SigningKey, find_key
+from services.locks.issuers.refusal import refused
+
+REFRESH_SECONDS = 600.0
+"""The age from which a key set is read again when it is used; until the answer, the earlier keys count."""
+REFETCH_SECONDS = 60.0
+"""The time between two readings because of unknown keys, so that made-up tokens cannot make requests to the issuer."""
+_PAUSE_SECONDS = 10.0
+
+_log = get_logger(__name__)
+
+
+@dataclass
+class _KeySet:
+    """The keys of one issuer with the times of its requests (`time.monotonic`), and the request in flight."""
+
+    keys: Sequence[SigningKey] = ()
+    read_at: float = -math.inf
+    failed_at: float = -math.inf
+    unknown_at: float = -math.inf
+    reading: asyncio.Task[Sequence[SigningKey]] | None = None
+
+
+class KeySets:
+    """The key sets of all issuers. Its owner closes it.
+
+    `read` reads those of one issuer; keys are kept for at most `stale_seconds` after the last reading that succeeded.
+    """
+
+    def __init__(self, read: Callable[[str], Awaitable[Sequence[SigningKey]]], *, stale_seconds: float) -> None:
+        self._read = read
+        self._stale_seconds = stale_seconds
+        self._sets: dict[str, _KeySet] = {}
+
+    async def close(self) -> None:
+        """End all requests."""
+        with suppress(IssuerUnavailableError):
+            await cancel_and_wait(*(task for found in self._sets.values() if (task := found.reading) is not None))
+
+    async def find(self, issuer_url: str, key_id: str, algorithm: str) -> SigningKey:
+        """Return an issuer's key of that id, or its only key for the algorithm where the token names no key.
+
+        A key that is not known makes a request to the issuer, at most once a minute. Raises `Unauthenticated`
+        (BAD_CREDENTIALS) if the issuer has no such key, `ResourceExhausted` (RATE_LIMITED) if it was asked a moment
+        ago, and `Unavailable` if it does not answer; both with the metadata `retry_after`.
+        """
+        found = self._sets.setdefault(issuer_url, _KeySet())
+        if (key := find_key(await self._keys(issuer_url, found), key_id, algorithm)) is not None:
+            return key
+        if found.reading is None:
+            if (seconds := found.unknown_at + REFETCH_SECONDS - time.monotonic()) > 0:
+                message = f"kid: the key of the JSON Web Token is not known, and {issuer_url} was asked a moment ago"
+                raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after=str(math.ceil(seconds)))
+            found.unknown_at = time.monotonic()
+        if (key := find_key(await self._fetch(issuer_url, found), key_id, algorithm)) is not None:
+            return key
+        raise refused("kid: the key of the JSON Web Token is not among those of its issuer")
+
+    async def _keys(self, issuer_url: str, found: _KeySet) -> Sequence[SigningKey]:
+        age = time.monotonic() - found.read_at
+        if age < REFRESH_SECONDS:
+            return found.keys
+        if age < self._stale_seconds:
+            if time.monotonic() >= found.failed_at + _PAUSE_SECONDS:
+                self._start(issuer_url, found)
+            return found.keys
+        return await self._fetch(issuer_url, found)
+
+    async def _fetch(self, issuer_url: str, found: _KeySet) -> Sequence[SigningKey]:
+        """Return the keys that the issuer has now. Raises `Unavailable`, also for a while after a failure."""
+        if found.reading is None and (seconds := found.failed_at + _PAUSE_SECONDS - time.monotonic()) > 0:
+            raise _unavailable(issuer_url, seconds)
+        try:
+            return await asyncio.shield(self._start(issuer_url, found))
+        except IssuerUnavailableError as error:
+            raise _unavailable(issuer_url, _PAUSE_SECONDS) from error
+
+    def _start(self, issuer_url: str, found: _KeySet) -> asyncio.Task[Sequence[SigningKey]]:
+        """Return the request in flight; begin one if there is none."""
+        if found.reading is None:
+            found.reading = asyncio.create_task(self._refresh(issuer_url, found))
+            # Nobody may be waiting for it any more; `_refresh` has logged the failure.
+            found.reading.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return found.reading
+
+    async def _refresh(self, issuer_url: str, found: _KeySet) -> Sequence[SigningKey]:
+        asked_at = time.monotonic()
+        try:
+            found.keys = await self._read(issuer_url)
+        except IssuerUnavailableError as error:
+            found.failed_at = time.monotonic()
+            metrics.KEY_SET_READINGS.labels("failed").inc()
+            _log.warning("the keys of an issuer cannot be read", issuer=issuer_url, problem=str(error))
+            raise
+        finally:
+            found.reading = None
+        found.read_at = asked_at
+        metrics.KEY_SET_READINGS.labels("read").inc()
+        return found.keys
+
+
+def _unavailable(issuer_url: str, seconds: float) -> Unavailable:
+    message = f"the keys of {issuer_url} cannot be read for the moment"
+    return Unavailable(Reason.UNAVAILABLE, message, retry_after=str(math.ceil(seconds)))

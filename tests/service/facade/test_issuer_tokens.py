@@ -1,0 +1,169 @@
+"""JSON Web Tokens and sign-in over HTTP, through the real facade, lock service and storage."""
+
+import time
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.service.facade.conftest import Inner, Place
+from tests.service.locks.issuers import add_issuer, allow
+from tests.support.facade import RunningFacade
+from tests.support.http import MEDIA_TYPE, Client, content, oid_of
+from tests.support.issuer import Issuer, running_issuer
+from tests.support.waiting import STEP_SECONDS
+
+EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
+ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    """An issuer of its own for each test."""
+    with running_issuer() as running:
+        yield running
+
+
+@pytest.fixture
+async def programs(place: Place, issuer: Issuer) -> str:
+    """The name of the issuer, whose programs may write their own ref in the repository."""
+    name = f"ci-{place.repository_id}"
+    await add_issuer(place.inner.locks, issuer, name)
+    await allow(place.inner.locks, name, place.name, {"repository": "acme/film"})
+    return name
+
+
+def program(issuer: Issuer, ref: str, **claims: Any) -> str:  # noqa: ANN401 - claims are whatever JSON the test writes
+    """Return the token of a program."""
+    return issuer.token(repository="acme/film", ref=ref, **claims)
+
+
+async def exchange(facade: RunningFacade, token: str, **fields: str) -> httpx.Response:
+    """Ask for a token of ours."""
+    form = {"grant_type": EXCHANGE, "subject_token": token, "subject_token_type": ID_TOKEN, **fields}
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+        return await http.post(f"{facade.origin}/-/token", data=form)
+
+
+@pytest.mark.usefixtures("programs")
+async def test_a_program_uploads_on_its_ref_and_on_no_other(place: Place, issuer: Issuer) -> None:
+    """A token with the ref main uploads on main; on release, and without a ref, it is told what it may write."""
+    token = program(issuer, "refs/heads/main")
+    data = content(f"{place.name} main", 2_000)
+    async with Client(place.base_url, "ci", token, ref="refs/heads/main") as main:
+        assert (await main.upload(data)).status_code == 200
+        assert (await main.download(oid_of(data), len(data))).content == data
+    other = content(f"{place.name} release", 2_000)
+    for ref in ("refs/heads/release", None):
+        async with Client(place.base_url, "ci", token, ref=ref) as release:
+            answer = await release.batch("upload", (oid_of(other), len(other)))
+            assert answer.status_code == 403
+            assert "the user may write only on refs like refs/heads/main" in answer.json()["message"]
+            assert (await release.download(oid_of(data), len(data))).content == data
+
+
+@pytest.mark.usefixtures("programs")
+async def test_two_tokens_of_one_program_keep_their_refs(place: Place, issuer: Issuer) -> None:
+    """The facade keeps what each token may do apart, though both are the same user's."""
+    tokens = {ref: program(issuer, ref) for ref in ("refs/heads/main", "refs/heads/release")}
+    data = content(f"{place.name} both", 10)
+    for _ in range(2):
+        for own, token in tokens.items():
+            for ref in tokens:
+                async with Client(place.base_url, "ci", token, ref=ref) as client:
+                    answer = await client.batch("upload", (oid_of(data), len(data)))
+                    assert answer.status_code == (200 if ref == own else 403)
+
+
+@pytest.mark.usefixtures("programs")
+async def test_a_program_holds_locks(place: Place, issuer: Issuer) -> None:
+    """Locks belong to the program; its tokens of later jobs give them back."""
+    async with Client(place.base_url, "ci", program(issuer, "refs/heads/main"), ref="refs/heads/main") as first:
+        lock = (await first.lock("build/cache.bin")).json()["lock"]
+        assert lock["owner"]["name"] == f"ci-ci-{place.repository_id}-acme-film"
+    later = program(issuer, "refs/heads/main", jti="later")
+    async with Client(place.base_url, "ci", later, ref="refs/heads/main") as second:
+        assert (await second.unlock(lock["id"])).status_code == 200
+
+
+@pytest.mark.usefixtures("programs")
+async def test_a_refused_token_is_told_why(place: Place, issuer: Issuer) -> None:
+    """Refusals are 401 with the reason; an issuer that is away is 503, after which clients keep their credentials."""
+    for token, message in (
+        (program(issuer, "refs/heads/main", exp=int(time.time()) - 1), "the JSON Web Token has expired"),
+        (program(issuer, "refs/heads/main", aud="somebody else"), "aud: the JSON Web Token is for 'somebody else'"),
+        (program(issuer, "main"), "ref: expected the whole name of a ref"),
+    ):
+        async with Client(place.base_url, "ci", token) as client:
+            answer = await client.batch("download", ("0" * 64, 1))
+            assert answer.status_code == 401
+            assert message in answer.json()["message"]
+    with running_issuer() as away:
+        await add_issuer(place.inner.locks, away, f"away-{place.repository_id}", user_claim="sub")
+        away.is_answering = False
+        async with Client(place.base_url, "ci", away.token()) as client:
+            answer = await client.batch("download", ("0" * 64, 1))
+            assert answer.status_code == 503
+            assert 0 < int(answer.headers["retry-after"]) <= 10
+
+
+@pytest.mark.usefixtures("programs")
+async def test_an_exchanged_token_has_the_same_limits(place: Place, facade: RunningFacade, issuer: Issuer) -> None:
+    """A job that takes longer than its JSON Web Token lives gets a token for an hour."""
+    answer = await exchange(facade, program(issuer, "refs/heads/main"))
+    assert answer.status_code == 200
+    assert answer.headers["cache-control"] == "no-store"
+    given = answer.json()
+    assert (given["token_type"], given["expires_in"]) == ("Bearer", 3_600)
+    data = content(f"{place.name} exchanged", 10)
+    async with Client(place.base_url, given["user"], given["access_token"], ref="refs/heads/main") as client:
+        assert (await client.upload(data)).status_code == 200
+    async with Client(place.base_url, given["user"], given["access_token"], ref="refs/heads/release") as client:
+        assert (await client.batch("upload", (oid_of(data), len(data)))).status_code == 403
+
+
+async def test_what_is_no_exchange(facade: RunningFacade, inner: Inner) -> None:
+    """Malformed requests are refused by their form, and a token of ours gives no other."""
+    refused = await exchange(facade, inner.tokens["alice"])
+    assert refused.status_code == 401
+    assert refused.json()["message"] == "expected a JSON Web Token of an issuer"
+    for fields in ({"grant_type": "password"}, {"subject_token": ""}, {"subject_token_type": "x"}):
+        assert (await exchange(facade, "a.b.c", **fields)).status_code == 422
+    assert (await exchange(facade, "a" * 40_000)).status_code == 413
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+        for body, status in ((b"grant_type=%ff", 422), (b"a=1&a=2", 422), (b"&".join([b"a=1"] * 30), 422)):
+            headers = {"Content-Type": "application/x-www-form-urlencoded"}
+            answer = await http.post(f"{facade.origin}/-/token", content=body, headers=headers)
+            assert answer.status_code == status
+        assert (await http.post(f"{facade.origin}/-/token", json={})).status_code == 415
+        assert (await http.get(f"{facade.origin}/-/token")).status_code == 405
+
+
+@asynccontextmanager
+async def _strict(inner: Inner) -> AsyncIterator[RunningFacade]:
+    async with inner.running_facade(failed_logins="3/hour", failed_logins_wait_seconds=1) as facade:
+        yield facade
+
+
+async def test_bad_exchanges_are_slowed(inner: Inner) -> None:
+    """Tokens cannot be guessed here any faster than elsewhere."""
+    async with _strict(inner) as facade:
+        statuses = [(await exchange(facade, f"nonsense-{number}")).status_code for number in range(5)]
+        assert statuses == [401, 401, 401, 429, 429]
+        async with Client(f"{facade.origin}/studio/none", "x", "nonsense") as client:
+            assert (await client.batch("download", ("0" * 64, 1))).status_code == 429
+
+
+async def test_where_people_sign_in(place: Place, facade: RunningFacade, issuer: Issuer) -> None:
+    """Everybody may know it: issuers with a client, and no others."""
+    await add_issuer(
+        place.inner.locks, issuer, f"sso-{place.repository_id}", user_claim="preferred_username", client_id="towpath"
+    )
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+        answer = await http.get(f"{facade.origin}/.well-known/towpath", headers={"Accept": MEDIA_TYPE})
+    assert answer.status_code == 200
+    named = [entry for entry in answer.json()["issuers"] if entry["issuer"] == issuer.url]
+    assert named == [{"name": f"sso-{place.repository_id}", "issuer": issuer.url, "client_id": "towpath"}]
+    assert all(entry["client_id"] for entry in answer.json()["issuers"])
