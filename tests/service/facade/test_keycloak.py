@@ -56,7 +56,7 @@ async def test_a_person_signs_in_with_keycloak(
     await add_group(postgres, locks, "keycloak-artists", place.name, "write")
     mapping = admin.MapIssuerGroupRequest(issuer=issuer, value=GROUP, group="keycloak-artists")
     await locks.admin_peer.call(locks.admin.MapIssuerGroup, mapping)
-    await terminal.login(browser, USER, sign_in, times=2)
+    await terminal.login(browser, issuer, USER, sign_in, times=2)
     first = await terminal.credential()
     assert first["username"] == f"{USER}@keycloak"
     async with Client(place.base_url, first["username"], first["password"]) as client:

@@ -93,14 +93,25 @@ class Terminal:
         """Run `towpath`."""
         return await self.run(sys.executable, "-m", "services.cli", *arguments, status=status)
 
+    async def start_login(self, issuer: str) -> asyncio.subprocess.Process:
+        """Start `towpath login`, which has to name the issuer where other tests have added issuers of their own."""
+        command = ("-m", "services.cli", "login", self.facade.origin, "--issuer", issuer)
+        return await self.start(sys.executable, *command)
+
     async def login(
-        self, browser: Browser, user: str, sign_in: Callable[[Browser, str], Awaitable[None]], *, times: int = 1
+        self,
+        browser: Browser,
+        issuer: str,
+        user: str,
+        sign_in: Callable[[Browser, str], Awaitable[None]],
+        *,
+        times: int = 1,
     ) -> str:
         """Run `towpath login`, and sign in as a user with the browser as often as it asks for that.
 
         Return what the command prints at last.
         """
-        process = await self.start(sys.executable, "-m", "services.cli", "login", self.facade.origin)
+        process = await self.start_login(issuer)
         for _ in range(times):
             await browser.open(await address_in(process))
             await sign_in(browser, user)
@@ -154,7 +165,7 @@ async def test_a_person_signs_in_and_works(
     await add_group(postgres, locks, "artists", place.name, "write")
     mapping = admin.MapIssuerGroupRequest(issuer=issuer, value="/film/artists", group="artists")
     await locks.admin_peer.call(locks.admin.MapIssuerGroup, mapping)
-    printed = await terminal.login(browser, "alice", sign_in)
+    printed = await terminal.login(browser, issuer, "alice", sign_in)
     # There is a user of that name already, who is somebody else.
     assert "alice@sso" in printed
     first = await terminal.credential()
@@ -185,19 +196,21 @@ async def test_a_person_signs_in_and_works(
     assert "nobody is signed in" in await terminal.towpath("logout", place.facade.origin, status=1)
 
 
-async def test_a_person_without_the_group_gets_nothing(place: Place, terminal: Terminal, browser: Browser) -> None:
+async def test_a_person_without_the_group_gets_nothing(
+    place: Place, issuer: str, terminal: Terminal, browser: Browser
+) -> None:
     """Everybody at the provider can sign in; what they may do is decided here."""
-    await terminal.login(browser, "mallory", sign_in)
+    await terminal.login(browser, issuer, "mallory", sign_in)
     found = await terminal.credential()
     async with Client(place.base_url, found["username"], found["password"]) as client:
         assert (await client.batch("download", ("0" * 64, 1))).status_code == 404
 
 
 async def test_a_person_who_refuses_is_not_signed_in(
-    provider: OidcProvider, terminal: Terminal, browser: Browser
+    provider: OidcProvider, issuer: str, terminal: Terminal, browser: Browser
 ) -> None:
     """The command ends with the reason, and git has no credential."""
-    process = await terminal.start(sys.executable, "-m", "services.cli", "login", terminal.facade.origin)
+    process = await terminal.start_login(issuer)
     await browser.open(await address_in(process))
     await browser.click("button[name=abort]")
     _, errors = await asyncio.wait_for(process.communicate(), STEP_SECONDS)
@@ -206,9 +219,11 @@ async def test_a_person_who_refuses_is_not_signed_in(
     assert not (terminal.home / ".config/towpath/sign-ins.json").exists()
 
 
-async def test_an_ended_sign_in_says_so(provider: OidcProvider, terminal: Terminal, browser: Browser) -> None:
+async def test_an_ended_sign_in_says_so(
+    provider: OidcProvider, issuer: str, terminal: Terminal, browser: Browser
+) -> None:
     """Git falls back to asking when the provider ends the sign-in, and the person is told what to do."""
-    await terminal.login(browser, "nobody", sign_in)
+    await terminal.login(browser, issuer, "nobody", sign_in)
     file = terminal.home / ".config/towpath/sign-ins.json"
     state = file.read_text()
     [refresh_token] = re.findall(r'"refresh_token": "([^"]+)"', state)
