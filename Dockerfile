@@ -14,7 +14,9 @@ RUN /opt/towpath/bin/pip install --no-cache-dir --only-binary :all: --require-ha
     && find /opt/towpath -name '*.so' -exec strip --strip-unneeded {} + \
     # botocore describes every service of AWS; S3 is used, and what gives credentials for it.
     && find /opt/towpath -path '*/botocore/data/*' -prune -type d \
-        ! -name s3 ! -name sts ! -name sso ! -name sso-oidc ! -name signin -exec rm -r {} +
+        ! -name s3 ! -name sts ! -name sso ! -name sso-oidc ! -name signin -exec rm -r {} + \
+    # Pygments, which Rich brings, highlights the code of hundreds of languages, and nothing here shows code.
+    && find /opt/towpath -path '*/pygments/lexers/*' -type f ! -name '__init__*' ! -name '_mapping*' -delete
 RUN python -m venv /build \
     && /build/bin/pip install --no-cache-dir --only-binary :all: --require-hashes --requirement requirements/build.txt
 COPY pyproject.toml README.md LICENSE ./

@@ -9,7 +9,7 @@ import pytest
 from tests.stack.compose import SERVICES, ComposeStack, docker, inspect
 
 IMAGE = "towpath:local"
-MAX_IMAGE_BYTES = 260 * 1000**2
+MAX_IMAGE_BYTES = 250 * 1000**2
 EVERYTHING = (*SERVICES, "postgres", "proxy")
 
 
