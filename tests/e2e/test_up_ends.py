@@ -184,7 +184,7 @@ async def test_tables_of_an_earlier_version(stack: Stack) -> None:
         "ALTER TABLE locks.locks DROP note, DROP space, DROP stolen_from; "
         "ALTER TABLE locks.released_locks DROP note, DROP space, DROP reason, DROP stolen; "
         "ALTER TABLE locks.tokens DROP issuer_id, DROP forge_id, DROP ssh_key_id; "
-        "DROP TABLE locks.audit_events, locks.refusals, locks.ssh_keys, locks.identities, "
+        "DROP TABLE locks.ssh_keys, locks.identities, "
         " locks.token_grants, locks.token_groups, locks.token_roles, locks.issuer_grants, "
         "locks.issuer_groups, locks.group_grants, locks.group_members, locks.groups; "
         "ALTER TABLE locks.repositories DROP forge_id, DROP forge_repository, DROP restricted; "

@@ -33,13 +33,11 @@ from services.locks.models.identity import (
     TokenRole,
 )
 from services.locks.models.locks import Lock, ReleasedLock, RepositoryLockCount, UserLockCount
-from services.locks.models.records import AuditEvent, Refusal
 
 __all__ = [
     "FORCED_BY_ADMINS",
     "FORCED_BY_WRITERS",
     "SCHEMA",
-    "AuditEvent",
     "FailedLogin",
     "Forge",
     "ForgeLookups",
@@ -55,7 +53,6 @@ __all__ = [
     "IssuerGroup",
     "Lock",
     "LockEvent",
-    "Refusal",
     "ReleasedLock",
     "RemovedRepository",
     "Repository",

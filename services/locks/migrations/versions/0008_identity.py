@@ -18,6 +18,7 @@ _DECIDING = (
 )
 
 # Every grant that counts for a user, or for one of its tokens only; `token_id` is 0 where it counts for all of them.
+# A column has one type in every part: Postgres takes no condition into the parts of a union that differ in it.
 _ACCESS_GRANTS = """
     CREATE VIEW access_grants AS
     SELECT id, 'user' COLLATE "C" AS source, '' COLLATE "C" AS source_name, user_id,
@@ -25,8 +26,8 @@ _ACCESS_GRANTS = """
         ref_patterns, ignores_locks, created_at
     FROM grants
     UNION ALL
-    SELECT group_grants.id, 'group' COLLATE "C", groups.name, group_members.user_id, 0, repository_id, role,
-        ref_patterns, ignores_locks, group_grants.created_at
+    SELECT group_grants.id, 'group' COLLATE "C", groups.name, group_members.user_id,
+        CAST(0 AS bigint), repository_id, role, ref_patterns, ignores_locks, group_grants.created_at
     FROM group_grants JOIN groups ON groups.id = group_grants.group_id
         JOIN group_members ON group_members.group_id = groups.id
     UNION ALL
@@ -42,8 +43,8 @@ _ACCESS_GRANTS = """
         JOIN token_grants ON token_grants.issuer_grant_id = issuer_grants.id
         JOIN tokens ON tokens.id = token_grants.token_id
     UNION ALL
-    SELECT 0, 'forge' COLLATE "C", forges.name, tokens.user_id, tokens.id, repositories.id, token_roles.role,
-        '{}', false, token_roles.created_at
+    SELECT CAST(0 AS bigint), 'forge' COLLATE "C", forges.name, tokens.user_id, tokens.id, repositories.id,
+        token_roles.role, '{}', false, token_roles.created_at
     FROM token_roles JOIN tokens ON tokens.id = token_roles.token_id
         JOIN repositories ON repositories.id = token_roles.repository_id AND repositories.forge_id = tokens.forge_id
         JOIN forges ON forges.id = repositories.forge_id
