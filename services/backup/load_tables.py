@@ -36,6 +36,8 @@ _NEW_GENERATIONS = text(
 )
 # The triggers record events of the locks that a restore loads, which nobody is to be told of.
 _NO_EVENTS = ("DELETE FROM locks.hook_deliveries", "DELETE FROM locks.lock_events")
+# The audit log has the rows of the backup, and none for the rows that a restore loads.
+_UNAUDITED = text("SELECT set_config('towpath.restoring', 'true', true)")
 _FILLED = {Relation("storage", "stores"): "WHERE id <> 1"}
 """The condition for the rows of a table that no migration inserts; in other tables, that is every row."""
 
@@ -72,6 +74,7 @@ async def begin_restore(engine: AsyncEngine) -> None:
     """
     async with engine.begin() as connection:
         await _lock(connection)
+        await connection.execute(_UNAUDITED)
         await _drop_empty(connection)
         for schema in SCHEMAS.values():
             await mark_restoring(connection, schema)

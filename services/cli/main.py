@@ -8,6 +8,7 @@ import typer
 
 from services.cli.admin import (
     access,
+    audit,
     forges,
     groups,
     hooks,
@@ -69,6 +70,8 @@ app.add_typer(locks.app, name="lock")
 app.add_typer(objects.app, name="object")
 app.add_typer(hooks.app, name="hook")
 app.add_typer(stores.app, name="storage")
+app.add_typer(audit.app, name="audit")
+app.command("explain")(audit.explain)
 app.command("usage")(usage)
 app.command("backup")(commands.backup)
 app.command("restore")(commands.restore)

@@ -14,6 +14,7 @@ from services.common.observability.metrics import served_metrics
 from services.common.observability.tracing import traced
 from services.facade.app import create_app
 from services.facade.auth.login_throttle import LoginRateLimiter, synchronised
+from services.facade.auth.refusal_reports import reported_refusals
 from services.facade.auth.revocation_watch import watch_revocations
 from services.facade.clients.services import ServiceClients
 from services.facade.objects.removal_feed import watch_removals
@@ -58,13 +59,24 @@ async def _run(settings: FacadeSettings) -> None:
         ServiceClients.open(settings) as clients,
         synchronised(LoginRateLimiter(settings.failed_logins), clients) as failed_logins,
         watch_revocations(clients) as changes,
+        reported_refusals(clients) as refusals,
         resolved_proxies(settings.trusted_proxies) as trusted,
         watch_removals(clients) as removals,
         shared_disk(settings.shared_storage_path, clients, removals) as disk,
     ):
         if is_inherited(settings.listen):
             await _wait_ready(clients, stop)
-        app = create_app(settings, clients, failed_logins, changes, removals, stop, trusted=trusted, shared_disk=disk)
+        app = create_app(
+            settings,
+            clients,
+            failed_logins,
+            changes,
+            removals,
+            stop,
+            trusted=trusted,
+            shared_disk=disk,
+            refusals=refusals,
+        )
         await serve(
             app,
             listener,

@@ -15,6 +15,7 @@ from services.facade.auth.action_tokens import ActionTokens
 from services.facade.auth.authorizer import Authorizer
 from services.facade.auth.login_queue import LoginQueue
 from services.facade.auth.login_throttle import LoginRateLimiter
+from services.facade.auth.refusal_reports import RefusalReports
 from services.facade.auth.revocation_watch import RevocationState
 from services.facade.clients.services import ServiceClients
 from services.facade.context import AppContext
@@ -47,13 +48,14 @@ def create_app(
     *,
     trusted: Networks,
     shared_disk: SharedDisk | None,
+    refusals: RefusalReports | None = None,
 ) -> ASGIApp:
     """Return the application; the caller closes `clients` and `shared_disk`.
 
     The application reports that it is not ready once `stop` is set, and believes the headers of the `trusted` proxies.
     The caller updates `login_limiter`, `changes` and `removal_feed` with the news of the other services.
     """
-    errors = ErrorRenderer(realm=settings.realm, documentation_url=settings.documentation_url)
+    errors = ErrorRenderer(realm=settings.realm, documentation_url=settings.documentation_url, refusals=refusals)
     memory = settings.shared_memory_path
     context = AppContext(
         settings=settings,

@@ -12,9 +12,11 @@ from towpath.locks.v1 import lock_service_pb2
 from services.common.errors import Reason, ServiceError
 from services.common.observability import request_id
 from services.common.observability.logs import get_logger
+from services.facade.auth.refusal_reports import REFUSED, Refusal, RefusalReports, bounded
 from services.facade.locks import BatchReply, failure_body, lock_body
 from services.facade.web import media_types, schemas
 from services.facade.web.error_reasons import ClientDisconnected, HttpReason
+from services.facade.web.request_log import operation_of
 from services.facade.web.responses import json_response
 
 
@@ -100,9 +102,10 @@ def http_status(error: ServiceError, area: Area) -> int:
 class ErrorRenderer:
     """Renders the answer to an error, in the caller's dialect."""
 
-    def __init__(self, *, realm: str, documentation_url: str | None) -> None:
+    def __init__(self, *, realm: str, documentation_url: str | None, refusals: RefusalReports | None = None) -> None:
         self._challenge = f'Basic realm="{realm}"'
         self._documentation_url = documentation_url
+        self._refusals = refusals
 
     def answer(self, error: Exception, scope: Scope) -> Response:
         """Return the answer to a request that failed; log a `ServiceError` that is not the client's fault.
@@ -128,6 +131,8 @@ class ErrorRenderer:
         message = _TOLD.get(status, error.message)
         if status >= _OTHERWISE:
             message = f"{message} (request id {request_id.current()})"
+        if status in REFUSED and self._refusals is not None:
+            self._refusals.add(_refusal(error, scope))
         standing = error.detail if isinstance(error.detail, lock_service_pb2.Lock) else None
         failures = error.detail.failures if isinstance(error.detail, BatchReply) else ()
         body = schemas.Error(
@@ -149,6 +154,20 @@ class ErrorRenderer:
         if status == 416 and "size" in error.metadata:
             response.headers["Content-Range"] = f"bytes */{error.metadata['size']}"
         return response
+
+
+def _refusal(error: ServiceError, scope: Scope) -> Refusal:
+    state = scope.get("state", {})
+    fields = state.get("log", {})
+    return Refusal(
+        request_id=request_id.current(),
+        reason=error.reason,
+        message=bounded(error.message),
+        user_name=fields.get("user", ""),
+        repository=bounded(fields.get("repository", "")),
+        operation=operation_of(scope),
+        token_id=state.get("token_id", 0),
+    )
 
 
 def _lock(lock: lock_service_pb2.Lock) -> schemas.Lock:

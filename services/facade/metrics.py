@@ -25,3 +25,7 @@ ACCESS_ANSWERS = Counter(
 _VERIFIED = Counter("towpath_verified_objects_total", "Uploads that clients have verified.", ["source"])
 VERIFIED_FROM_MEMORY = _VERIFIED.labels("memory")
 VERIFIED_BY_STORAGE = _VERIFIED.labels("storage")
+
+REFUSALS_DROPPED = Counter(
+    "towpath_http_refusals_dropped_total", "Refused requests that were too many to be reported for explanations."
+)

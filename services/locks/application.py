@@ -14,11 +14,14 @@ from services.database.notifications import Notifications
 from services.database.readiness import serve as serve_when_ready
 from services.database.transactions import Database
 from services.locks.access import revocation_feed
+from services.locks.access.refusals import Refusals
 from services.locks.access.token_uses import TokenUses
 from services.locks.api.access_service import AccessServicer
 from services.locks.api.admin.service import AdminServicer
 from services.locks.api.lock_service import LockServicer
 from services.locks.api.push_service import PushServicer
+from services.locks.audit.partitions import keep_partitions
+from services.locks.audit.recorder import watch_transactions
 from services.locks.events.feed import LockFeed
 from services.locks.forges.authentication import ForgeAuthentication
 from services.locks.forges.lookups import ForgeLookups
@@ -64,9 +67,11 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
         ),
     )
     engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
+    watch_transactions(engine)
     database = Database(engine)
     changes = Notifications(settings.database, revocation_feed.SOURCE)
     uses = TokenUses(database)
+    refusals = Refusals(database)
     keys = KeySets(Discovery().read_keys, stale_seconds=settings.issuer_stale_seconds)
     sign_in = SignIn(database, uses, keys, token_seconds=settings.sign_in_seconds)
     storage = StorageClient(
@@ -78,7 +83,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     push_service_pb2_grpc.add_PushServiceServicer_to_server(PushServicer(database, uses), server.grpc)
     lookups = ForgeLookups(database, settings)
     forges = ForgeAuthentication(database, settings, lookups)
-    access = AccessServicer(database, changes, uses, sign_in, forges)
+    access = AccessServicer(database, changes, uses, refusals, sign_in, forges)
     access_service_pb2_grpc.add_AccessServiceServicer_to_server(access, server.grpc)
     admin = AdminServicer(database, uses, settings, storage, pages, feed)
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)
@@ -97,17 +102,22 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     async def first() -> None:
         delivering.append(asyncio.create_task(webhooks.run(stop)))
         await finish_removals(database, storage)
-        async with running(keep_deleting_expired(database)) as deleting, running(forges.keep_cleaning()):
+        async with (
+            running(keep_partitions(database, settings.locks_audit_days)),
+            running(forges.keep_cleaning()),
+            running(keep_deleting_expired(database)) as deleting,
+        ):
             if settings.locks_metrics_listen is not None:
                 await refresh_periodically(refresh)
             await deleting
 
     async def last() -> None:
         # These need the database, which is closed next.
-        await cancel_and_wait(writing, reading)
+        await cancel_and_wait(writing, reading, recording)
         await asyncio.gather(*delivering)
 
     writing = asyncio.create_task(uses.keep_writing())
+    recording = asyncio.create_task(refusals.keep_writing())
     listening = asyncio.create_task(changes.keep_listening())
     reading = asyncio.create_task(feed.keep_reading())
     # A watch has no end of its own, and would use up the time for which calls in flight are awaited.
@@ -123,4 +133,4 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
         await storage.close()
         await lookups.close()
         await keys.close()
-        await cancel_and_wait(writing, listening, reading, closing)
+        await cancel_and_wait(writing, recording, listening, reading, closing)

@@ -119,6 +119,12 @@ class LocksSettings(LocksDatabaseSettings):
     sign_in_seconds: int = Field(
         default=3_600, ge=60, le=3_600, description="how long a token is valid that was given for a JSON Web Token"
     )
+    locks_audit_days: int = Field(
+        default=400,
+        ge=0,
+        description="the days for which the audit log is kept at least: a month is dropped when all of it is older; "
+        "0 keeps it for ever",
+    )
 
     @model_validator(mode="after")
     def _check_pages(self) -> Self:

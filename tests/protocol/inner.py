@@ -29,6 +29,7 @@ HEADER = storage.ReadObjectResponse(header=storage.ReadObjectResponse.Header(siz
 _WELL: dict[str, Message] = {
     "Authenticate": access.AuthenticateResponse(user_id=1, user_name="zoe"),
     "CheckAccess": access.CheckAccessResponse(repository_id=1),
+    "RecordRefusals": access.RecordRefusalsResponse(),
     "CountFailedLogins": access.CountFailedLoginsResponse(debt_seconds=[0.0]),
     "BatchStatObjects": storage.BatchStatObjectsResponse(objects=[MISSING]),
     "WriteObject": storage.WriteObjectResponse(object=storage.Object(oid="0" * 64, size=1)),

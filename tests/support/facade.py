@@ -8,6 +8,7 @@ from typing import Any
 
 from services.facade.app import create_app
 from services.facade.auth.login_throttle import LoginRateLimiter, synchronised
+from services.facade.auth.refusal_reports import reported_refusals
 from services.facade.auth.revocation_watch import watch_revocations
 from services.facade.clients.services import ServiceClients
 from services.facade.objects.removal_feed import watch_removals
@@ -60,11 +61,14 @@ async def running_facade(
         ServiceClients.open(checked) as peers,
         synchronised(LoginRateLimiter(checked.failed_logins), peers) as failed_logins,
         watch_revocations(peers) as changes,
+        reported_refusals(peers) as refusals,
         resolved_proxies(checked.trusted_proxies) as trusted,
         watch_removals(peers) as removals,
         shared_disk(checked.shared_storage_path, peers, removals) as disk,
     ):
-        app = create_app(checked, peers, failed_logins, changes, removals, stop, trusted=trusted, shared_disk=disk)
+        app = create_app(
+            checked, peers, failed_logins, changes, removals, stop, trusted=trusted, shared_disk=disk, refusals=refusals
+        )
         certificate = Certificate.of(checked.https_certificate, checked.https_key)
         served = asyncio.create_task(
             serve(

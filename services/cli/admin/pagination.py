@@ -6,7 +6,7 @@ from typing import Any, Protocol, TypeVar
 from services.cli.connection import Administration, Target
 from services.cli.output import Listing, Record
 
-_PAGE = 1000
+PAGE = 1000
 """The number of entries to request per page; the service may return fewer."""
 
 
@@ -32,7 +32,7 @@ def show_pages(
     listing = Listing(columns, as_json=as_json)
 
     async def show(admin: Administration) -> None:
-        request.limit = _PAGE
+        request.limit = PAGE
         while True:
             page = await admin.call(method(admin), request)
             listing.add(list(records(page)))

@@ -67,6 +67,7 @@ async def authenticated_caller(request: Request, repository: str) -> Caller:
     if name := caller.name:
         await slot.wait_for(partial(slot.count_user, name))
     add_log_fields(request.scope, user=name)
+    request.scope["state"]["token_id"] = caller.token_id
     return caller
 
 

@@ -9,9 +9,13 @@ from sqlmodel import col
 from services.database.transactions import Database
 from services.locks.access.tokens import create_token, list_tokens, new_secret, revoke_token, token_hash
 from services.locks.access.users import find_user
+from services.locks.audit.partitions import make_partitions
+from services.locks.audit.recorder import BOOTSTRAP, acting, watch_transactions
 from services.locks.models import User
 
 USER = "admin"
+# No user has a name with a space.
+_ACTOR = "towpath migrate"
 TOKEN = "local"  # noqa: S105 - the name of a token, not its secret
 
 
@@ -33,5 +37,9 @@ async def bootstrap(database: Database, token: SecretStr | None = None) -> str:
         await revoke_token(connection, user_id=user.id, name=TOKEN)
         await create_token(connection, user_id=user.id, name=TOKEN, token_hash=token_hash(secret), expires_at=None)
 
-    await database.run(work)
+    # Before the first event, which would keep its month in the default partition.
+    await make_partitions(database)
+    watch_transactions(database.engine)
+    with acting(_ACTOR, BOOTSTRAP):
+        await database.run(work)
     return secret

@@ -13,10 +13,12 @@ from services.database.notifications import Notifications
 from services.database.transactions import Database
 from services.locks.access import revocation_feed
 from services.locks.access.failed_logins import add_failures
-from services.locks.access.grants import FoundRepository, find_access
+from services.locks.access.grants import AccessGrant, FoundRepository, find_access
 from services.locks.access.policy import Decision, Outcome, decide
+from services.locks.access.refusals import Refusals, Refused
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import TokenUser, TokenValidity, token_hash, validity_of
+from services.locks.api.audit_messages import refusals_of
 from services.locks.api.messages import failed_logins_of, permission_of, wait_seconds_of
 from services.locks.forges.authentication import ForgeAuthentication
 from services.locks.forges.roles import KnownToken
@@ -36,20 +38,28 @@ class AccessServicer(AccessServiceServicer):
         database: Database,
         changes: Notifications,
         uses: TokenUses,
+        refusals: Refusals,
         sign_in: SignIn,
         forges: ForgeAuthentication,
     ) -> None:
         self._database = database
         self._changes = changes
         self._uses = uses
+        self._refusals = refusals
         self._sign_in = sign_in
         self._forges = forges
 
     async def Authenticate(self, request: pb.AuthenticateRequest, _context: object) -> pb.AuthenticateResponse:
         """Return the user of the token."""
-        found = await self._sign_in.find(request.token)
-        if found is None or found.forge_id is not None:
-            return await self._admit(request, found)
+        try:
+            found = await self._sign_in.find(request.token)
+            if found is None or found.forge_id is not None:
+                return await self._admit(request, found)
+        except (Unauthenticated, NotFound) as error:
+            self._refusals.record(
+                Refused(error.reason, error.message, error.message, "unknown", token_hash=token_hash(request.token))
+            )
+            raise
         add_log_fields(user=found.user.name)
         keep_seconds = min(found.valid_seconds, _MAX_KEPT_SECONDS)
         return pb.AuthenticateResponse(
@@ -99,10 +109,16 @@ class AccessServicer(AccessServiceServicer):
         found, validity = await self._database.run(work)
         seconds = validity.seconds
         if seconds <= 0:
-            raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid any more")
+            ended = Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid any more")
+            self._refuse(request, ended, ended.message, None)
+            raise ended
         if (forge_id := validity.forge_id) is not None:
             known = KnownToken(request.token_id, forge_id, validity.token_hash)
-            admitted = await self._forges.renew(request.repository, request.credential, known)
+            try:
+                admitted = await self._forges.renew(request.repository, request.credential, known)
+            except (Unauthenticated, NotFound) as error:
+                self._refuse(request, error, error.message, None)
+                raise
             seconds = admitted.keep_seconds
             found = await self._database.run(find)
         if request.token_id:
@@ -114,9 +130,36 @@ class AccessServicer(AccessServiceServicer):
             ref=request.ref,
         )
         if found is None or decision.outcome is not Outcome.ALLOWED:
-            raise _refusal(decision)
+            refusal = _refusal(decision)
+            self._refuse(request, refusal, decision.explanation, found)
+            raise refusal
         keep_seconds = min(seconds, _MAX_KEPT_SECONDS) if request.token_id else 0
         return pb.CheckAccessResponse(repository_id=found.id, keep_seconds=keep_seconds)
+
+    def _refuse(
+        self, request: pb.CheckAccessRequest, error: ServiceError, rule: str, found: FoundRepository | None
+    ) -> None:
+        """Record the refusal of an access with the grants that were looked at."""
+        self._refusals.record(
+            Refused(
+                error.reason,
+                error.message,
+                rule,
+                "" if request.user_id else "anonymous",
+                user_id=request.user_id,
+                token_id=request.token_id,
+                repository=request.repository,
+                permission=permission_of(request.permission),
+                ref=request.ref,
+                grants=[_grant_fields(grant) for grant in found.records] if found else (),
+            )
+        )
+
+    async def RecordRefusals(self, request: pb.RecordRefusalsRequest, _context: object) -> pb.RecordRefusalsResponse:
+        """Record refusals of a facade."""
+        for refused in refusals_of(request):
+            self._refusals.record(refused)
+        return pb.RecordRefusalsResponse()
 
     async def WatchAccess(self, request: pb.WatchAccessRequest, _context: object) -> pb.WatchAccessResponse:
         """Return the number of revocations once it differs from the caller's, or when the wait is over."""
@@ -145,6 +188,15 @@ class AccessServicer(AccessServiceServicer):
         for issuer in await self._database.run(list_sign_ins):
             response.sign_ins.add(name=issuer.name, issuer=issuer.url, client_id=issuer.client_id)
         return response
+
+
+def _grant_fields(grant: AccessGrant) -> dict[str, object]:
+    return {
+        "source": grant.source,
+        "source_name": grant.source_name,
+        "role": grant.role,
+        "ref_patterns": list(grant.ref_patterns),
+    }
 
 
 def _refusal(decision: Decision) -> ServiceError:

@@ -2,7 +2,7 @@
 
 import uuid
 from collections.abc import AsyncIterator
-from contextlib import aclosing
+from contextlib import AbstractContextManager, aclosing, nullcontext
 from functools import partial
 
 from towpath.locks.v1 import lock_service_pb2 as pb
@@ -18,6 +18,7 @@ from services.locks.api.messages import (
     path_failure_message,
     released_lock_message,
 )
+from services.locks.audit.recorder import FACADE, acting
 from services.locks.events.feed import LockFeed
 from services.locks.ids import parse_cursor, parse_id
 from services.locks.locking import batch
@@ -94,18 +95,18 @@ class LockServicer(LockServiceServicer):
     async def DeleteLock(self, request: pb.DeleteLockRequest, _context: object) -> pb.DeleteLockResponse:
         """Remove a lock and return it."""
         check_note("reason", request.reason)
-        lock = await self._database.run(
-            partial(
-                remove_lock,
-                repository_id=request.repository_id,
-                lock_id=parse_id(request.id),
-                user_id=request.user_id,
-                token_id=request.token_id,
-                force=request.force,
-                idempotency_key=_key(request.idempotency_key),
-                reason=request.reason,
-            )
+        work = partial(
+            remove_lock,
+            repository_id=request.repository_id,
+            lock_id=parse_id(request.id),
+            user_id=request.user_id,
+            token_id=request.token_id,
+            force=request.force,
+            idempotency_key=_key(request.idempotency_key),
+            reason=request.reason,
         )
+        with _audited(forced=request.force):
+            lock = await self._database.run(work)
         count_released(forced=lock.owner_id != request.user_id)
         return pb.DeleteLockResponse(lock=lock_message(lock))
 
@@ -132,18 +133,19 @@ class LockServicer(LockServiceServicer):
     async def DeleteLocks(self, request: pb.DeleteLocksRequest, _context: object) -> pb.DeleteLocksResponse:
         """Remove the locks of many paths and return them."""
         check_note("reason", request.reason)
-        outcome = await batch.remove_locks(
-            self._database,
-            repository_id=request.repository_id,
-            user_id=request.user_id,
-            token_id=request.token_id,
-            paths=request.paths,
-            force=request.force,
-            idempotency_key=_key(request.idempotency_key),
-            all_or_nothing=request.all_or_nothing,
-            reason=request.reason,
-            ref=request.ref,
-        )
+        with _audited(forced=request.force):
+            outcome = await batch.remove_locks(
+                self._database,
+                repository_id=request.repository_id,
+                user_id=request.user_id,
+                token_id=request.token_id,
+                paths=request.paths,
+                force=request.force,
+                idempotency_key=_key(request.idempotency_key),
+                all_or_nothing=request.all_or_nothing,
+                reason=request.reason,
+                ref=request.ref,
+            )
         for lock in outcome.changed:
             count_released(forced=lock.owner_id != request.user_id)
         return pb.DeleteLocksResponse(
@@ -161,19 +163,20 @@ class LockServicer(LockServiceServicer):
         """Replace another user's lock. Raises `AlreadyExists` (PATH_LOCKED) if another lock stands in its place."""
         check_reason(request.reason)
         check_note("note", request.note)
-        theft = await self._database.run(
-            partial(
-                steal_lock,
-                repository_id=request.repository_id,
-                lock_id=parse_id(request.id),
-                user_id=request.user_id,
-                token_id=request.token_id,
-                reason=request.reason,
-                note=request.note,
-                idempotency_key=_key(request.idempotency_key),
-                limits=self._limits,
+        with _audited(forced=True):
+            theft = await self._database.run(
+                partial(
+                    steal_lock,
+                    repository_id=request.repository_id,
+                    lock_id=parse_id(request.id),
+                    user_id=request.user_id,
+                    token_id=request.token_id,
+                    reason=request.reason,
+                    note=request.note,
+                    idempotency_key=_key(request.idempotency_key),
+                    limits=self._limits,
+                )
             )
-        )
         previous = stolen(theft)
         return pb.StealLockResponse(
             lock=lock_message(theft.lock), previous=released_lock_message(pb.ReleasedLock, previous)
@@ -202,3 +205,8 @@ def _key(given: str) -> str:
     """Return the caller's idempotency key, or a new key, because the transaction itself may be retried too."""
     check_idempotency_key(given)
     return given or uuid.uuid4().hex
+
+
+def _audited(*, forced: bool) -> AbstractContextManager[None]:
+    """Return the block for a call that may release a lock of another user; its event names the user who did."""
+    return acting("", FACADE) if forced else nullcontext()

@@ -43,6 +43,20 @@ _DELETE_TOKENS = text("""
 """)
 
 
+_DELETE_REFUSALS = text("""
+    DELETE FROM locks.refusals WHERE id IN (
+        SELECT id FROM locks.refusals WHERE created_at < now() - interval '7 days' ORDER BY created_at LIMIT :limit
+    )
+""")
+# Ids have gaps, so that at most this many stay.
+_DELETE_MANY_REFUSALS = text("""
+    DELETE FROM locks.refusals WHERE id IN (
+        SELECT id FROM locks.refusals WHERE id <= (SELECT max(id) - 1000000 FROM locks.refusals)
+        ORDER BY id LIMIT :limit
+    )
+""")
+
+
 async def keep_deleting_expired(database: Database) -> Never:
     """Delete what has expired, at once and then every ten minutes, until cancelled."""
 
@@ -62,6 +76,9 @@ async def delete_expired(database: Database, *, max_rows: int = _MAX_ROWS) -> No
             while await _delete(database, deletion, {**which, "limit": max_rows}) == max_rows:
                 pass
     await _delete(database, _DELETE_TOKENS, {})
+    for deletion in (_DELETE_REFUSALS, _DELETE_MANY_REFUSALS):
+        while await _delete(database, deletion, {"limit": max_rows}) == max_rows:
+            pass
 
 
 async def _delete(database: Database, deletion: TextClause, which: dict[str, object]) -> int:

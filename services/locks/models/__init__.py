@@ -33,11 +33,13 @@ from services.locks.models.identity import (
     TokenRole,
 )
 from services.locks.models.locks import Lock, ReleasedLock, RepositoryLockCount, UserLockCount
+from services.locks.models.records import AuditEvent, Refusal
 
 __all__ = [
     "FORCED_BY_ADMINS",
     "FORCED_BY_WRITERS",
     "SCHEMA",
+    "AuditEvent",
     "FailedLogin",
     "Forge",
     "ForgeLookups",
@@ -53,6 +55,7 @@ __all__ = [
     "IssuerGroup",
     "Lock",
     "LockEvent",
+    "Refusal",
     "ReleasedLock",
     "RemovedRepository",
     "Repository",

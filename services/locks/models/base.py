@@ -72,6 +72,7 @@ def number_column(*, nullable: bool = False) -> Column[int]:
     return Column(BigInteger, nullable=nullable)
 
 
-def moment_column(*, now: bool = False, nullable: bool = False) -> Column[datetime]:
+def moment_column(*, now: bool = False, nullable: bool = False, primary_key: bool = False) -> Column[datetime]:
     """Return a column of times; with `now`, the time of the insertion by default."""
-    return Column(DateTime(timezone=True), nullable=nullable, server_default=func.now() if now else None)
+    default = func.now() if now else None
+    return Column(DateTime(timezone=True), nullable=nullable, server_default=default, primary_key=primary_key)

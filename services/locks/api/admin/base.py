@@ -16,6 +16,7 @@ from services.database.transactions import Database
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import authenticate
 from services.locks.access.users import find_user
+from services.locks.audit.recorder import ADMIN, acting, record
 from services.locks.events.feed import LockFeed
 from services.locks.locking.pages import LockPages
 from services.locks.models import Repository, User
@@ -63,6 +64,20 @@ class Handlers(AdminServiceServicer):
         check_repository_name("repository", name)
         return await self.database.run(partial(find_repository, name=name))
 
+    async def audit(
+        self,
+        type_: str,
+        *,
+        subject: str,
+        repository: str = "",
+        before: dict[str, Any] | None = None,
+        after: dict[str, Any] | None = None,
+    ) -> None:
+        """Record a change that the storage service has made; no trigger sees it."""
+        await self.database.run(
+            partial(record, type_=type_, subject=subject, repository=repository, before=before, after=after)
+        )
+
 
 def administrator_only(
     handle: Callable[[_Handlers, _Request, User], Awaitable[_Response]],
@@ -70,6 +85,9 @@ def administrator_only(
     """Return a handler that admits only administrators, and passes the calling administrator to `handle`."""
 
     async def handler(self: _Handlers, request: _Request, context: Context) -> _Response:
-        return await handle(self, request, await self.administrator(context))
+        administrator = await self.administrator(context)
+        # Triggers record each change of a row in its transaction, with this actor.
+        with acting(administrator.name, ADMIN):
+            return await handle(self, request, administrator)
 
     return handler

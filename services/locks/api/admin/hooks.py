@@ -2,11 +2,14 @@
 
 from functools import partial
 
+from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.hook_messages import delivery_message, hook_message, new_hook_of
+from services.locks.audit.event_types import HOOK_REDELIVERED
+from services.locks.audit.recorder import record
 from services.locks.ids import parse_cursor
 from services.locks.models import User
 from services.locks.validation import check_repository_name
@@ -62,7 +65,14 @@ class HookHandlers(Handlers):
         has_id = request.HasField("delivery_id")
         if not has_id and not request.failed:
             raise InvalidArgument(Reason.INVALID_FIELD, "what: expected delivery_id, or failed to be true")
-        count = await self.database.run(
-            partial(redeliver, hook_id=request.hook_id, delivery_id=request.delivery_id if has_id else None)
-        )
+
+        async def work(connection: AsyncConnection) -> int:
+            count = await redeliver(
+                connection, hook_id=request.hook_id, delivery_id=request.delivery_id if has_id else None
+            )
+            queued = {"delivery_id": request.delivery_id} if has_id else {"count": count}
+            await record(connection, HOOK_REDELIVERED, subject=f"hook {request.hook_id}", after=queued)
+            return count
+
+        count = await self.database.run(work)
         return pb.RedeliverHookResponse(count=count)

@@ -7,7 +7,9 @@ from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.storage.v1 import storage_service_pb2 as storage
 
 from services.locks.api.admin.base import Handlers, administrator_only
+from services.locks.api.audit_messages import object_fields
 from services.locks.api.hook_messages import removed_object_payload
+from services.locks.audit.event_types import OBJECT_REMOVED, OBJECT_RESTORED
 from services.locks.models import Repository, User
 from services.locks.repositories import count_locks, list_repositories
 from services.locks.webhooks.deliveries import record_removed_object
@@ -45,6 +47,12 @@ class ObjectHandlers(Handlers):
                 payload=removed_object_payload(repository, removed.object),
             )
         )
+        await self.audit(
+            OBJECT_REMOVED,
+            subject=f"object {request.oid}",
+            repository=repository.name,
+            after=object_fields(removed.object),
+        )
         return pb.RemoveObjectResponse(object=removed.object)
 
     @administrator_only
@@ -55,6 +63,7 @@ class ObjectHandlers(Handlers):
             self.storage.objects.RestoreObject,
             storage.RestoreObjectRequest(repository_id=repository.id, oid=request.oid),
         )
+        await self.audit(OBJECT_RESTORED, subject=f"object {request.oid}", repository=repository.name)
         return pb.RestoreObjectResponse()
 
     @administrator_only

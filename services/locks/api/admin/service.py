@@ -7,6 +7,7 @@ from services.locks.api.admin.hooks import HookHandlers
 from services.locks.api.admin.issuers import IssuerHandlers
 from services.locks.api.admin.locks import LockHandlers
 from services.locks.api.admin.objects import ObjectHandlers
+from services.locks.api.admin.records import RecordHandlers
 from services.locks.api.admin.repositories import RepositoryHandlers
 from services.locks.api.admin.stores import StoreHandlers
 from services.locks.api.admin.tokens import TokenHandlers
@@ -25,5 +26,6 @@ class AdminServicer(
     StoreHandlers,
     HookHandlers,
     IssuerHandlers,
+    RecordHandlers,
 ):
     """Answers the calls of AdminService; every handler admits only administrators."""

@@ -8,6 +8,8 @@ from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.storage.v1 import store_service_pb2 as storage
 
 from services.locks.api.admin.base import Handlers, administrator_only
+from services.locks.api.audit_messages import store_fields
+from services.locks.audit import event_types
 from services.locks.models import User
 
 _Response = TypeVar("_Response")
@@ -25,6 +27,7 @@ class StoreHandlers(Handlers):
         created = await self._call(
             self.storage.stores.CreateStore, storage.CreateStoreRequest(name=request.name, url=request.url)
         )
+        await self.audit(event_types.STORE_CREATED, subject=f"store {request.name}", after=store_fields(created.store))
         return pb.CreateStoreResponse(store=created.store)
 
     @administrator_only
@@ -45,12 +48,17 @@ class StoreHandlers(Handlers):
                 bytes_per_second=request.bytes_per_second,
             ),
         )
+        copy = store_fields(started.store) | {"from_store": request.from_store}
+        await self.audit(event_types.STORE_COPY_STARTED, subject=f"store {request.to_store}", after=copy)
         return pb.StartCopyResponse(store=started.store)
 
     @administrator_only
     async def StopCopy(self, request: pb.StopCopyRequest, _administrator: User) -> pb.StopCopyResponse:
         """Stop filling a copy; the store is no longer a copy, and retains its blobs."""
         stopped = await self._call(self.storage.stores.StopCopy, storage.StopCopyRequest(name=request.name))
+        await self.audit(
+            event_types.STORE_COPY_STOPPED, subject=f"store {request.name}", after=store_fields(stopped.store)
+        )
         return pb.StopCopyResponse(store=stopped.store)
 
     @administrator_only
@@ -61,12 +69,16 @@ class StoreHandlers(Handlers):
         changed = await self._call(
             self.storage.stores.SetPrimaryStore, storage.SetPrimaryStoreRequest(name=request.name)
         )
+        await self.audit(
+            event_types.STORE_PRIMARY_SET, subject=f"store {request.name}", after=store_fields(changed.store)
+        )
         return pb.SetPrimaryStoreResponse(store=changed.store)
 
     @administrator_only
     async def DeleteStore(self, request: pb.DeleteStoreRequest, _administrator: User) -> pb.DeleteStoreResponse:
         """Remove a store from the index; its blobs are not deleted."""
         await self._call(self.storage.stores.DeleteStore, storage.DeleteStoreRequest(name=request.name))
+        await self.audit(event_types.STORE_DELETED, subject=f"store {request.name}")
         return pb.DeleteStoreResponse()
 
     async def _call(self, method: Callable[..., Awaitable[_Response]], request: Message) -> _Response:

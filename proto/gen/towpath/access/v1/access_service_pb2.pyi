@@ -469,3 +469,88 @@ class ListSignInsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListSignInsResponse: _TypeAlias = ListSignInsResponse  # noqa: Y015
+
+@_typing.final
+class RecordRefusalsRequest(_message.Message):
+    """RecordRefusalsRequest carries refusals."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Refusal(_message.Message):
+        """Refusal is why one request was refused. Longer texts than the service keeps are cut."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        REQUEST_ID_FIELD_NUMBER: _builtins.int
+        REASON_FIELD_NUMBER: _builtins.int
+        MESSAGE_FIELD_NUMBER: _builtins.int
+        USER_NAME_FIELD_NUMBER: _builtins.int
+        REPOSITORY_FIELD_NUMBER: _builtins.int
+        OPERATION_FIELD_NUMBER: _builtins.int
+        TOKEN_ID_FIELD_NUMBER: _builtins.int
+        request_id: _builtins.str
+        """The request id."""
+        reason: _builtins.str
+        """The reason that the client got."""
+        message: _builtins.str
+        """The message that the client got."""
+        user_name: _builtins.str
+        """The name of the user; empty for an anonymous caller, and for one that is not known."""
+        repository: _builtins.str
+        """The name of the repository in the address."""
+        operation: _builtins.str
+        """The operation that was refused."""
+        token_id: _builtins.int
+        """The id of the token, as Authenticate told it; 0 where there is none."""
+        def __init__(
+            self,
+            *,
+            request_id: _builtins.str = ...,
+            reason: _builtins.str = ...,
+            message: _builtins.str = ...,
+            user_name: _builtins.str = ...,
+            repository: _builtins.str = ...,
+            operation: _builtins.str = ...,
+            token_id: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["message", b"message", "operation", b"operation", "reason", b"reason", "repository", b"repository", "request_id", b"request_id", "token_id", b"token_id", "user_name", b"user_name"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    REFUSALS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___RecordRefusalsRequest.Refusal]:
+        """At most 1,000 of them."""
+
+    def __init__(
+        self,
+        *,
+        refusals: _abc.Iterable[Global___RecordRefusalsRequest.Refusal] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refusals", b"refusals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordRefusalsRequest: _TypeAlias = RecordRefusalsRequest  # noqa: Y015
+
+@_typing.final
+class RecordRefusalsResponse(_message.Message):
+    """RecordRefusalsResponse says that they are taken."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RecordRefusalsResponse: _TypeAlias = RecordRefusalsResponse  # noqa: Y015

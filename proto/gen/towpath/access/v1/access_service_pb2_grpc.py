@@ -68,6 +68,11 @@ class AccessServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListSignInsRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListSignInsResponse.FromString,
                 _registered_method=True)
+        self.RecordRefusals = channel.unary_unary(
+                '/towpath.access.v1.AccessService/RecordRefusals',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsResponse.FromString,
+                _registered_method=True)
 
 
 class AccessServiceServicer:
@@ -155,6 +160,17 @@ class AccessServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RecordRefusals(self, request, context):
+        """RecordRefusals keeps why requests were refused, for AdminService.ExplainRequest. Refusals of
+        CheckAccess and Authenticate are kept by these themselves. What is over the rate that is kept is
+        counted and dropped, and no text has a credential afterwards. A second call records a second time.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: too many).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -187,6 +203,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.ListSignIns,
                     request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListSignInsRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListSignInsResponse.SerializeToString,
+            ),
+            'RecordRefusals': grpc.unary_unary_rpc_method_handler(
+                    servicer.RecordRefusals,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -355,6 +376,33 @@ class AccessService:
             '/towpath.access.v1.AccessService/ListSignIns',
             towpath_dot_access_dot_v1_dot_access__service__pb2.ListSignInsRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_access__service__pb2.ListSignInsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RecordRefusals(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/RecordRefusals',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsResponse.FromString,
             options,
             channel_credentials,
             insecure,

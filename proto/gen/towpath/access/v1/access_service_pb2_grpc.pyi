@@ -90,6 +90,13 @@ class AccessServiceStub:
     """
     ListSignIns: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ListSignInsRequest, _access_service_pb2.ListSignInsResponse]
     """ListSignIns tells at which issuers people can sign in. It is no secret."""
+    RecordRefusals: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.RecordRefusalsRequest, _access_service_pb2.RecordRefusalsResponse]
+    """RecordRefusals keeps why requests were refused, for AdminService.ExplainRequest. Refusals of
+    CheckAccess and Authenticate are kept by these themselves. What is over the rate that is kept is
+    counted and dropped, and no text has a credential afterwards. A second call records a second time.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: too many).
+    """
 
 @_typing.type_check_only
 class AccessServiceAsyncStub(AccessServiceStub):
@@ -153,6 +160,13 @@ class AccessServiceAsyncStub(AccessServiceStub):
     """
     ListSignIns: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListSignInsRequest, _access_service_pb2.ListSignInsResponse]  # type: ignore[assignment]
     """ListSignIns tells at which issuers people can sign in. It is no secret."""
+    RecordRefusals: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RecordRefusalsRequest, _access_service_pb2.RecordRefusalsResponse]  # type: ignore[assignment]
+    """RecordRefusals keeps why requests were refused, for AdminService.ExplainRequest. Refusals of
+    CheckAccess and Authenticate are kept by these themselves. What is over the rate that is kept is
+    counted and dropped, and no text has a credential afterwards. A second call records a second time.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: too many).
+    """
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
     """AccessService tells who a caller is and what the caller may do.
@@ -249,5 +263,18 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_access_service_pb2.ListSignInsResponse, _abc.Awaitable[_access_service_pb2.ListSignInsResponse]]:
         """ListSignIns tells at which issuers people can sign in. It is no secret."""
+
+    @_abc_1.abstractmethod
+    def RecordRefusals(
+        self,
+        request: _access_service_pb2.RecordRefusalsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.RecordRefusalsResponse, _abc.Awaitable[_access_service_pb2.RecordRefusalsResponse]]:
+        """RecordRefusals keeps why requests were refused, for AdminService.ExplainRequest. Refusals of
+        CheckAccess and Authenticate are kept by these themselves. What is over the rate that is kept is
+        counted and dropped, and no text has a credential afterwards. A second call records a second time.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: too many).
+        """
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1815,6 +1815,294 @@ class ExplainAccessResponse(_message.Message):
 Global___ExplainAccessResponse: _TypeAlias = ExplainAccessResponse  # noqa: Y015
 
 @_typing.final
+class ExplainRequestRequest(_message.Message):
+    """ExplainRequestRequest names a request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    request_id: _builtins.str
+    """The request id, as the answer had it."""
+    def __init__(
+        self,
+        *,
+        request_id: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["request_id", b"request_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainRequestRequest: _TypeAlias = ExplainRequestRequest  # noqa: Y015
+
+@_typing.final
+class ExplainRequestResponse(_message.Message):
+    """ExplainRequestResponse says why it was refused."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REFUSALS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def refusals(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusalRecord]:
+        """The refusals in the order of their decisions: one request may show several credentials, and the
+        refusal of an action names the decision and what the client got.
+        """
+
+    def __init__(
+        self,
+        *,
+        refusals: _abc.Iterable[Global___RefusalRecord] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["refusals", b"refusals"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ExplainRequestResponse: _TypeAlias = ExplainRequestResponse  # noqa: Y015
+
+@_typing.final
+class RefusalRecord(_message.Message):
+    """RefusalRecord is one decision against a request."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class GrantRecord(_message.Message):
+        """GrantRecord is a grant that was looked at."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        SOURCE_FIELD_NUMBER: _builtins.int
+        SOURCE_NAME_FIELD_NUMBER: _builtins.int
+        ROLE_FIELD_NUMBER: _builtins.int
+        REF_PATTERNS_FIELD_NUMBER: _builtins.int
+        source: _builtins.str
+        """Where it comes from: user, group, forge or issuer."""
+        source_name: _builtins.str
+        """The name of the group, forge or issuer; empty for a grant of the user's own."""
+        role: _builtins.str
+        """The role."""
+        @_builtins.property
+        def ref_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+            """The patterns of the refs that it is limited to; empty for every ref."""
+
+        def __init__(
+            self,
+            *,
+            source: _builtins.str = ...,
+            source_name: _builtins.str = ...,
+            role: _builtins.str = ...,
+            ref_patterns: _abc.Iterable[_builtins.str] | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["ref_patterns", b"ref_patterns", "role", b"role", "source", b"source", "source_name", b"source_name"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    REASON_FIELD_NUMBER: _builtins.int
+    MESSAGE_FIELD_NUMBER: _builtins.int
+    RULE_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    PERMISSION_FIELD_NUMBER: _builtins.int
+    REF_FIELD_NUMBER: _builtins.int
+    GROUPS_FIELD_NUMBER: _builtins.int
+    GRANTS_FIELD_NUMBER: _builtins.int
+    reason: _builtins.str
+    """The reason and the message of the error."""
+    message: _builtins.str
+    """The message of the error."""
+    rule: _builtins.str
+    """The rule that decided, in one sentence."""
+    source: _builtins.str
+    """Where the credential comes from: token NAME, forge NAME, issuer NAME, or anonymous."""
+    user_name: _builtins.str
+    """The user to whom the credential belongs or belonged; empty where that is not known."""
+    repository: _builtins.str
+    """The repository's name as the request has it."""
+    permission: _builtins.str
+    """What was asked for."""
+    ref: _builtins.str
+    """The ref that the request names."""
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was decided."""
+
+    @_builtins.property
+    def groups(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The groups of the user."""
+
+    @_builtins.property
+    def grants(self) -> _containers.RepeatedCompositeFieldContainer[Global___RefusalRecord.GrantRecord]:
+        """The grants of the user in the repository."""
+
+    def __init__(
+        self,
+        *,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        reason: _builtins.str = ...,
+        message: _builtins.str = ...,
+        rule: _builtins.str = ...,
+        source: _builtins.str = ...,
+        user_name: _builtins.str = ...,
+        repository: _builtins.str = ...,
+        permission: _builtins.str = ...,
+        ref: _builtins.str = ...,
+        groups: _abc.Iterable[_builtins.str] | None = ...,
+        grants: _abc.Iterable[Global___RefusalRecord.GrantRecord] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "grants", b"grants", "groups", b"groups", "message", b"message", "permission", b"permission", "reason", b"reason", "ref", b"ref", "repository", b"repository", "rule", b"rule", "source", b"source", "user_name", b"user_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RefusalRecord: _TypeAlias = RefusalRecord  # noqa: Y015
+
+@_typing.final
+class ListAuditEventsRequest(_message.Message):
+    """ListAuditEventsRequest asks for a page of the audit log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    CURSOR_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    SINCE_FIELD_NUMBER: _builtins.int
+    UNTIL_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    TYPE_PREFIX_FIELD_NUMBER: _builtins.int
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    cursor: _builtins.str
+    """The next_cursor of the previous page; empty for the first page."""
+    limit: _builtins.int
+    """How many events at most; 0 for the service's default, more than its maximum is coerced."""
+    actor: _builtins.str
+    """When not empty, only events of this actor."""
+    type_prefix: _builtins.str
+    """When not empty, only events whose type begins with this, with or without "org.towpath."."""
+    repository: _builtins.str
+    """When not empty, only events of this repository."""
+    @_builtins.property
+    def since(self) -> _timestamp_pb2.Timestamp:
+        """When set, only events since this time."""
+
+    @_builtins.property
+    def until(self) -> _timestamp_pb2.Timestamp:
+        """When set, only events before this time."""
+
+    def __init__(
+        self,
+        *,
+        cursor: _builtins.str = ...,
+        limit: _builtins.int = ...,
+        since: _timestamp_pb2.Timestamp | None = ...,
+        until: _timestamp_pb2.Timestamp | None = ...,
+        actor: _builtins.str = ...,
+        type_prefix: _builtins.str = ...,
+        repository: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["since", b"since", "until", b"until"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "cursor", b"cursor", "limit", b"limit", "repository", b"repository", "since", b"since", "type_prefix", b"type_prefix", "until", b"until"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAuditEventsRequest: _TypeAlias = ListAuditEventsRequest  # noqa: Y015
+
+@_typing.final
+class ListAuditEventsResponse(_message.Message):
+    """ListAuditEventsResponse is a page of the audit log."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    next_cursor: _builtins.str
+    """Set when more events exist."""
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditEvent]:
+        """The events, the latest first."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___AuditEvent] | None = ...,
+        next_cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events", "next_cursor", b"next_cursor"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListAuditEventsResponse: _TypeAlias = ListAuditEventsResponse  # noqa: Y015
+
+@_typing.final
+class AuditEvent(_message.Message):
+    """AuditEvent is a change that somebody made."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    TYPE_FIELD_NUMBER: _builtins.int
+    ACTOR_FIELD_NUMBER: _builtins.int
+    SOURCE_FIELD_NUMBER: _builtins.int
+    REQUEST_ID_FIELD_NUMBER: _builtins.int
+    SUBJECT_FIELD_NUMBER: _builtins.int
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The id."""
+    type: _builtins.str
+    """Its type, such as org.towpath.grant.changed."""
+    actor: _builtins.str
+    """The name of the user who made it."""
+    source: _builtins.str
+    """How it was made: admin, facade, bootstrap, database."""
+    request_id: _builtins.str
+    """The request id of the call."""
+    subject: _builtins.str
+    """What was changed, such as "user alice"."""
+    repository: _builtins.str
+    """The name of its repository; empty where it has none."""
+    before: _builtins.str
+    """The record before the change as JSON; empty where there was none."""
+    after: _builtins.str
+    """The record after the change as JSON; empty where there is none."""
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was made."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        type: _builtins.str = ...,
+        actor: _builtins.str = ...,
+        source: _builtins.str = ...,
+        request_id: _builtins.str = ...,
+        subject: _builtins.str = ...,
+        repository: _builtins.str = ...,
+        before: _builtins.str = ...,
+        after: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["actor", b"actor", "after", b"after", "before", b"before", "created_at", b"created_at", "id", b"id", "repository", b"repository", "request_id", b"request_id", "source", b"source", "subject", b"subject", "type", b"type"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AuditEvent: _TypeAlias = AuditEvent  # noqa: Y015
+
+@_typing.final
 class ListRepositoryLocksRequest(_message.Message):
     """ListRepositoryLocksRequest asks for a page of standing locks."""
 

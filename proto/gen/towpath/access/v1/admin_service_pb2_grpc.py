@@ -157,6 +157,16 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ExplainAccessRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ExplainAccessResponse.FromString,
                 _registered_method=True)
+        self.ExplainRequest = channel.unary_unary(
+                '/towpath.access.v1.AdminService/ExplainRequest',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ExplainRequestRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ExplainRequestResponse.FromString,
+                _registered_method=True)
+        self.ListAuditEvents = channel.unary_unary(
+                '/towpath.access.v1.AdminService/ListAuditEvents',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListAuditEventsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListAuditEventsResponse.FromString,
+                _registered_method=True)
         self.ListRepositoryLocks = channel.unary_unary(
                 '/towpath.access.v1.AdminService/ListRepositoryLocks',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListRepositoryLocksRequest.SerializeToString,
@@ -483,6 +493,23 @@ class AdminServiceServicer:
 
     def ExplainAccess(self, request, context):
         """ExplainAccess decides like AccessService.CheckAccess and says what decided.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ExplainRequest(self, request, context):
+        """ExplainRequest says why a request was refused with 401, 403 or 404, for seven days: whose credential
+        it was, which grants were looked at, and which rule decided. Errors: NOT_FOUND (REQUEST_NOT_FOUND:
+        it was not refused, is too long ago, or was one of too many), INVALID_ARGUMENT (INVALID_FIELD).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListAuditEvents(self, request, context):
+        """ListAuditEvents returns a page of the audit log, the latest event first. Errors: INVALID_ARGUMENT
+        (INVALID_CURSOR, INVALID_FIELD).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -839,6 +866,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ExplainAccess,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ExplainAccessRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ExplainAccessResponse.SerializeToString,
+            ),
+            'ExplainRequest': grpc.unary_unary_rpc_method_handler(
+                    servicer.ExplainRequest,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ExplainRequestRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ExplainRequestResponse.SerializeToString,
+            ),
+            'ListAuditEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListAuditEvents,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListAuditEventsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListAuditEventsResponse.SerializeToString,
             ),
             'ListRepositoryLocks': grpc.unary_unary_rpc_method_handler(
                     servicer.ListRepositoryLocks,
@@ -1615,6 +1652,60 @@ class AdminService:
             '/towpath.access.v1.AdminService/ExplainAccess',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.ExplainAccessRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.ExplainAccessResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ExplainRequest(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/ExplainRequest',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ExplainRequestRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ExplainRequestResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListAuditEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/ListAuditEvents',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListAuditEventsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListAuditEventsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -110,6 +110,15 @@ class AdminServiceStub:
     """ListGrants returns a repository's grants: those of users by name and role, then those of groups."""
     ExplainAccess: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ExplainAccessRequest, _admin_service_pb2.ExplainAccessResponse]
     """ExplainAccess decides like AccessService.CheckAccess and says what decided."""
+    ExplainRequest: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ExplainRequestRequest, _admin_service_pb2.ExplainRequestResponse]
+    """ExplainRequest says why a request was refused with 401, 403 or 404, for seven days: whose credential
+    it was, which grants were looked at, and which rule decided. Errors: NOT_FOUND (REQUEST_NOT_FOUND:
+    it was not refused, is too long ago, or was one of too many), INVALID_ARGUMENT (INVALID_FIELD).
+    """
+    ListAuditEvents: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListAuditEventsRequest, _admin_service_pb2.ListAuditEventsResponse]
+    """ListAuditEvents returns a page of the audit log, the latest event first. Errors: INVALID_ARGUMENT
+    (INVALID_CURSOR, INVALID_FIELD).
+    """
     ListRepositoryLocks: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoryLocksRequest, _admin_service_pb2.ListRepositoryLocksResponse]
     """ListRepositoryLocks returns a page of a repository's standing locks. Errors: INVALID_ARGUMENT
     (INVALID_CURSOR).
@@ -304,6 +313,15 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """ListGrants returns a repository's grants: those of users by name and role, then those of groups."""
     ExplainAccess: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ExplainAccessRequest, _admin_service_pb2.ExplainAccessResponse]  # type: ignore[assignment]
     """ExplainAccess decides like AccessService.CheckAccess and says what decided."""
+    ExplainRequest: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ExplainRequestRequest, _admin_service_pb2.ExplainRequestResponse]  # type: ignore[assignment]
+    """ExplainRequest says why a request was refused with 401, 403 or 404, for seven days: whose credential
+    it was, which grants were looked at, and which rule decided. Errors: NOT_FOUND (REQUEST_NOT_FOUND:
+    it was not refused, is too long ago, or was one of too many), INVALID_ARGUMENT (INVALID_FIELD).
+    """
+    ListAuditEvents: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListAuditEventsRequest, _admin_service_pb2.ListAuditEventsResponse]  # type: ignore[assignment]
+    """ListAuditEvents returns a page of the audit log, the latest event first. Errors: INVALID_ARGUMENT
+    (INVALID_CURSOR, INVALID_FIELD).
+    """
     ListRepositoryLocks: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoryLocksRequest, _admin_service_pb2.ListRepositoryLocksResponse]  # type: ignore[assignment]
     """ListRepositoryLocks returns a page of a repository's standing locks. Errors: INVALID_ARGUMENT
     (INVALID_CURSOR).
@@ -633,6 +651,27 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ExplainAccessResponse, _abc.Awaitable[_admin_service_pb2.ExplainAccessResponse]]:
         """ExplainAccess decides like AccessService.CheckAccess and says what decided."""
+
+    @_abc_1.abstractmethod
+    def ExplainRequest(
+        self,
+        request: _admin_service_pb2.ExplainRequestRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ExplainRequestResponse, _abc.Awaitable[_admin_service_pb2.ExplainRequestResponse]]:
+        """ExplainRequest says why a request was refused with 401, 403 or 404, for seven days: whose credential
+        it was, which grants were looked at, and which rule decided. Errors: NOT_FOUND (REQUEST_NOT_FOUND:
+        it was not refused, is too long ago, or was one of too many), INVALID_ARGUMENT (INVALID_FIELD).
+        """
+
+    @_abc_1.abstractmethod
+    def ListAuditEvents(
+        self,
+        request: _admin_service_pb2.ListAuditEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListAuditEventsResponse, _abc.Awaitable[_admin_service_pb2.ListAuditEventsResponse]]:
+        """ListAuditEvents returns a page of the audit log, the latest event first. Errors: INVALID_ARGUMENT
+        (INVALID_CURSOR, INVALID_FIELD).
+        """
 
     @_abc_1.abstractmethod
     def ListRepositoryLocks(

@@ -1,0 +1,147 @@
+"""The audit log has a row for each command that changes something, and no row has a secret."""
+
+import json
+import os
+import subprocess
+from collections.abc import Iterator
+
+import pytest
+import typer
+
+from services.cli.main import app
+from services.locks.audit.event_types import EVENT_TYPES
+from tests.support.folders import temporary_folder
+from tests.support.http import Client, content, oid_of
+from tests.support.stack import TOWPATH, Stack, running
+from tests.support.waiting import finished
+
+# Commands that change nothing that has a row: they read, run services, or push and poll for others.
+SILENT = frozenset(
+    {
+        "access",
+        "audit export",
+        "audit list",
+        "backup",
+        "check",
+        "explain",
+        "group list",
+        "group member list",
+        "hook check",
+        "hook deliveries",
+        "hook list",
+        "hook post-receive",
+        "hook pre-receive",
+        "lock history",
+        "lock list",
+        "lock watch",
+        "object list",
+        "repo list",
+        "restore",
+        "storage list",
+        "token list",
+        "up",
+        "usage",
+        "user list",
+    }
+)
+
+
+@pytest.fixture(scope="module")
+def stack() -> Iterator[Stack]:
+    """A stack that may put stores into a folder beside its data."""
+    with (
+        temporary_folder() as folder,
+        running(Stack(folder / "var", ("--demo",), environment={"TOWPATH_STORAGE_FOLDERS": str(folder)})) as stack,
+    ):
+        yield stack
+
+
+def commands() -> set[str]:
+    """Return the names of all commands."""
+
+    def walk(group: object, prefix: str) -> Iterator[str]:
+        for name, command in getattr(group, "commands", {}).items():
+            if hasattr(command, "commands"):
+                yield from walk(command, f"{prefix}{name} ")
+            else:
+                yield prefix + name
+
+    return set(walk(typer.main.get_command(app), ""))
+
+
+def events(stack: Stack) -> list[dict[str, object]]:
+    """Return all events, the earliest first."""
+    result = finished([*TOWPATH, "audit", "export", "--data", str(stack.data)])
+    assert result.returncode == 0, result.stderr
+    return [json.loads(line) for line in result.stdout.splitlines()][::-1]
+
+
+async def test_every_command_that_changes_something_has_a_row(stack: Stack) -> None:
+    """In the order of the commands, each with the types of its events."""
+    repository, data = "audit/film", content("audited", 100)
+    oid = oid_of(data)
+    done: set[str] = set()
+    seen = {event["id"] for event in events(stack)}
+
+    def run(name: str, *arguments: str, types: tuple[str, ...]) -> str:
+        result: subprocess.CompletedProcess[str] = finished(
+            [*TOWPATH, *name.split(), *arguments, "--data", str(stack.data)]
+        )
+        assert result.returncode == 0, (name, result.stderr)
+        new = [event for event in events(stack) if event["id"] not in seen]
+        seen.update(event["id"] for event in new)
+        assert tuple(str(event["type"]).removeprefix("org.towpath.") for event in new) == types, name
+        for event in new:
+            assert event["specversion"] == "1.0"
+            assert event["type"] in EVENT_TYPES
+            assert event["source"] == "/towpath/admin"
+            detail = event["data"]
+            assert isinstance(detail, dict)
+            assert (detail["actor"], bool(detail["request_id"])) == ("admin", True)
+        done.add(name)
+        return result.stdout
+
+    run("user add", "ann", types=("user.created",))
+    secret = json.loads(run("token add", "ann", "laptop", "--json", types=("token.created",)))["secret"]
+    run("group add", "artists", types=("group.created",))
+    run("group member add", "artists", "ann", types=("group.member.created",))
+    run("repo add", repository, types=("repository.created",))
+    run("repo update", repository, "--stale-after", "14d", types=("repository.changed",))
+    run("grant", "ann", repository, "--role", "write", types=("grant.created",))
+    run("grant", "ann", repository, "--role", "write", "--ref", "refs/heads/*", types=("grant.changed",))
+    run("grant", "--group", "artists", repository, "--role", "write", types=("group.grant.created",))
+    url = "http://127.0.0.1:9/services/hidden-path?key=hidden-key"
+    hook = json.loads(run("hook add", repository, url, "--allow-private", "--json", types=("hook.created",)))
+    run("hook redeliver", str(hook["id"]), "--failed", types=("hook.redelivered",))
+    run("hook remove", str(hook["id"]), types=("hook.deleted",))
+    run("lock add", repository, "a.psd", "--user", "ann", types=("lock.created",))
+    run("lock steal", repository, "a.psd", "--reason", "urgent", types=("lock.stolen",))
+    run("lock remove", repository, "a.psd", types=("lock.released",))
+    async with Client(f"{stack.origin}/{repository}", "ann", secret) as ann:
+        assert (await ann.upload(data)).status_code == 200
+    run("object remove", repository, oid, "--reason", "wrong", types=("object.removed",))
+    run("object restore", repository, oid, types=("object.restored",))
+    second = stack.data.parent / "second"
+    second.mkdir()
+    os.chown(second, stack.data.stat().st_uid, stack.data.stat().st_gid)
+    run("storage add", "second", f"file://{second}", types=("store.created",))
+    run("storage copy", "first", "second", "--no-wait", types=("store.copy.started",))
+    run("storage stop-copy", "second", types=("store.copy.stopped",))
+    run("storage set-primary", "first", types=("store.primary.set",))
+    run("storage remove", "second", types=("store.deleted",))
+    run("repo rename", repository, "audit/other", types=("repository.changed",))
+    run("revoke", "ann", "audit/other", types=("grant.deleted",))
+    run("revoke", "--group", "artists", "audit/other", types=("group.grant.deleted",))
+    run("group member remove", "artists", "ann", types=("group.member.deleted",))
+    run("group remove", "artists", types=("group.deleted",))
+    run("token revoke", "ann", "laptop", types=("token.deleted",))
+    run("repo remove", "audit/other", "--force", types=("repository.deleted",))
+    run("user remove", "ann", types=("user.deleted",))
+    everything = json.dumps(events(stack))
+    assert everything.count("bootstrap") >= 2, "migrate makes the first administrator and its token"
+    done.add("migrate")
+    assert commands() - SILENT - done == set()
+    administrator = (stack.data / "admin-token").read_text().strip()
+    for hidden in (secret, hook["secret"], administrator, *stack.tokens.values(), "hidden"):
+        assert hidden
+        assert hidden not in everything

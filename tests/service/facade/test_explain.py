@@ -1,0 +1,283 @@
+"""Twenty kinds of refusal, each made for real over HTTP, and what an administrator is told about them."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import httpx
+import pytest
+from towpath.access.v1 import admin_service_pb2 as admin
+
+from services.common.errors import NotFound, Reason
+from tests.service.facade.conftest import Place
+from tests.support.http import basic, content, oid_of
+from tests.support.locks import refused
+from tests.support.waiting import until
+
+MEDIA = "application/vnd.git-lfs+json"
+Ask = Callable[["Refusal"], Awaitable[httpx.Response]]
+
+
+class Refusal:
+    """A request that is refused, under an id of its own."""
+
+    def __init__(self, place: Place, request_id: str) -> None:
+        self.place = place
+        self.inner = place.inner
+        self.request_id = request_id
+
+    async def batch(
+        self, token: str | None, operation: str = "download", *, ref: str | None = None, base: str = ""
+    ) -> httpx.Response:
+        """Ask for a batch."""
+        body: dict[str, Any] = {"operation": operation, "objects": [{"oid": "0" * 64, "size": 1}]}
+        if ref is not None:
+            body["ref"] = {"name": ref}
+        return await self.send("POST", f"{base or self.place.base_url}/objects/batch", token, json=body)
+
+    async def send(self, method: str, url: str, token: str | None, **arguments: Any) -> httpx.Response:  # noqa: ANN401
+        """Send a request with the id."""
+        headers = {"X-Request-Id": self.request_id, "Accept": MEDIA, "Content-Type": MEDIA}
+        if token is not None:
+            headers["Authorization"] = basic("any", token)
+        async with httpx.AsyncClient() as client:
+            return await client.request(method, url, headers=headers | arguments.pop("headers", {}), **arguments)
+
+    async def call(self, name: str, request: Any) -> Any:  # noqa: ANN401 - whichever call
+        """Call AdminService."""
+        return await self.inner.locks.admin_peer.call(getattr(self.inner.locks.admin, name), request)
+
+    async def lock_of_alice(self) -> str:
+        """Return the id of a lock that alice holds."""
+        async with self.place.client() as alice:
+            answer = await alice.lock(f"{self.request_id}.psd")
+        return str(answer.json()["lock"]["id"])
+
+    @property
+    def tokens(self) -> dict[str, str]:
+        """The tokens of the users."""
+        return self.inner.tokens
+
+
+async def unknown_token(case: Refusal) -> httpx.Response:
+    """Unknown token."""
+    return await case.batch("tp_invented-by-somebody-who-guesses")
+
+
+async def no_token(case: Refusal) -> httpx.Response:
+    """No token."""
+    return await case.send("GET", f"{case.place.base_url}/locks", None, headers={"Authorization": "Digest x"})
+
+
+async def revoked_token(case: Refusal) -> httpx.Response:
+    """Revoked token."""
+    secret = await case.inner.locks.add_token("alice", case.request_id)
+    await case.call("RevokeToken", admin.RevokeTokenRequest(user_name="alice", name=case.request_id))
+    return await case.batch(secret)
+
+
+async def expired_token(case: Refusal) -> httpx.Response:
+    """Expired token."""
+    request = admin.CreateTokenRequest(user_name="bob", name=case.request_id)
+    request.expires_at.FromDatetime(datetime.now(UTC) + timedelta(seconds=1))
+    secret = (await case.call("CreateToken", request)).secret
+    # Time is the rule here.
+    await asyncio.sleep(1.1)
+    return await case.batch(secret)
+
+
+async def anonymous_in_private(case: Refusal) -> httpx.Response:
+    """Anonymous in private."""
+    return await case.batch(None)
+
+
+async def anonymous_writes_in_public(case: Refusal) -> httpx.Response:
+    """Anonymous writes in public."""
+    await case.call("UpdateRepository", admin.UpdateRepositoryRequest(name=case.place.name, public=True))
+    return await case.batch(None, "upload")
+
+
+async def anonymous_in_none(case: Refusal) -> httpx.Response:
+    """Anonymous in none."""
+    return await case.batch(None, base=f"{case.place.facade.origin}/no/such")
+
+
+async def no_such_repository(case: Refusal) -> httpx.Response:
+    """No such repository."""
+    return await case.batch(case.tokens["alice"], base=f"{case.place.facade.origin}/no/such")
+
+
+async def impossible_repository(case: Refusal) -> httpx.Response:
+    """Impossible repository."""
+    return await case.batch(case.tokens["alice"], base=f"{case.place.facade.origin}/a%20b")
+
+
+async def no_grant(case: Refusal) -> httpx.Response:
+    """No grant."""
+    return await case.batch(case.tokens["carol"])
+
+
+async def only_reads(case: Refusal) -> httpx.Response:
+    """Only reads."""
+    await case.inner.locks.grant("carol", case.place.name, admin.ROLE_READ)
+    return await case.batch(case.tokens["carol"], "upload")
+
+
+async def another_ref(case: Refusal) -> httpx.Response:
+    """Another ref."""
+    return await case.batch(case.tokens["bob"], "upload", ref="refs/heads/main")
+
+
+async def no_ref(case: Refusal) -> httpx.Response:
+    """No ref."""
+    return await case.batch(case.tokens["bob"], "upload")
+
+
+async def only_reads_by_group(case: Refusal) -> httpx.Response:
+    """Only reads by group."""
+    group = f"artists-{case.request_id}"
+    await case.call("CreateGroup", admin.CreateGroupRequest(name=group))
+    await case.call("AddGroupMembers", admin.AddGroupMembersRequest(group_name=group, user_names=["carol"]))
+    grant = admin.GrantAccessRequest(group_name=group, repository=case.place.name, role=admin.ROLE_READ)
+    await case.call("GrantAccess", grant)
+    return await case.batch(case.tokens["carol"], "upload")
+
+
+async def reader_locks(case: Refusal) -> httpx.Response:
+    """Reader locks."""
+    await case.inner.locks.grant("carol", case.place.name, admin.ROLE_READ)
+    return await case.send("POST", f"{case.place.base_url}/locks", case.tokens["carol"], json={"path": "a.psd"})
+
+
+async def unlock_of_another(case: Refusal) -> httpx.Response:
+    """Unlock of another."""
+    lock_id = await case.lock_of_alice()
+    body = {"ref": {"name": "refs/heads/bob"}}
+    return await case.send("POST", f"{case.place.base_url}/locks/{lock_id}/unlock", case.tokens["bob"], json=body)
+
+
+async def forced_unlock(case: Refusal) -> httpx.Response:
+    """Forced unlock."""
+    lock_id = await case.lock_of_alice()
+    body = {"force": True, "ref": {"name": "refs/heads/bob"}}
+    return await case.send("POST", f"{case.place.base_url}/locks/{lock_id}/unlock", case.tokens["bob"], json=body)
+
+
+async def no_such_lock(case: Refusal) -> httpx.Response:
+    """No such lock."""
+    return await case.send("POST", f"{case.place.base_url}/locks/987654321/unlock", case.tokens["alice"], json={})
+
+
+async def no_action_token(case: Refusal) -> httpx.Response:
+    """No action token."""
+    return await case.send("GET", f"{case.place.base_url}/objects/{'0' * 64}", None)
+
+
+async def action_of_an_ended_access(case: Refusal) -> httpx.Response:
+    """Action of an ended access."""
+    secret = await case.inner.locks.add_token("alice", case.request_id)
+    data = content(case.request_id, 10)
+    body = {"operation": "upload", "objects": [{"oid": oid_of(data), "size": len(data)}]}
+    async with httpx.AsyncClient() as client:
+        headers = {"Authorization": basic("any", secret), "Accept": MEDIA, "Content-Type": MEDIA}
+        answer = await client.post(f"{case.place.base_url}/objects/batch", json=body, headers=headers)
+        [entry] = answer.json()["objects"]
+    action = entry["actions"]["upload"]
+    await case.call("RevokeToken", admin.RevokeTokenRequest(user_name="alice", name=case.request_id))
+    # The facade hears of it within a second.
+    await asyncio.sleep(1.0)
+    return await case.send("PUT", action["href"], None, headers=action["header"], content=data)
+
+
+async def no_route(case: Refusal) -> httpx.Response:
+    """No route."""
+    return await case.send("GET", f"{case.place.base_url}/nothing", case.tokens["alice"])
+
+
+# Each with the status, the words of the rule or message, the user, and the source of the credential.
+CASES: list[tuple[Ask, int, str, str, str]] = [
+    (unknown_token, 401, "the token is not valid", "", "unknown"),
+    (no_token, 401, "credentials are", "", "anonymous"),
+    (revoked_token, 401, "was revoked", "alice", "token ID"),
+    (expired_token, 401, "has expired", "bob", "token ID"),
+    (anonymous_in_private, 401, "may only read public repositories", "", "anonymous"),
+    (anonymous_writes_in_public, 401, "an anonymous caller may only read", "", "anonymous"),
+    (anonymous_in_none, 401, "may only read public repositories", "", "anonymous"),
+    (no_such_repository, 404, "there is no such repository", "alice", "token laptop"),
+    (impossible_repository, 404, "there is no such repository", "alice", "token laptop"),
+    (no_grant, 404, "has no grant in this private repository", "carol", "token laptop"),
+    (only_reads, 403, "no grant of the role write", "carol", "token laptop"),
+    (another_ref, 403, "this is another", "bob", "token laptop"),
+    (no_ref, 403, "the request names none", "bob", "token laptop"),
+    (only_reads_by_group, 403, "no grant of the role write", "carol", "token laptop"),
+    (reader_locks, 403, "no grant of the role write", "carol", "token laptop"),
+    (unlock_of_another, 403, "LOCK_NOT_OWNED", "bob", "token laptop"),
+    (forced_unlock, 403, "FORCE_NOT_ALLOWED", "bob", "token laptop"),
+    (no_such_lock, 404, "no such lock", "alice", "token laptop"),
+    (no_action_token, 403, "TOKEN_REFUSED", "", "anonymous"),
+    (action_of_an_ended_access, 403, "not valid any more", "alice", ""),
+    (no_route, 404, "nothing is served", "", "anonymous"),
+]
+
+
+@pytest.mark.parametrize(("ask", "status", "words", "user", "source"), CASES, ids=[ask.__name__ for ask, *_ in CASES])
+async def test_a_refusal_is_explained(place: Place, ask: Ask, status: int, words: str, user: str, source: str) -> None:
+    """The explanation has the true rule, whose credential it was, and no credential."""
+    case = Refusal(place, f"{ask.__name__}-{place.repository_id}")
+    answer = await ask(case)
+    assert answer.status_code == status, answer.text
+    assert answer.headers["x-request-id"] == case.request_id
+    if answer.headers.get("content-type", "").endswith("json"):
+        assert answer.json()["request_id"] == case.request_id
+
+    found: list[admin.ExplainRequestResponse] = []
+
+    async def explained() -> bool:
+        request = admin.ExplainRequestRequest(request_id=case.request_id)
+        try:
+            response: admin.ExplainRequestResponse = await case.call("ExplainRequest", request)
+        except NotFound:
+            return False
+        found.append(response)
+        # The decision, and what the client got.
+        rules = [refusal.rule for refusal in response.refusals]
+        return "the answer that the client got" in rules and (len(rules) > 1 or not is_decided)
+
+    is_decided = ask not in (no_token, no_such_lock, no_action_token, no_route, unlock_of_another, forced_unlock)
+    await until(explained)
+    response = found[-1]
+    told = str(response)
+    assert words in told
+    assert {refusal.user_name for refusal in response.refusals} - {""} == ({user} if user else set())
+    assert source.replace("ID", case.request_id) in " ".join(refusal.source for refusal in response.refusals)
+    for secret in (*case.tokens.values(), "invented-by"):
+        assert secret not in told
+
+
+async def test_grants_and_groups_are_told(place: Place) -> None:
+    """Those that were looked at."""
+    case = Refusal(place, f"grants-{place.repository_id}")
+    assert (await another_ref(case)).status_code == 403
+
+    found: list[admin.RefusalRecord] = []
+
+    async def explained() -> bool:
+        try:
+            response = await case.call("ExplainRequest", admin.ExplainRequestRequest(request_id=case.request_id))
+        except NotFound:
+            return False
+        found.extend(refusal for refusal in response.refusals if refusal.grants)
+        return bool(found)
+
+    await until(explained)
+    [record] = found
+    assert ("write", ["refs/heads/bob"]) in [(grant.role, list(grant.ref_patterns)) for grant in record.grants]
+    assert (record.ref, record.permission, record.repository) == ("refs/heads/main", "write", place.name)
+
+
+async def test_only_administrators_ask(place: Place) -> None:
+    """Neither users of this repository nor of others, and no id is found that was not refused."""
+    locks = place.inner.locks
+    with refused(NotFound, Reason.REQUEST_NOT_FOUND):
+        await locks.admin_peer.call(locks.admin.ExplainRequest, admin.ExplainRequestRequest(request_id="never-refused"))
