@@ -26,7 +26,7 @@ RUN /build/bin/pip wheel --no-deps --no-build-isolation --no-index --wheel-dir /
     && /opt/towpath/bin/pip install --no-cache-dir --no-deps --no-index /wheels/*.whl \
     && /opt/towpath/bin/pip uninstall --yes pip
 
-FROM ${PYTHON}
+FROM ${PYTHON} AS towpath
 LABEL org.opencontainers.image.title="Towpath" \
       org.opencontainers.image.description="Large files beside git repositories, and exclusive locks on their paths" \
       org.opencontainers.image.licenses="Apache-2.0"
@@ -43,3 +43,21 @@ ENV PATH=/opt/towpath/bin:$PATH \
 USER 10001:10001
 WORKDIR /var/lib/towpath
 CMD ["towpath", "--help"]
+
+# OpenSSH, for the profile `ssh` of compose.yaml. It runs as the user of the services, by the name that clients log in
+# to, with a shell for the forced command.
+FROM towpath AS sshd
+USER 0:0
+RUN apt-get update && apt-get install --yes --no-install-recommends openssh-server \
+    && rm -r /var/lib/apt/lists/* /etc/ssh/ssh_host_* \
+    && useradd --non-unique --uid 10001 --gid towpath --no-create-home --home-dir / --shell /bin/sh git \
+    && install --directory --owner towpath --group towpath --mode 0700 /var/lib/ssh
+COPY deploy/sshd/sshd_config /etc/ssh/towpath_sshd_config
+COPY deploy/sshd/start.sh /opt/towpath/bin/start-sshd.sh
+USER 10001:10001
+WORKDIR /
+EXPOSE 2222
+CMD ["start-sshd.sh"]
+
+# The image of a build that names no target.
+FROM towpath

@@ -7,6 +7,11 @@ _OWN = ("services", "towpath")
 
 def run() -> None:
     """Run the command of this process; see `services.cli.main.run`."""
+    if sys.argv[1:2] == ["ssh"] and sys.argv[2:3] in (["keys"], ["serve"]):
+        # OpenSSH starts these for each connection: they import nothing else.
+        from services.common import ssh_client
+
+        sys.exit(ssh_client.run(sys.argv[2:]))
     try:
         from services.cli.main import run as run_command
     except ModuleNotFoundError as error:

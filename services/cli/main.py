@@ -16,6 +16,7 @@ from services.cli.admin import (
     locks,
     objects,
     repositories,
+    ssh_keys,
     stores,
     tokens,
     users,
@@ -26,6 +27,7 @@ from services.cli.check import check
 from services.cli.errors import CommandError
 from services.cli.push_hooks import command as push_hooks
 from services.cli.sign_in.command import login, logout
+from services.cli.ssh import app as ssh
 from services.cli.up.command import migrate, up
 from services.common.errors import ServiceError
 
@@ -60,6 +62,7 @@ app.command("migrate")(migrate)
 app.add_typer(users.app, name="user")
 app.add_typer(tokens.app, name="token")
 app.add_typer(groups.app, name="group")
+app.add_typer(ssh_keys.app, name="key")
 app.add_typer(repositories.app, name="repo")
 app.add_typer(forges.app, name="forge")
 app.command("grant")(access.grant)
@@ -72,6 +75,7 @@ app.add_typer(hooks.app, name="hook")
 app.add_typer(stores.app, name="storage")
 app.add_typer(audit.app, name="audit")
 app.command("explain")(audit.explain)
+app.add_typer(ssh, name="ssh")
 app.command("usage")(usage)
 app.command("backup")(commands.backup)
 app.command("restore")(commands.restore)

@@ -28,6 +28,11 @@ _ADMIN_TOKEN = "TOWPATH_ADMIN_TOKEN"  # noqa: S105 - the name of a variable, not
 _STORAGE_ADMIN_SECRET = "TOWPATH_STORAGE_ADMIN_SECRET"  # noqa: S105 - the name of a variable, not a secret
 _DATABASE_PASSWORD = "TOWPATH_DATABASE_PASSWORD"  # noqa: S105 - the name of a variable, not a secret
 
+_SIGNING_KEY = "TOWPATH_SIGNING_KEY"
+
+SSH_LISTEN = "TOWPATH_SSH_LISTEN"
+"""The variable whose presence makes `towpath up` run the SSH service."""
+
 _FACADE_METRICS = "TOWPATH_FACADE_METRICS_LISTEN"
 _SHARED_DISK = "TOWPATH_SHARED_STORAGE_PATH"
 _SHARED_MEMORY = "TOWPATH_SHARED_MEMORY_PATH"
@@ -125,6 +130,22 @@ class Environments:
             TOWPATH_DRAIN_SECONDS=str(drain_seconds),
             **decided,
             **self._shared_memory(),
+        )
+
+    def ssh(self, facade_url: str, *, public_url: str | None, drain_seconds: float) -> dict[str, str] | None:
+        """Return the environment of the SSH service; None unless the operator has set its socket."""
+        if not self.inherited.get(SSH_LISTEN):
+            return None
+        decided = {"TOWPATH_PUBLIC_URL": public_url} if public_url else {}
+        return self._with(
+            _ADMIN_TOKEN,
+            _DATABASE_PASSWORD,
+            _STORAGE_ADMIN_SECRET,
+            _SIGNING_KEY,
+            TOWPATH_LOCKS_ADDRESS=self.locks_address,
+            TOWPATH_SSH_FACADE_URL=facade_url,
+            TOWPATH_DRAIN_SECONDS=str(drain_seconds),
+            **decided,
         )
 
 

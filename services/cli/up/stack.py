@@ -141,6 +141,7 @@ class _Stack:
         # The facades have the same environment, and choose the scheme by the same variable.
         scheme = "https" if self.options.environment.get("TOWPATH_HTTPS_CERTIFICATE") else "http"
         origin = f"{scheme}://{self.address.reachable}"
+        ssh = environments.ssh(origin, public_url=self.options.public_url, drain_seconds=_FACADE_DRAIN_SECONDS)
         # The facades accept from one queue, so that a facade's death loses no connection that waits there. All facades
         # have the same probe, because they share the port.
         first_facade, *_ = self.supervisor.start(
@@ -153,6 +154,11 @@ class _Stack:
                     ready=lambda: programs.wait_until_ready(origin),
                 )
                 for facade in facades
+            ),
+            *(
+                [programs.service("ssh", ssh, inherited, hang_seconds=self.options.hang_seconds)]
+                if ssh is not None
+                else []
             ),
             stop_seconds=_FACADE_STOP_SECONDS,
         )

@@ -163,7 +163,12 @@ async def list_tokens(connection: AsyncConnection, user_id: int) -> Sequence[tup
     statement = (
         select(col(TokenUse.used_at), *_TOKEN)
         .join_from(Token, TokenUse, col(TokenUse.token_id) == col(Token.id), isouter=True)
-        .where(col(Token.user_id) == user_id, col(Token.forge_id).is_(None), col(Token.issuer_id).is_(None))
+        .where(
+            col(Token.user_id) == user_id,
+            col(Token.forge_id).is_(None),
+            col(Token.issuer_id).is_(None),
+            col(Token.ssh_key_id).is_(None),
+        )
         .order_by(col(Token.name))
     )
     rows = await connection.execute(statement)

@@ -16,6 +16,7 @@ from services.locks.access.failed_logins import add_failures
 from services.locks.access.grants import AccessGrant, FoundRepository, find_access
 from services.locks.access.policy import Decision, Outcome, decide
 from services.locks.access.refusals import Refusals, Refused
+from services.locks.access.ssh_keys import issue_session_token, known_key
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import TokenUser, TokenValidity, token_hash, validity_of
 from services.locks.api.audit_messages import refusals_of
@@ -188,6 +189,20 @@ class AccessServicer(AccessServiceServicer):
         for issuer in await self._database.run(list_sign_ins):
             response.sign_ins.add(name=issuer.name, issuer=issuer.url, client_id=issuer.client_id)
         return response
+
+    async def FindSshKey(self, request: pb.FindSshKeyRequest, _context: object) -> pb.FindSshKeyResponse:
+        """Return the SSH key of a fingerprint."""
+        found = await self._database.run(partial(known_key, fingerprint=request.fingerprint))
+        return pb.FindSshKeyResponse(key_id=found.key.id, user_name=found.user_name, public_key=found.key.public_key)
+
+    async def IssueSessionToken(
+        self, request: pb.IssueSessionTokenRequest, _context: object
+    ) -> pb.IssueSessionTokenResponse:
+        """Make a token for a session that has proven an SSH key."""
+        issue = partial(issue_session_token, fingerprint=request.fingerprint, valid_seconds=request.valid_seconds)
+        secret, found = await self._database.run(issue)
+        add_log_fields(user=found.user_name)
+        return pb.IssueSessionTokenResponse(token=secret, key_id=found.key.id, user_name=found.user_name)
 
 
 def _grant_fields(grant: AccessGrant) -> dict[str, object]:

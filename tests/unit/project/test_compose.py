@@ -10,6 +10,7 @@ from services.cli.settings import CommandSettings
 from services.common.settings import Settings
 from services.facade.settings import FacadeSettings
 from services.locks.settings import LocksDatabaseSettings, LocksSettings
+from services.ssh.settings import SshSettings
 from services.storage.settings import StorageSettings
 
 ROOT = Path(__file__).parents[3]
@@ -22,12 +23,15 @@ READERS: dict[str, tuple[type[Settings], ...]] = {
     "locks": (LocksSettings, CommandSettings),
     "facade": (FacadeSettings,),
     "facade-2": (FacadeSettings,),
+    "ssh": (SshSettings,),
 }
 # Chosen by the operator for compose itself.
 OF_COMPOSE = {
     "TOWPATH_SECRETS",
     "TOWPATH_IMAGE",
     "TOWPATH_PUBLISH",
+    "TOWPATH_SSH_PUBLISH",
+    "TOWPATH_SSHD_IMAGE",
     "TOWPATH_PUBLISH_SECOND",
     "TOWPATH_PROXY_PUBLISH",
     "TOWPATH_PROXY_CERTIFICATE",

@@ -8,6 +8,7 @@ from services.cli.settings import CommandSettings
 from services.common.settings import Settings
 from services.facade.settings import FacadeSettings
 from services.locks.settings import BootstrapSettings, LocksSettings
+from services.ssh.settings import SshSettings
 from services.storage.settings import StorageSettings
 
 PAGE = Path(__file__).parents[3] / "docs" / "settings.md"
@@ -17,10 +18,11 @@ PROGRAMS: list[tuple[str, type[Settings]]] = [
     ("facade", FacadeSettings),
     ("locks", LocksSettings),
     ("storage", StorageSettings),
+    ("ssh", SshSettings),
     ("`towpath`", CommandSettings),
     ("`towpath`", BootstrapSettings),
 ]
-SERVICES = ["facade", "locks", "storage"]
+SERVICES = ["facade", "locks", "storage", "ssh"]
 
 
 def _default(value: object) -> str:

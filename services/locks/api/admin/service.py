@@ -9,6 +9,7 @@ from services.locks.api.admin.locks import LockHandlers
 from services.locks.api.admin.objects import ObjectHandlers
 from services.locks.api.admin.records import RecordHandlers
 from services.locks.api.admin.repositories import RepositoryHandlers
+from services.locks.api.admin.ssh_keys import SshKeyHandlers
 from services.locks.api.admin.stores import StoreHandlers
 from services.locks.api.admin.tokens import TokenHandlers
 from services.locks.api.admin.users import UserHandlers
@@ -17,6 +18,7 @@ from services.locks.api.admin.users import UserHandlers
 class AdminServicer(
     UserHandlers,
     TokenHandlers,
+    SshKeyHandlers,
     RepositoryHandlers,
     ForgeHandlers,
     GrantHandlers,

@@ -554,3 +554,111 @@ class RecordRefusalsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RecordRefusalsResponse: _TypeAlias = RecordRefusalsResponse  # noqa: Y015
+
+@_typing.final
+class FindSshKeyRequest(_message.Message):
+    """FindSshKeyRequest names a key."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    fingerprint: _builtins.str
+    """The SHA-256 of the key as OpenSSH prints it, such as "SHA256:" and 43 characters of base64."""
+    def __init__(
+        self,
+        *,
+        fingerprint: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindSshKeyRequest: _TypeAlias = FindSshKeyRequest  # noqa: Y015
+
+@_typing.final
+class FindSshKeyResponse(_message.Message):
+    """FindSshKeyResponse carries the key."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    PUBLIC_KEY_FIELD_NUMBER: _builtins.int
+    key_id: _builtins.int
+    """The key's id; never used again."""
+    user_name: _builtins.str
+    """The name of the key's user."""
+    public_key: _builtins.str
+    """The public key, its type and its base64 separated by a space, without a comment."""
+    def __init__(
+        self,
+        *,
+        key_id: _builtins.int = ...,
+        user_name: _builtins.str = ...,
+        public_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_id", b"key_id", "public_key", b"public_key", "user_name", b"user_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___FindSshKeyResponse: _TypeAlias = FindSshKeyResponse  # noqa: Y015
+
+@_typing.final
+class IssueSessionTokenRequest(_message.Message):
+    """IssueSessionTokenRequest names the key that a session has proven."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    VALID_SECONDS_FIELD_NUMBER: _builtins.int
+    fingerprint: _builtins.str
+    """The fingerprint of the key, as in FindSshKeyRequest."""
+    valid_seconds: _builtins.int
+    """For how long the token is valid, in seconds: 60 to 31 days."""
+    def __init__(
+        self,
+        *,
+        fingerprint: _builtins.str = ...,
+        valid_seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["fingerprint", b"fingerprint", "valid_seconds", b"valid_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IssueSessionTokenRequest: _TypeAlias = IssueSessionTokenRequest  # noqa: Y015
+
+@_typing.final
+class IssueSessionTokenResponse(_message.Message):
+    """IssueSessionTokenResponse carries the token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    KEY_ID_FIELD_NUMBER: _builtins.int
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    token: _builtins.str
+    """The secret, shown this once."""
+    key_id: _builtins.int
+    """The key's id, as in FindSshKeyResponse."""
+    user_name: _builtins.str
+    """The name of the key's user."""
+    def __init__(
+        self,
+        *,
+        token: _builtins.str = ...,
+        key_id: _builtins.int = ...,
+        user_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key_id", b"key_id", "token", b"token", "user_name", b"user_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___IssueSessionTokenResponse: _TypeAlias = IssueSessionTokenResponse  # noqa: Y015

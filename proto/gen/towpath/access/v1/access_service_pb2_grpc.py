@@ -73,6 +73,16 @@ class AccessServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsResponse.FromString,
                 _registered_method=True)
+        self.FindSshKey = channel.unary_unary(
+                '/towpath.access.v1.AccessService/FindSshKey',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.FindSshKeyRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.FindSshKeyResponse.FromString,
+                _registered_method=True)
+        self.IssueSessionToken = channel.unary_unary(
+                '/towpath.access.v1.AccessService/IssueSessionToken',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenResponse.FromString,
+                _registered_method=True)
 
 
 class AccessServiceServicer:
@@ -171,6 +181,24 @@ class AccessServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def FindSshKey(self, request, context):
+        """FindSshKey returns the SSH key of a fingerprint. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND),
+        INVALID_ARGUMENT (INVALID_FIELD: what is given is no fingerprint).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def IssueSessionToken(self, request, context):
+        """IssueSessionToken makes a token of the user of an SSH key, for a session over SSH. It ends when its
+        time is over or its key is removed, and no list shows it. The caller vouches that the session has
+        proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
+        is no fingerprint, or the life of the token is out of bounds).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -208,6 +236,16 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.RecordRefusals,
                     request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsResponse.SerializeToString,
+            ),
+            'FindSshKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.FindSshKey,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.FindSshKeyRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.FindSshKeyResponse.SerializeToString,
+            ),
+            'IssueSessionToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.IssueSessionToken,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -403,6 +441,60 @@ class AccessService:
             '/towpath.access.v1.AccessService/RecordRefusals',
             towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def FindSshKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/FindSshKey',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.FindSshKeyRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.FindSshKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def IssueSessionToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/IssueSessionToken',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,

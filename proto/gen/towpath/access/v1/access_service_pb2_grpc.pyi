@@ -97,6 +97,16 @@ class AccessServiceStub:
 
     Errors: INVALID_ARGUMENT (INVALID_FIELD: too many).
     """
+    FindSshKey: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.FindSshKeyRequest, _access_service_pb2.FindSshKeyResponse]
+    """FindSshKey returns the SSH key of a fingerprint. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND),
+    INVALID_ARGUMENT (INVALID_FIELD: what is given is no fingerprint).
+    """
+    IssueSessionToken: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.IssueSessionTokenRequest, _access_service_pb2.IssueSessionTokenResponse]
+    """IssueSessionToken makes a token of the user of an SSH key, for a session over SSH. It ends when its
+    time is over or its key is removed, and no list shows it. The caller vouches that the session has
+    proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
+    is no fingerprint, or the life of the token is out of bounds).
+    """
 
 @_typing.type_check_only
 class AccessServiceAsyncStub(AccessServiceStub):
@@ -166,6 +176,16 @@ class AccessServiceAsyncStub(AccessServiceStub):
     counted and dropped, and no text has a credential afterwards. A second call records a second time.
 
     Errors: INVALID_ARGUMENT (INVALID_FIELD: too many).
+    """
+    FindSshKey: _aio.UnaryUnaryMultiCallable[_access_service_pb2.FindSshKeyRequest, _access_service_pb2.FindSshKeyResponse]  # type: ignore[assignment]
+    """FindSshKey returns the SSH key of a fingerprint. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND),
+    INVALID_ARGUMENT (INVALID_FIELD: what is given is no fingerprint).
+    """
+    IssueSessionToken: _aio.UnaryUnaryMultiCallable[_access_service_pb2.IssueSessionTokenRequest, _access_service_pb2.IssueSessionTokenResponse]  # type: ignore[assignment]
+    """IssueSessionToken makes a token of the user of an SSH key, for a session over SSH. It ends when its
+    time is over or its key is removed, and no list shows it. The caller vouches that the session has
+    proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
+    is no fingerprint, or the life of the token is out of bounds).
     """
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -275,6 +295,28 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         counted and dropped, and no text has a credential afterwards. A second call records a second time.
 
         Errors: INVALID_ARGUMENT (INVALID_FIELD: too many).
+        """
+
+    @_abc_1.abstractmethod
+    def FindSshKey(
+        self,
+        request: _access_service_pb2.FindSshKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.FindSshKeyResponse, _abc.Awaitable[_access_service_pb2.FindSshKeyResponse]]:
+        """FindSshKey returns the SSH key of a fingerprint. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND),
+        INVALID_ARGUMENT (INVALID_FIELD: what is given is no fingerprint).
+        """
+
+    @_abc_1.abstractmethod
+    def IssueSessionToken(
+        self,
+        request: _access_service_pb2.IssueSessionTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.IssueSessionTokenResponse, _abc.Awaitable[_access_service_pb2.IssueSessionTokenResponse]]:
+        """IssueSessionToken makes a token of the user of an SSH key, for a session over SSH. It ends when its
+        time is over or its key is removed, and no list shows it. The caller vouches that the session has
+        proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
+        is no fingerprint, or the life of the token is out of bounds).
         """
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

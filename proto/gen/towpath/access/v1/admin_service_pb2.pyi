@@ -223,6 +223,50 @@ class Token(_message.Message):
 Global___Token: _TypeAlias = Token  # noqa: Y015
 
 @_typing.final
+class SshKey(_message.Message):
+    """SshKey is a public key by which a user signs in over SSH."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    FINGERPRINT_FIELD_NUMBER: _builtins.int
+    PUBLIC_KEY_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The id; never used again."""
+    user_name: _builtins.str
+    """The name of its user."""
+    name: _builtins.str
+    """The name, unique among the user's keys: 1 to 64 of [A-Za-z0-9._@+-]."""
+    fingerprint: _builtins.str
+    """Its SHA-256 as OpenSSH prints it, unique among all keys."""
+    public_key: _builtins.str
+    """Its type and its base64, separated by a space."""
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was added."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        user_name: _builtins.str = ...,
+        name: _builtins.str = ...,
+        fingerprint: _builtins.str = ...,
+        public_key: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "fingerprint", b"fingerprint", "id", b"id", "name", b"name", "public_key", b"public_key", "user_name", b"user_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SshKey: _TypeAlias = SshKey  # noqa: Y015
+
+@_typing.final
 class Repository(_message.Message):
     """Repository is a repository's record."""
 
@@ -831,6 +875,158 @@ class RevokeTokenResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___RevokeTokenResponse: _TypeAlias = RevokeTokenResponse  # noqa: Y015
+
+@_typing.final
+class AddSshKeyRequest(_message.Message):
+    """AddSshKeyRequest describes the new key."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    PUBLIC_KEY_FIELD_NUMBER: _builtins.int
+    user_name: _builtins.str
+    """The user's name."""
+    name: _builtins.str
+    """The key's name; the request fails if it is empty."""
+    public_key: _builtins.str
+    """The line of the file with the public key: ssh-ed25519, ecdsa-sha2-nistp*, ssh-rsa of 2048 bits or
+    more, or their forms for security keys; at most 16 KiB, with neither options nor a certificate.
+    """
+    def __init__(
+        self,
+        *,
+        user_name: _builtins.str = ...,
+        name: _builtins.str = ...,
+        public_key: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "public_key", b"public_key", "user_name", b"user_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddSshKeyRequest: _TypeAlias = AddSshKeyRequest  # noqa: Y015
+
+@_typing.final
+class AddSshKeyResponse(_message.Message):
+    """AddSshKeyResponse carries the new key."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def key(self) -> Global___SshKey:
+        """The key."""
+
+    def __init__(
+        self,
+        *,
+        key: Global___SshKey | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AddSshKeyResponse: _TypeAlias = AddSshKeyResponse  # noqa: Y015
+
+@_typing.final
+class ListSshKeysRequest(_message.Message):
+    """ListSshKeysRequest asks for keys."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    user_name: _builtins.str
+    """The user's name."""
+    def __init__(
+        self,
+        *,
+        user_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["user_name", b"user_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSshKeysRequest: _TypeAlias = ListSshKeysRequest  # noqa: Y015
+
+@_typing.final
+class ListSshKeysResponse(_message.Message):
+    """ListSshKeysResponse carries a user's keys."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEYS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def keys(self) -> _containers.RepeatedCompositeFieldContainer[Global___SshKey]:
+        """The keys by name."""
+
+    def __init__(
+        self,
+        *,
+        keys: _abc.Iterable[Global___SshKey] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keys", b"keys"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListSshKeysResponse: _TypeAlias = ListSshKeysResponse  # noqa: Y015
+
+@_typing.final
+class RemoveSshKeyRequest(_message.Message):
+    """RemoveSshKeyRequest names the key to remove."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    user_name: _builtins.str
+    """The user's name."""
+    name: _builtins.str
+    """The key's name."""
+    def __init__(
+        self,
+        *,
+        user_name: _builtins.str = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "user_name", b"user_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveSshKeyRequest: _TypeAlias = RemoveSshKeyRequest  # noqa: Y015
+
+@_typing.final
+class RemoveSshKeyResponse(_message.Message):
+    """RemoveSshKeyResponse carries the removed key."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    KEY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def key(self) -> Global___SshKey:
+        """The key."""
+
+    def __init__(
+        self,
+        *,
+        key: Global___SshKey | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["key", b"key"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RemoveSshKeyResponse: _TypeAlias = RemoveSshKeyResponse  # noqa: Y015
 
 @_typing.final
 class CreateRepositoryRequest(_message.Message):

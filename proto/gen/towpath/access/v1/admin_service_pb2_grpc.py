@@ -72,6 +72,21 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RevokeTokenRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RevokeTokenResponse.FromString,
                 _registered_method=True)
+        self.AddSshKey = channel.unary_unary(
+                '/towpath.access.v1.AdminService/AddSshKey',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.AddSshKeyRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.AddSshKeyResponse.FromString,
+                _registered_method=True)
+        self.ListSshKeys = channel.unary_unary(
+                '/towpath.access.v1.AdminService/ListSshKeys',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListSshKeysRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListSshKeysResponse.FromString,
+                _registered_method=True)
+        self.RemoveSshKey = channel.unary_unary(
+                '/towpath.access.v1.AdminService/RemoveSshKey',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveSshKeyRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveSshKeyResponse.FromString,
+                _registered_method=True)
         self.CreateRepository = channel.unary_unary(
                 '/towpath.access.v1.AdminService/CreateRepository',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateRepositoryRequest.SerializeToString,
@@ -364,6 +379,29 @@ class AdminServiceServicer:
 
     def RevokeToken(self, request, context):
         """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AddSshKey(self, request, context):
+        """AddSshKey adds a key by which a user signs in over SSH. Errors: ALREADY_EXISTS (SSH_KEY_EXISTS: the
+        user has another key of that name, or the key is that of a user already).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListSshKeys(self, request, context):
+        """ListSshKeys returns a user's SSH keys by name.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RemoveSshKey(self, request, context):
+        """RemoveSshKey removes a key; the tokens of its sessions end everywhere within a second. Errors:
+        NOT_FOUND (SSH_KEY_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -782,6 +820,21 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RevokeTokenRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RevokeTokenResponse.SerializeToString,
             ),
+            'AddSshKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.AddSshKey,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.AddSshKeyRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.AddSshKeyResponse.SerializeToString,
+            ),
+            'ListSshKeys': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListSshKeys,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListSshKeysRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListSshKeysResponse.SerializeToString,
+            ),
+            'RemoveSshKey': grpc.unary_unary_rpc_method_handler(
+                    servicer.RemoveSshKey,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveSshKeyRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveSshKeyResponse.SerializeToString,
+            ),
             'CreateRepository': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateRepository,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateRepositoryRequest.FromString,
@@ -1193,6 +1246,87 @@ class AdminService:
             '/towpath.access.v1.AdminService/RevokeToken',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.RevokeTokenRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.RevokeTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AddSshKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/AddSshKey',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.AddSshKeyRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.AddSshKeyResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListSshKeys(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/ListSshKeys',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListSshKeysRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.ListSshKeysResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RemoveSshKey(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/RemoveSshKey',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveSshKeyRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.RemoveSshKeyResponse.FromString,
             options,
             channel_credentials,
             insecure,

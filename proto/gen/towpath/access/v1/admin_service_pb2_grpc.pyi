@@ -57,6 +57,16 @@ class AdminServiceStub:
     """ListTokens returns a user's tokens with their last use, without their secrets."""
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]
     """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
+    AddSshKey: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AddSshKeyRequest, _admin_service_pb2.AddSshKeyResponse]
+    """AddSshKey adds a key by which a user signs in over SSH. Errors: ALREADY_EXISTS (SSH_KEY_EXISTS: the
+    user has another key of that name, or the key is that of a user already).
+    """
+    ListSshKeys: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListSshKeysRequest, _admin_service_pb2.ListSshKeysResponse]
+    """ListSshKeys returns a user's SSH keys by name."""
+    RemoveSshKey: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveSshKeyRequest, _admin_service_pb2.RemoveSshKeyResponse]
+    """RemoveSshKey removes a key; the tokens of its sessions end everywhere within a second. Errors:
+    NOT_FOUND (SSH_KEY_NOT_FOUND).
+    """
     CreateRepository: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateRepositoryRequest, _admin_service_pb2.CreateRepositoryResponse]
     """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS), NOT_FOUND (FORGE_NOT_FOUND)."""
     ListRepositories: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoriesRequest, _admin_service_pb2.ListRepositoriesResponse]
@@ -260,6 +270,16 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """ListTokens returns a user's tokens with their last use, without their secrets."""
     RevokeToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]  # type: ignore[assignment]
     """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
+    AddSshKey: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AddSshKeyRequest, _admin_service_pb2.AddSshKeyResponse]  # type: ignore[assignment]
+    """AddSshKey adds a key by which a user signs in over SSH. Errors: ALREADY_EXISTS (SSH_KEY_EXISTS: the
+    user has another key of that name, or the key is that of a user already).
+    """
+    ListSshKeys: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListSshKeysRequest, _admin_service_pb2.ListSshKeysResponse]  # type: ignore[assignment]
+    """ListSshKeys returns a user's SSH keys by name."""
+    RemoveSshKey: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveSshKeyRequest, _admin_service_pb2.RemoveSshKeyResponse]  # type: ignore[assignment]
+    """RemoveSshKey removes a key; the tokens of its sessions end everywhere within a second. Errors:
+    NOT_FOUND (SSH_KEY_NOT_FOUND).
+    """
     CreateRepository: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateRepositoryRequest, _admin_service_pb2.CreateRepositoryResponse]  # type: ignore[assignment]
     """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS), NOT_FOUND (FORGE_NOT_FOUND)."""
     ListRepositories: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoriesRequest, _admin_service_pb2.ListRepositoriesResponse]  # type: ignore[assignment]
@@ -496,6 +516,34 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.RevokeTokenResponse, _abc.Awaitable[_admin_service_pb2.RevokeTokenResponse]]:
         """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
+
+    @_abc_1.abstractmethod
+    def AddSshKey(
+        self,
+        request: _admin_service_pb2.AddSshKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.AddSshKeyResponse, _abc.Awaitable[_admin_service_pb2.AddSshKeyResponse]]:
+        """AddSshKey adds a key by which a user signs in over SSH. Errors: ALREADY_EXISTS (SSH_KEY_EXISTS: the
+        user has another key of that name, or the key is that of a user already).
+        """
+
+    @_abc_1.abstractmethod
+    def ListSshKeys(
+        self,
+        request: _admin_service_pb2.ListSshKeysRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.ListSshKeysResponse, _abc.Awaitable[_admin_service_pb2.ListSshKeysResponse]]:
+        """ListSshKeys returns a user's SSH keys by name."""
+
+    @_abc_1.abstractmethod
+    def RemoveSshKey(
+        self,
+        request: _admin_service_pb2.RemoveSshKeyRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.RemoveSshKeyResponse, _abc.Awaitable[_admin_service_pb2.RemoveSshKeyResponse]]:
+        """RemoveSshKey removes a key; the tokens of its sessions end everywhere within a second. Errors:
+        NOT_FOUND (SSH_KEY_NOT_FOUND).
+        """
 
     @_abc_1.abstractmethod
     def CreateRepository(

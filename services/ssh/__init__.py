@@ -1,0 +1,1 @@
+"""The SSH service: sessions of OpenSSH, answered by the HTTP interface of the facade."""

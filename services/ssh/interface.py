@@ -1,0 +1,146 @@
+"""The HTTP interface of a repository, called with the token of a session; every rule stays with the facade."""
+
+import json
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+import httpx
+
+from services.ssh.errors import Refused
+
+_MEDIA_TYPE = "application/vnd.git-lfs+json"
+_MAX_JSON_BYTES = 16 * 1024**2
+_TIMEOUT = httpx.Timeout(60.0, connect=10.0)
+_UNAVAILABLE, _BAD_GATEWAY = 503, 502
+CHUNK_BYTES = 256 * 1024
+
+
+class Facade:
+    """A facade, and the address under which clients know it."""
+
+    def __init__(self, url: str, public_url: str | None, certificate: Path | None, max_connections: int) -> None:
+        self._url = url
+        self.public_url = (public_url or url).rstrip("/")
+        public, own = urlsplit(self.public_url), urlsplit(url)
+        self._prefix = public.path
+        self._hosts = {public.netloc, own.netloc}
+        self._headers = {"Host": public.netloc, "Accept": _MEDIA_TYPE, "User-Agent": "towpath-ssh"}
+        # The certificate is that of the public name, and the facade is reached by another one.
+        self._extensions = {"sni_hostname": public.hostname} if own.scheme == "https" and public.hostname else {}
+        self._client = httpx.AsyncClient(
+            timeout=_TIMEOUT,
+            limits=httpx.Limits(max_connections=max_connections, max_keepalive_connections=32),
+            verify=_trusting(certificate),
+            trust_env=False,
+        )
+
+    async def close(self) -> None:
+        """Close all connections."""
+        await self._client.aclose()
+
+    @asynccontextmanager
+    async def request(
+        self,
+        method: str,
+        url: str,
+        headers: Mapping[str, str],
+        *,
+        content: bytes | AsyncIterator[bytes] | None = None,
+        params: Mapping[str, str] | None = None,
+    ) -> AsyncIterator[httpx.Response]:
+        """Send a request and give its response, whose body is not read. Raises `Refused` if there is none.
+
+        A path is one of the facade. An address of an action leads to the facade where it is the facade's own, and to
+        an object store where it is that one's.
+        """
+        is_own = True
+        if not url.startswith("/"):
+            parts = urlsplit(url)
+            if is_own := parts.netloc in self._hosts:
+                query = f"?{parts.query}" if parts.query else ""
+                url = parts.path.removeprefix(self._prefix) + query
+        target = f"{self._url}{url}" if is_own else url
+        try:
+            async with self._client.stream(
+                method,
+                target,
+                headers={**(self._headers if is_own else {}), **headers},
+                content=content,
+                params=params,
+                extensions=self._extensions if is_own else {},
+            ) as response:
+                yield response
+        except httpx.TransportError as error:
+            raise Refused(_UNAVAILABLE, "the server does not answer; try again") from error
+
+
+def _trusting(certificate: Path | None) -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    if certificate is not None:
+        context.load_verify_locations(certificate)
+        # It need not be signed by itself: it is trusted as it is.
+        context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context
+
+
+class Repository:
+    """A repository of the facade, for the user of a token."""
+
+    def __init__(self, facade: Facade, name: str, user_name: str, secret: str) -> None:
+        self.facade = facade
+        self.name = name
+        self.user_name = user_name
+        self._base = f"/{name}"
+        self._headers = {"Authorization": f"Bearer {secret}"}
+
+    async def call(
+        self,
+        method: str,
+        path: str,
+        body: Mapping[str, Any] | None = None,
+        *,
+        params: Mapping[str, str] | None = None,
+        accepted: tuple[int, ...] = (),
+    ) -> tuple[int, dict[str, Any]]:
+        """Make a call, and return its status and its JSON. Raises `Refused` unless it succeeds or is accepted."""
+        headers = dict(self._headers)
+        content = None
+        if body is not None:
+            headers["Content-Type"] = _MEDIA_TYPE
+            content = json.dumps(body).encode()
+        async with self.facade.request(
+            method, f"{self._base}/{path}", headers, content=content, params=params
+        ) as response:
+            found = await read_json(response)
+        if not response.is_success and response.status_code not in accepted:
+            raise Refused(response.status_code, _message(found))
+        return response.status_code, found
+
+
+async def read_json(response: httpx.Response) -> dict[str, Any]:
+    """Return the JSON of a response, at most 16 MiB. Raises `Refused` if it is something else."""
+    content = bytearray()
+    async for part in response.aiter_bytes():
+        content += part
+        if len(content) > _MAX_JSON_BYTES:
+            raise Refused(_BAD_GATEWAY, "the server's answer is too long")
+    try:
+        found = json.loads(content or b"{}")
+    except ValueError:
+        found = None
+    return found if isinstance(found, dict) else {}
+
+
+def _message(found: Mapping[str, Any]) -> str:
+    message = found.get("message")
+    return message if isinstance(message, str) else "the server refuses this"
+
+
+async def raise_for_status(response: httpx.Response) -> None:
+    """Raise `Refused` with the message of a response that is no success."""
+    if not response.is_success:
+        raise Refused(response.status_code, _message(await read_json(response)))
