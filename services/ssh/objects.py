@@ -142,17 +142,22 @@ class Objects:
             raise Refused(_BAD_REQUEST, "expected the data of the object")
         data = Upload(self._reader)
         try:
-            check_oid(oid)
-            size, ref = _size_and_ref(message, self._known_ref(oid))
-            actions = await self._action("upload", oid, size, ref)
-            if action := actions.get("upload"):
-                await self._put(action, data, size)
-            if action := actions.get("verify"):
-                await self._verify(action, oid, size)
-        finally:
-            # The next command follows the data.
+            await self._store(oid, message, data)
+        except Refused:
+            # The next command follows the data; any other error ends the session, and nobody waits for the rest.
             await data.drain()
+            raise
+        await data.drain()
         await self._writer.answer(200)
+
+    async def _store(self, oid: str, message: Message, data: "Upload") -> None:
+        check_oid(oid)
+        size, ref = _size_and_ref(message, self._known_ref(oid))
+        actions = await self._action("upload", oid, size, ref)
+        if action := actions.get("upload"):
+            await self._put(action, data, size)
+        if action := actions.get("verify"):
+            await self._verify(action, oid, size)
 
     async def _put(self, action: Mapping[str, Any], data: "Upload", size: int) -> None:
         headers = {**(action.get("header") or {}), "Content-Length": str(size)}
