@@ -98,7 +98,7 @@ class Refused:
 
     @property
     def is_of_stranger(self) -> bool:
-        """Whether no user is known."""
+        """True where no user is known."""
         return not (self.user_id or self.user_name)
 
     def values(self, now: float) -> dict[str, Any]:

@@ -17,8 +17,11 @@ from services.common.observability import request_id
 from services.common.observability.logs import get_logger
 from services.locks.models import AuditEvent
 
-ADMIN, BOOTSTRAP, FACADE = "admin", "bootstrap", "facade"
-"""Sources of changes: AdminService, `towpath migrate`, and people over HTTP."""
+ADMIN, BOOTSTRAP, FACADE, SIGN_IN = "admin", "bootstrap", "facade", "sign-in"
+"""Sources of changes: AdminService, `towpath migrate`, people over HTTP, and their sign-in at an issuer.
+
+Others are `forge NAME` and `issuer NAME`, by whose credentials users and repositories are made.
+"""
 
 MAX_LOGGED = 1_000
 """The events of one transaction that are logged; the table has all."""
@@ -53,7 +56,8 @@ def acting(actor: str, source: str) -> Iterator[None]:
     With an empty `actor`, an event of a released lock names the user who released it, and others name the role of the
     database. `watch_transactions` has to be called for the engine.
     """
-    current = _Acting(actor, source)
+    # Postgres has no text with NUL, and a forge or an issuer chooses the names of its users.
+    current = _Acting(actor.replace("\0", "\ufffd"), source)
     token = _acting.set(current)
     try:
         yield

@@ -13,6 +13,7 @@ from services.database.transactions import Database
 from services.locks.access.identities import user_of
 from services.locks.access.policy import Role
 from services.locks.access.tokens import token_hash
+from services.locks.audit.recorder import acting
 from services.locks.forges import roles
 from services.locks.forges.look_up import Report
 from services.locks.forges.lookups import ForgeLookups
@@ -77,7 +78,9 @@ class ForgeAuthentication:
                 raise _not_valid()
             return user, await self._write(connection, tied, report, token_id)
 
-        return await self._database.run(work)
+        login = report.account.login if report.account is not None else ""
+        with acting(login, f"forge {tied.forge.name}"):
+            return await self._database.run(work)
 
     async def renew(self, repository: str, credential: str, known: KnownToken) -> Admitted:
         """Return a known token once its role is valid, after a look-up at the forge of the repository if one is due.

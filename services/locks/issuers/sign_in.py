@@ -18,6 +18,7 @@ from services.locks import metrics
 from services.locks.access.identities import user_of
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import TokenUser, find_token, new_secret, token_hash
+from services.locks.audit.recorder import SIGN_IN, acting
 from services.locks.issuers.json_web_tokens import is_json_web_token, parse
 from services.locks.issuers.key_sets import KeySets
 from services.locks.issuers.refusal import refused
@@ -106,9 +107,9 @@ class SignIn:
         now = time.time()
         expires_at = check_claims(unverified.claims, audiences=issuer.audiences, now=now)
         check_signature(token, await self._keys.find(issuer.url, key_id, algorithm), algorithm)
-        await self._database.run(
-            partial(_record, issuer_id=issuer.id, token=token, claims=unverified.claims, expires_at=expires_at)
-        )
+        recording = partial(_record, issuer_id=issuer.id, token=token, claims=unverified.claims, expires_at=expires_at)
+        with acting(unverified.text("sub"), f"issuer {issuer.name}"):
+            await self._database.run(recording)
 
     async def exchange(self, credential: str) -> ExchangedToken:
         """Return a new token with the user, the groups and the grants of a JSON Web Token; see `find`.
@@ -120,9 +121,9 @@ class SignIn:
         if user is None or user.issuer_id is None:
             raise refused("expected a JSON Web Token of an issuer")
         secret = new_secret()
-        await self._database.run(
-            partial(_copy, token_id=user.token_id, hashed=token_hash(secret), seconds=self._token_seconds)
-        )
+        copying = partial(_copy, token_id=user.token_id, hashed=token_hash(secret), seconds=self._token_seconds)
+        with acting(user.user.name, SIGN_IN):
+            await self._database.run(copying)
         return ExchangedToken(secret, self._token_seconds, user)
 
 

@@ -26,8 +26,9 @@ _AUDITED = {
     "ssh_keys": "key",
     "hooks": "hook",
 }
-# A token of a forge or an issuer is verified again and again, and is none that somebody made here.
-_OURS = "num_nonnulls({0}.forge_id, {0}.issuer_id) = 0"
+# Credentials of forges and issuers, and those of SSH sessions, come and go all day; a sign-in of a person is recorded.
+_OURS = "num_nonnulls({0}.forge_id, {0}.issuer_id, {0}.ssh_key_id) = 0"
+_MADE = f"({_OURS} OR {{0}}.name LIKE 'sign-in-%')"
 
 # A restore loads the events of these rows too.
 _NOT_RESTORED = "current_setting('towpath.restoring', true) IS DISTINCT FROM 'true'"
@@ -182,7 +183,7 @@ def _create_triggers() -> None:
     for table, noun in _AUDITED.items():
         _audit(table, noun, "INSERT OR DELETE")
         _audit(table, noun, "UPDATE", "OLD.* IS DISTINCT FROM NEW.*")
-    _audit("tokens", "token", "INSERT", _OURS.format("NEW"))
+    _audit("tokens", "token", "INSERT", _MADE.format("NEW"))
     _audit("tokens", "token", "DELETE", _OURS.format("OLD"))
     _audit("tokens", "token", "UPDATE", f"OLD.* IS DISTINCT FROM NEW.* AND {_OURS.format('NEW')}")
     op.execute(
