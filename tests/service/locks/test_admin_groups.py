@@ -1,5 +1,6 @@
 """AdminService: groups, their members and their grants."""
 
+import asyncio
 from collections.abc import Iterable
 
 import pytest
@@ -10,6 +11,8 @@ from towpath.locks.v1 import push_service_pb2 as push
 from services.common.errors import AlreadyExists, InvalidArgument, NotFound, PermissionDenied, Reason
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused
+
+ROUNDS = 10
 
 
 @pytest.fixture
@@ -183,6 +186,103 @@ async def test_the_deciding_group_is_named(service: RunningLocks, team: Team, ar
         await service.check(team.alice, repository, access.PERMISSION_WRITE, ref="refs/heads/main")
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
         await service.check(team.bob, repository, access.PERMISSION_READ)
+
+
+async def test_the_least_role_that_suffices_decides(service: RunningLocks, team: Team, artists: str) -> None:
+    """The lowest role that suffices decides: an own grant before those of groups, and groups by name."""
+    repository = f"{team.repository}-in-order"
+    await service.add_repository(repository)
+    first, second, third = (f"{artists}-{letter}" for letter in "abc")
+    for group in (third, first, second):
+        await add(service, group, team.alice_name)
+    await give(service, third, repository, admin.ROLE_WRITE)
+    await give(service, second, repository, admin.ROLE_WRITE)
+    await give(service, first, repository, admin.ROLE_ADMIN)
+    await service.grant(team.alice_name, repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/alice"])
+
+    async def decides(ref: str) -> tuple[str, str]:
+        found = await explain(service, team.alice_name, repository, ref)
+        assert found.allowed
+        return found.grant.group_name, found.explanation
+
+    # A grant for every ref is named before one for some, even where both would do.
+    on_every_ref = "the role write by the group {} includes writing, on every ref"
+    assert await decides("refs/heads/alice") == (second, on_every_ref.format(second))
+    await service.grant(team.alice_name, repository, admin.ROLE_WRITE)
+    assert await decides("refs/heads/main") == ("", "the role write includes writing, on every ref")
+    own = admin.RevokeAccessRequest(user_name=team.alice_name, repository=repository)
+    await service.admin_peer.call(service.admin.RevokeAccess, own)
+    assert await decides("") == (second, on_every_ref.format(second))
+    await service.admin_peer.call(service.admin.DeleteGroup, admin.DeleteGroupRequest(name=second))
+    assert await decides("") == (third, on_every_ref.format(third))
+    leave = admin.RemoveGroupMembersRequest(group_name=third, user_names=[team.alice_name])
+    await service.admin_peer.call(service.admin.RemoveGroupMembers, leave)
+    assert await decides("") == (first, f"the role admin by the group {first} includes writing, on every ref")
+
+
+async def test_a_group_that_may_write_some_refs(service: RunningLocks, team: Team, artists: str) -> None:
+    """Its members may neither force, nor push over locks to another ref; the refusal names the refs of all grants."""
+    repository = f"{team.repository}-some-refs"
+    repository_id = await service.add_repository(repository)
+    await service.grant(team.alice_name, repository, admin.ROLE_WRITE)
+    await service.grant(team.bob_name, repository, admin.ROLE_WRITE, ref_patterns=["refs/heads/bob"])
+    await add(service, artists, team.bob_name)
+    patterns = ["refs/heads/rel/*"]
+    await give(service, artists, repository, admin.ROLE_ADMIN, ref_patterns=patterns, ignores_locks=True)
+    lock = await service.create(repository_id, team.alice, "a.psd")
+    with refused(PermissionDenied, Reason.FORCE_NOT_ALLOWED):
+        await service.delete(repository_id, team.bob, lock.id, force=True)
+    for ref, paths in (("refs/heads/rel/1", []), ("refs/heads/bob", ["a.psd"]), ("refs/heads/main", ["a.psd"])):
+        asked = push.CheckPushRequest(repository=repository, user_name=team.bob_name, ref=ref, paths=["a.psd"])
+        blocking = (await service.admin_peer.call(service.push.CheckPush, asked)).blocking
+        assert [each.path for each in blocking] == paths
+    found = await explain(service, team.bob_name, repository, "refs/heads/main")
+    assert not found.allowed
+    limits = "refs/heads/bob, refs/heads/rel/*"
+    assert found.explanation == f"the user may write only on refs like {limits}, and this is another"
+
+
+async def test_changes_of_one_group_at_once(service: RunningLocks, team: Team, artists: str) -> None:
+    """Members and grants are added while the group or a member is removed: each is done, or says what is missing."""
+    calls, missing = service.admin, {Reason.GROUP_NOT_FOUND, Reason.USER_NOT_FOUND, Reason.GROUP_MEMBER_NOT_FOUND}
+    for round_number in range(ROUNDS):
+        group, user = f"{artists}-{round_number}", f"{artists}-user-{round_number}"
+        await service.add_user(user)
+        names = [team.alice_name, team.bob_name, user]
+        await add(service, group, *(names if round_number % 2 else ()))
+        changes = (
+            service.admin_peer.call(
+                calls.AddGroupMembers, admin.AddGroupMembersRequest(group_name=group, user_names=names)
+            ),
+            service.admin_peer.call(
+                calls.AddGroupMembers, admin.AddGroupMembersRequest(group_name=group, user_names=names[::-1])
+            ),
+            service.admin_peer.call(
+                calls.RemoveGroupMembers, admin.RemoveGroupMembersRequest(group_name=group, user_names=names[1:])
+            ),
+            give(service, group, team.repository, admin.ROLE_READ),
+            service.admin_peer.call(calls.DeleteUser, admin.DeleteUserRequest(name=user)),
+            service.admin_peer.call(calls.DeleteGroup, admin.DeleteGroupRequest(name=group)),
+        )
+        answers = await asyncio.gather(*changes, return_exceptions=True)
+        assert not isinstance(answers[-1], BaseException)
+        assert not isinstance(answers[-2], BaseException)
+        errors = [answer for answer in answers if isinstance(answer, BaseException)]
+        assert {error.reason if isinstance(error, NotFound) else repr(error) for error in errors} <= missing
+        with refused(NotFound, Reason.GROUP_NOT_FOUND):
+            await members_of(service, group)
+    listed = admin.ListGrantsRequest(repository=team.repository)
+    grants = (await service.admin_peer.call(calls.ListGrants, listed)).grants
+    assert {grant.user_name for grant in grants} == {team.alice_name, team.bob_name}
+
+
+async def test_one_of_many_names_that_look_alike_wins(service: RunningLocks, artists: str) -> None:
+    """Two groups whose names differ in case alone could be taken for each other, even if both are added at once."""
+    names = [artists, artists.upper(), artists.title(), artists] * 4
+    answers = await asyncio.gather(*(add(service, name) for name in names), return_exceptions=True)
+    assert sum(isinstance(answer, admin.Group) for answer in answers) == 1
+    errors = [answer for answer in answers if isinstance(answer, AlreadyExists)]
+    assert [error.reason for error in errors] == [Reason.GROUP_EXISTS] * (len(names) - 1)
 
 
 async def test_a_group_decides_about_force_and_pushes(service: RunningLocks, team: Team, artists: str) -> None:

@@ -1,0 +1,81 @@
+"""Decisions about a user who is in many groups, while the groups have many members."""
+
+from collections.abc import AsyncIterator
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncEngine
+from sqlmodel import col
+
+from services.database.engine import create_engine
+from services.locks.access.grants import find_access
+from services.locks.locking.table import select_locks_for_update
+from services.locks.models import Lock
+from tests.service.locks.conftest import Team
+from tests.support.locks import RunningLocks
+
+GROUPS, MEMBERS = 200, 100
+
+# Alice is in every group, by an administrator and by her token; each group has others too, and grants.
+FILL = (
+    "ALTER TABLE group_members SET (autovacuum_enabled = false)",
+    "ALTER TABLE token_groups SET (autovacuum_enabled = false)",
+    "INSERT INTO users (name, administrator) SELECT 'member-' || n, false FROM generate_series(1, :members) AS n",
+    "INSERT INTO tokens (user_id, name, token_hash) SELECT id, 'many', sha256(name::bytea) FROM users"
+    " WHERE name LIKE 'member-%' OR id = :alice",
+    "INSERT INTO groups (name) SELECT 'many-' || lpad(n::text, 3, '0') FROM generate_series(1, :groups) AS n",
+    "INSERT INTO group_members (group_id, user_id) SELECT groups.id, users.id FROM groups, users"
+    " WHERE groups.name LIKE 'many-%' AND (users.name LIKE 'member-%' OR users.id = :alice)",
+    "INSERT INTO token_groups (token_id, group_id) SELECT tokens.id, groups.id FROM tokens, groups"
+    " WHERE tokens.name = 'many' AND groups.name LIKE 'many-%'",
+    "INSERT INTO group_grants (group_id, repository_id, role) SELECT id, :repository, 'admin' FROM groups"
+    " WHERE name LIKE 'many-%'",
+)
+
+
+@pytest.fixture
+async def engine(service: RunningLocks) -> AsyncIterator[AsyncEngine]:
+    """An engine with one connection."""
+    engine = create_engine(service.database_url, schema="locks", pool_size=1)
+    yield engine
+    await engine.dispose()
+
+
+async def _memberships_read(engine: AsyncEngine, team: Team, token_id: int) -> int:
+    """Decide about an access and a forced unlock, and return how many memberships both have read, by index or not."""
+    read = text(
+        "SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables"
+        " WHERE relname IN ('group_members', 'token_groups')"
+    )
+    # Another connection, because the numbers are those of a connection.
+    await engine.dispose()
+    async with engine.begin() as connection:
+        found = await find_access(connection, repository=team.repository, user_id=team.alice, token_id=token_id)
+        assert found is not None
+        by_groups = [record.source_name for record in found.records if record.source == "group"]
+        names = [f"many-{number:03}" for number in range(1, GROUPS + 1)]
+        assert by_groups == sorted(names * (2 if token_id else 1))
+        [removal] = await select_locks_for_update(
+            connection,
+            col(Lock.repository_id) == team.repository_id,
+            repository_id=team.repository_id,
+            user_id=team.alice,
+            token_id=token_id,
+        )
+        assert removal.lock.owner_id == team.bob
+        return int(await connection.scalar(read) or 0)
+
+
+async def test_the_work_does_not_grow_with_the_members(service: RunningLocks, team: Team, engine: AsyncEngine) -> None:
+    """With 20,000 memberships of each kind, a decision reads those of its user and token."""
+    await service.create(team.repository_id, team.bob, "a.psd")
+    values = {"alice": team.alice, "repository": team.repository_id, "groups": GROUPS, "members": MEMBERS}
+    async with engine.begin() as connection:
+        for statement in FILL:
+            used = {name: value for name, value in values.items() if f":{name}" in statement}
+            await connection.execute(text(statement), used)
+        token = text("SELECT id FROM tokens WHERE user_id = :alice AND name = 'many'")
+        token_id = await connection.scalar(token, {"alice": team.alice})
+        await connection.execute(text("ANALYZE"))
+    assert GROUPS <= await _memberships_read(engine, team, 0) < 4 * GROUPS
+    assert GROUPS <= await _memberships_read(engine, team, token_id) < 5 * GROUPS
