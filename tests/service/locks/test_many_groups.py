@@ -67,7 +67,7 @@ async def _memberships_read(engine: AsyncEngine, team: Team, token_id: int) -> i
 
 
 async def test_the_work_does_not_grow_with_the_members(service: RunningLocks, team: Team, engine: AsyncEngine) -> None:
-    """With 20,000 memberships of each kind, a decision reads those of its user and token."""
+    """With 20,000 memberships of each kind, a decision reads those of its user and token, whatever Postgres knows."""
     await service.create(team.repository_id, team.bob, "a.psd")
     values = {"alice": team.alice, "repository": team.repository_id, "groups": GROUPS, "members": MEMBERS}
     async with engine.begin() as connection:
@@ -76,6 +76,9 @@ async def test_the_work_does_not_grow_with_the_members(service: RunningLocks, te
             await connection.execute(text(statement), used)
         token = text("SELECT id FROM tokens WHERE user_id = :alice AND name = 'many'")
         token_id = await connection.scalar(token, {"alice": team.alice})
-        await connection.execute(text("ANALYZE"))
-    assert GROUPS <= await _memberships_read(engine, team, 0) < 4 * GROUPS
-    assert GROUPS <= await _memberships_read(engine, team, token_id) < 5 * GROUPS
+    for known in (False, True):
+        if known:
+            async with engine.begin() as connection:
+                await connection.execute(text("ANALYZE"))
+        assert GROUPS <= await _memberships_read(engine, team, 0) < 4 * GROUPS
+        assert GROUPS <= await _memberships_read(engine, team, token_id) < 5 * GROUPS
