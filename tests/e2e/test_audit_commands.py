@@ -24,6 +24,7 @@ SILENT = frozenset(
         "backup",
         "check",
         "explain",
+        "forge list",
         "group list",
         "group member list",
         "hook check",
@@ -31,12 +32,19 @@ SILENT = frozenset(
         "hook list",
         "hook post-receive",
         "hook pre-receive",
+        "issuer list",
+        "issuer rules",
+        "key list",
         "lock history",
         "lock list",
         "lock watch",
+        "login",
+        "logout",
         "object list",
         "repo list",
         "restore",
+        "ssh keys",
+        "ssh serve",
         "storage list",
         "token list",
         "up",
@@ -110,6 +118,21 @@ async def test_every_command_that_changes_something_has_a_row(stack: Stack) -> N
     run("grant", "ann", repository, "--role", "write", types=("grant.created",))
     run("grant", "ann", repository, "--role", "write", "--ref", "refs/heads/*", types=("grant.changed",))
     run("grant", "--group", "artists", repository, "--role", "write", types=("group.grant.created",))
+    forge = ("--kind", "gitea", "--api", "http://127.0.0.1:9/api/v1", "--repositories", "acme/*")
+    run("forge add", "git", *forge, types=("forge.created",))
+    run("forge remove", "git", types=("forge.deleted",))
+    issuer = ("--issuer", "http://127.0.0.1:9/", "--client-id", "towpath", "--groups-claim", "groups")
+    run("issuer add", "sso", *issuer, types=("issuer.created",))
+    run("issuer map", "sso", "/film/artists", "artists", types=("issuer.group.created",))
+    run("issuer unmap", "sso", "/film/artists", "artists", types=("issuer.group.deleted",))
+    claim = ("--role", "write", "--claim", "repository=acme/film")
+    run("issuer allow", "sso", repository, *claim, types=("issuer.grant.created",))
+    run("issuer disallow", "sso", repository, types=("issuer.grant.deleted",))
+    run("issuer remove", "sso", types=("issuer.deleted",))
+    key = stack.data.parent / "ann.pub"
+    key.write_text("ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + "A" * 42 + "E ann\n")
+    run("key add", "ann", str(key), "--name", "laptop", types=("key.created",))
+    run("key remove", "ann", "laptop", types=("key.deleted",))
     url = "http://127.0.0.1:9/services/hidden-path?key=hidden-key"
     hook = json.loads(run("hook add", repository, url, "--allow-private", "--json", types=("hook.created",)))
     run("hook redeliver", str(hook["id"]), "--failed", types=("hook.redelivered",))
