@@ -11,6 +11,7 @@ import json
 import os
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -65,6 +66,20 @@ def cpu_seconds(process: psutil.Process) -> float:
     """Return the CPU time of a process; the system counts that of each thread in nanoseconds."""
     tasks = Path(f"/proc/{process.pid}/task")
     return sum(int((task / "schedstat").read_text().split()[0]) for task in tasks.iterdir()) / 1e9
+
+
+def services_cpu_seconds(stack: Stack) -> dict[str, float]:
+    """Return the CPU time of each of PROCESSES up to now, of all processes of a service that run."""
+    return {name: sum(map(_with_children, stack.services(name))) for name in PROCESSES}
+
+
+def _with_children(process: psutil.Process) -> float:
+    spent = 0.0
+    for each in (process, *process.children(recursive=True)):
+        # A process of Postgres that has just ended took next to nothing.
+        with suppress(psutil.NoSuchProcess, FileNotFoundError):
+            spent += cpu_seconds(each)
+    return spent
 
 
 async def _cost(clock: _Clock, ask: Ask, seconds: float, *, most: int | None = None) -> dict[str, float]:

@@ -7,11 +7,8 @@ of each service as a part of one core.
 import argparse
 import asyncio
 import time
-from contextlib import suppress
 
-import psutil
-
-from benchmarks.costs import PROCESSES, cpu_seconds
+from benchmarks.costs import PROCESSES, services_cpu_seconds
 from tests.support.http import MEDIA_TYPE, Client, basic
 from tests.support.stack import Stack, running_stack
 
@@ -35,9 +32,9 @@ async def _measure(stack: Stack, clients: int, seconds: int) -> dict[str, float]
         for number in range(clients):
             group.create_task(_poll(stack, request, first + number / clients, _WARM_SECONDS + seconds))
         await asyncio.sleep(first + _WARM_SECONDS - time.monotonic())
-        before, began = _spent(stack), time.monotonic()
+        before, began = services_cpu_seconds(stack), time.monotonic()
         await asyncio.sleep(seconds - 1)
-        after, took = _spent(stack), time.monotonic() - began
+        after, took = services_cpu_seconds(stack), time.monotonic() - began
     return {name: (after[name] - before[name]) / took for name in PROCESSES}
 
 
@@ -51,20 +48,6 @@ async def _poll(stack: Stack, request: bytes, first: float, count: int) -> None:
         head = await reader.readuntil(b"\r\n\r\n")
         assert head.startswith(_UNCHANGED), head
     writer.close()
-
-
-def _spent(stack: Stack) -> dict[str, float]:
-    """Return the CPU seconds of each service up to now, of all its processes together."""
-    return {name: sum(map(_of_all, stack.services(name))) for name in PROCESSES}
-
-
-def _of_all(process: psutil.Process) -> float:
-    spent = 0.0
-    for each in (process, *process.children(recursive=True)):
-        # A process of Postgres that has just ended took next to nothing.
-        with suppress(psutil.NoSuchProcess, FileNotFoundError):
-            spent += cpu_seconds(each)
-    return spent
 
 
 def main() -> None:

@@ -9,8 +9,8 @@ import time
 
 import grpc
 import httpx
-import psutil
 
+from benchmarks.costs import services_cpu_seconds
 from services.cli.up.runtime_directory import LOCKS_SOCKET, runtime_directory
 from tests.support.event_stream import Follower
 from tests.support.http import Client
@@ -23,17 +23,6 @@ _CHANGES = 1_000
 _USERS = 20
 _PAUSE_SECONDS = 1.0
 _KILLED = ("facade", "locks", "postgres")
-_SERVICES = ("facade", "locks", "postgres")
-
-
-def _cpu_seconds(stack: Stack) -> dict[str, float]:
-    """Return the processor time of each service so far; of Postgres that of all its processes that run."""
-    found = {}
-    for name in _SERVICES:
-        processes = [each for service in stack.services(name) for each in (service, *service.children(recursive=True))]
-        times = [process.cpu_times() for process in processes if psutil.pid_exists(process.pid)]
-        found[name] = sum(each.user + each.system for each in times)
-    return found
 
 
 async def _measure(stack: Stack, killed: tuple[str, ...]) -> None:
@@ -45,7 +34,7 @@ async def _measure(stack: Stack, killed: tuple[str, ...]) -> None:
     socket = runtime_directory(stack.data.resolve()) / LOCKS_SOCKET
 
     async def work() -> None:
-        before, began = _cpu_seconds(stack), time.monotonic()
+        before, began = services_cpu_seconds(stack), time.monotonic()
         async with Client(stack.base_url, "alice", token) as client, asyncio.TaskGroup() as group:
             for user in range(_USERS):
                 group.create_task(crowd.change(client, str(user), _CHANGES // _USERS, pause_seconds=_PAUSE_SECONDS))
@@ -55,7 +44,7 @@ async def _measure(stack: Stack, killed: tuple[str, ...]) -> None:
         seconds = time.monotonic() - began
         print(f"  {_CHANGES} changes in {seconds:.0f} s", end="")
         if not killed:
-            spent = {name: after - before[name] for name, after in _cpu_seconds(stack).items()}
+            spent = {name: after - before[name] for name, after in services_cpu_seconds(stack).items()}
             print("; cores:", {name: round(each / seconds, 2) for name, each in spent.items()}, end="")
         print()
 
