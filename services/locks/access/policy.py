@@ -69,6 +69,8 @@ class Decision:
     grant: Grant | None = None
 
 
+_MAX_NAMED_CHARACTERS = 300
+
 _PUBLIC = Decision(Outcome.ALLOWED, "the repository is public: anybody may read it")
 _MAY_ONLY_READ = Decision(Outcome.DENIED, "the user may read, but has no grant of the role write or admin")
 
@@ -126,7 +128,16 @@ def _decide_write(grants: Sequence[Grant], ref: str) -> Decision:
         if pattern := matching(grant.ref_patterns, ref):
             return Decision(Outcome.ALLOWED, f"{grant.subject} includes writing, on refs like {pattern}", grant)
     if writing:
-        patterns = ", ".join(dict.fromkeys(pattern for grant in writing for pattern in grant.ref_patterns))
+        patterns = _named(list(dict.fromkeys(pattern for grant in writing for pattern in grant.ref_patterns)))
         asked = "this is another" if ref else "the request names none"
         return Decision(Outcome.DENIED, f"the user may write only on refs like {patterns}, and {asked}")
     return _MAY_ONLY_READ
+
+
+def _named(patterns: Sequence[str]) -> str:
+    """Return the first of the patterns, and the number of the others: gRPC drops an error with a long message."""
+    count = 1
+    while count < len(patterns) and len(", ".join(patterns[: count + 1])) <= _MAX_NAMED_CHARACTERS:
+        count += 1
+    others = f" and {len(patterns) - count} more" if count < len(patterns) else ""
+    return ", ".join(patterns[:count]) + others

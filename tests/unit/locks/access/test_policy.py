@@ -91,3 +91,17 @@ def test_who_may_write_may_read(grants: list[Grant], public: bool, anonymous: bo
     more = RepositoryAccess(public=public, grants=[*grants, Grant(Role.WRITE)])
     if not anonymous:
         assert _decide(more, Permission.WRITE, ref).outcome is Outcome.ALLOWED
+
+
+def test_a_long_list_of_refs_is_cut() -> None:
+    """GRPC drops an error whose message is long, and the client would get another status."""
+    wide = ["refs/heads/" + "x" * 240, *(f"refs/heads/{number}" for number in range(99))]
+    few = RepositoryAccess(public=False, grants=[Grant(Role.WRITE, wide[1:4])])
+    decision = _decide(RepositoryAccess(public=False, grants=[Grant(Role.WRITE, wide)]), Permission.WRITE, "other")
+    assert decision.outcome is Outcome.DENIED
+    assert decision.explanation == (
+        f"the user may write only on refs like {wide[0]}, refs/heads/0, refs/heads/1, refs/heads/2 and 96 more, "
+        "and this is another"
+    )
+    explanation = _decide(few, Permission.WRITE, "other").explanation
+    assert explanation.endswith("like refs/heads/0, refs/heads/1, refs/heads/2, and this is another")
