@@ -1,7 +1,7 @@
 """Reports of refused requests to the lock service, which explains them later (AdminService.ExplainRequest)."""
 
 from asyncio import Event
-from collections import deque
+from collections import Counter, deque
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import partial
@@ -18,33 +18,50 @@ REFUSED = (401, 403, 404)
 
 Refusal = access_service_pb2.RecordRefusalsRequest.Refusal
 
-_MAX_PENDING = 1_000
+_MAX_OF_STRANGERS = _MAX_OF_USERS = 500
+_MAX_OF_USER = 100
 _MAX_BATCH = 500
 _MAX_TEXT = 2_000
 _INTERVAL_SECONDS = 1.0
 
 
 class RefusalReports:
-    """The refusals that are not reported yet; of a flood, those over 1,000 are counted and dropped."""
+    """The refusals that are not reported yet; those over 500 of strangers, 500 of users and 100 of a user are dropped.
+
+    Dropped refusals are counted. Those of users are reported first.
+    """
 
     def __init__(self) -> None:
-        self._pending: deque[Refusal] = deque()
+        self._of_users: deque[Refusal] = deque()
+        self._of_strangers: deque[Refusal] = deque()
+        self._by_user: Counter[str] = Counter()
         self._has_pending = Event()
 
     def add(self, refusal: Refusal) -> None:
         """Report a refusal within seconds; this never fails and never waits."""
-        if len(self._pending) >= _MAX_PENDING:
+        if name := refusal.user_name:
+            is_over = len(self._of_users) >= _MAX_OF_USERS or self._by_user[name] >= _MAX_OF_USER
+        else:
+            is_over = len(self._of_strangers) >= _MAX_OF_STRANGERS
+        if is_over:
             metrics.REFUSALS_DROPPED.inc()
             return
-        self._pending.append(refusal)
+        if name:
+            self._by_user[name] += 1
+            self._of_users.append(refusal)
+        else:
+            self._of_strangers.append(refusal)
         self._has_pending.set()
 
     async def next_batch(self) -> list[Refusal]:
         """Wait for refusals, and take some of them; those that cannot be reported then are lost."""
         await self._has_pending.wait()
-        batch = [self._pending.popleft() for _ in range(min(_MAX_BATCH, len(self._pending)))]
-        if not self._pending:
-            self._has_pending.clear()
+        pending = self._of_users or self._of_strangers
+        batch = [pending.popleft() for _ in range(min(_MAX_BATCH, len(pending)))]
+        if not self._of_users:
+            self._by_user.clear()
+            if not self._of_strangers:
+                self._has_pending.clear()
         return batch
 
 

@@ -1,14 +1,15 @@
 """Refusals: why requests were refused, kept for seven days under their request ids, without any credential.
 
-Refusals are recorded in memory and written in the background. The memory, the rate and the table are bounded, so that a
-flood of bad credentials cannot fill the disk; strangers have a rate of their own, which takes nothing from known users.
+Refusals are recorded in memory and written in the background. Memory, rates and table are bounded in rows and in bytes.
+Callers without a credential, unknown credentials, and each user have rates of their own, so that a flood of some takes
+nothing from the others; `locking.retention` bounds the rows of strangers and of users apart.
 """
 
 import asyncio
 import json
 import re
 import time
-from collections import deque
+from collections import OrderedDict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,18 +33,26 @@ REFUSALS = Counter(
 MAX_REFUSALS_OF_REQUEST = 20
 _MAX_QUEUED = 2_000
 _MAX_BATCH = 200
-# In seven days, one lock service writes at most 604,800 refusals of strangers at this rate.
-_STRANGERS_PER_SECOND, _USERS_PER_SECOND = 1.0, 20.0
 _BURST = 500.0
+# In seven days, one lock service writes at most 483,840 refusals of strangers, and of a user 120,960 of each kind.
+_ANONYMOUS_PER_SECOND = _UNKNOWN_PER_SECOND = 0.4
+_USERS_PER_SECOND = 20.0
+_USER_PER_SECOND, _BURST_OF_USER = 0.2, 100.0
+_MAX_USERS = 10_000
 _INTERVAL_SECONDS = 1.0
 _RETRY_SECONDS = 5.0
-_MAX_TEXT = 500
+# A row has at most 12 KiB: nine texts, 50 names of groups, and the grants.
+_MAX_TEXT_BYTES = 500
 _MAX_GRANTS = 50
+_MAX_GRANT_BYTES = 4096
 
-# Tokens of ours, JSON Web Tokens and action tokens, tokens of forges, and whatever follows the name of a scheme.
+# Tokens of ours, JSON Web Tokens and action tokens, tokens of forges (those of Gitea are 40 hexadecimal digits), what
+# follows the name of a scheme or of a field for secrets, and the credentials in an URL.
 _CREDENTIAL = re.compile(
-    rf"{re.escape(TOKEN_PREFIX)}[\w-]+|\beyJ[\w-]+(?:\.[\w-]*)*|\b(?:gh[a-z]|github_pat|glpat|gto)[_-]\w+"
-    r"|(?i:\b(?:bearer|basic|token)\s+\S{8,})|(?<=//)[^/@\s]+@"
+    rf"{re.escape(TOKEN_PREFIX)}[\w-]+|\beyJ[\w-]+(?:\.[\w-]*)*"
+    r"|\b(?:gh[a-z]|github_pat|gto|gl(?:pat|dt|rt|rtr|cbt|ptt|ft|soat|agent|oas|imt|ffct|wt))[_-][\w.-]+"
+    r"|\b[0-9a-fA-F]{40}\b|(?i:\b(?:bearer|basic|token)\s+\S{8,})|(?<=//)[^/\s]+@"
+    r"|(?i:(?<=token=)|(?<=secret=)|(?<=password=)|(?<=signature=)|(?<=key=))[^&\s]+"
 )
 _WRITE = text("""
     INSERT INTO locks.refusals
@@ -73,8 +82,26 @@ _WRITE = text("""
 
 
 def redacted(value: str) -> str:
-    """Return a text without what could be a credential, of at most 500 characters."""
-    return _CREDENTIAL.sub("[hidden]", value[: 4 * _MAX_TEXT].replace("\0", ""))[:_MAX_TEXT]
+    """Return a text without what could be a credential, of at most 500 bytes."""
+    hidden = _CREDENTIAL.sub("[hidden]", value[: 4 * _MAX_TEXT_BYTES].replace("\0", ""))
+    return hidden.encode()[:_MAX_TEXT_BYTES].decode(errors="ignore")
+
+
+def _fitting(grants: Sequence[dict[str, Any]]) -> str:
+    """Return the first grants as JSON of at most 4 KiB, with the number of ref patterns that are left out."""
+    fitting: list[dict[str, Any]] = []
+    left = _MAX_GRANT_BYTES - 2
+    for grant in grants[:_MAX_GRANTS]:
+        patterns = list(grant["ref_patterns"])
+        cut = grant
+        while (size := len(json.dumps(cut)) + 2) > left and patterns:
+            del patterns[len(patterns) // 2 :]
+            cut = {**grant, "ref_patterns": [*patterns, f"and {len(grant['ref_patterns']) - len(patterns)} more"]}
+        if size > left:
+            break
+        fitting.append(cut)
+        left -= size
+    return json.dumps(fitting)
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,38 +120,43 @@ class Refused:
     permission: str = ""
     ref: str = ""
     grants: Sequence[dict[str, Any]] = ()
+    is_of_owner: bool = False
+    """True where only the owner can have shown the token, because it was valid once."""
     request_id: str = field(default_factory=request_id.current)
-    at: float = field(default_factory=time.monotonic)
 
     @property
-    def is_of_stranger(self) -> bool:
-        """True where no user is known."""
-        return not (self.user_id or self.user_name)
+    def user_key(self) -> int | str | bytes | None:
+        """The user, or the token that only its user can have shown; empty where neither is known."""
+        return self.user_id or self.user_name or (self.token_hash if self.is_of_owner else None)
 
-    def values(self, now: float) -> dict[str, Any]:
-        """Return the parameters of the statement that writes the refusal."""
+    @property
+    def has_credential(self) -> bool:
+        """True where a credential was shown."""
+        return self.token_hash is not None or self.reason == Reason.BAD_CREDENTIALS
+
+    def values(self) -> dict[str, Any]:
+        """Return the parameters of the statement that writes the refusal, with bounded texts."""
         texts = ("reason", "message", "rule", "source", "user_name", "repository", "permission", "ref")
         return {
             **{name: redacted(getattr(self, name)) for name in texts},
             "request_id": self.request_id,
-            "age": now - self.at,
             "user_id": self.user_id,
             "token_id": self.token_id,
             "hash": self.token_hash,
-            "grants": json.dumps(list(self.grants)[:_MAX_GRANTS]),
+            "grants": _fitting(self.grants),
         }
 
 
 class _Budget:
     """A token bucket."""
 
-    def __init__(self, per_second: float) -> None:
-        self._per_second = per_second
-        self._left, self._at = _BURST, time.monotonic()
+    def __init__(self, per_second: float, burst: float = _BURST) -> None:
+        self._per_second, self._burst = per_second, burst
+        self._left, self._at = burst, time.monotonic()
 
     def take(self) -> bool:
         now = time.monotonic()
-        self._left = min(_BURST, self._left + (now - self._at) * self._per_second)
+        self._left = min(self._burst, self._left + (now - self._at) * self._per_second)
         self._at = now
         if self._left < 1:
             return False
@@ -132,22 +164,41 @@ class _Budget:
         return True
 
 
+class _Budgets:
+    """The rates of callers without a credential, of unknown credentials, of all users together, and of each user."""
+
+    def __init__(self) -> None:
+        self._anonymous, self._unknown = _Budget(_ANONYMOUS_PER_SECOND), _Budget(_UNKNOWN_PER_SECOND)
+        self._users = _Budget(_USERS_PER_SECOND)
+        # The user who was refused last is the last.
+        self._by_user: OrderedDict[int | str | bytes, _Budget] = OrderedDict()
+
+    def take(self, refused: Refused) -> bool:
+        if not (key := refused.user_key):
+            return (self._unknown if refused.has_credential else self._anonymous).take()
+        if (own := self._by_user.get(key)) is None:
+            own = self._by_user[key] = _Budget(_USER_PER_SECOND, _BURST_OF_USER)
+            if len(self._by_user) > _MAX_USERS:
+                self._by_user.popitem(last=False)
+        self._by_user.move_to_end(key)
+        return own.take() and self._users.take()
+
+
 class Refusals:
     """Records refusals and writes them to the database; those over the bounds are counted and dropped."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._queue: deque[Refused] = deque()
+        self._queue: deque[tuple[float, dict[str, Any]]] = deque()
         self._wanted = asyncio.Event()
-        self._strangers, self._users = _Budget(_STRANGERS_PER_SECOND), _Budget(_USERS_PER_SECOND)
+        self._budgets = _Budgets()
 
     def record(self, refused: Refused) -> None:
         """Record a refusal of the current request; this never fails and never waits."""
-        budget = self._strangers if refused.is_of_stranger else self._users
-        if not refused.request_id or len(self._queue) >= _MAX_QUEUED or not budget.take():
+        if not refused.request_id or len(self._queue) >= _MAX_QUEUED or not self._budgets.take(refused):
             REFUSALS.labels("dropped").inc()
             return
-        self._queue.append(refused)
+        self._queue.append((time.monotonic(), refused.values()))
         self._wanted.set()
 
     async def keep_writing(self) -> None:
@@ -162,7 +213,7 @@ class Refusals:
         now = time.monotonic()
         # Bypasses `Database.run`, which would make the service not ready if only this write found the disk full.
         async with self._database.engine.begin() as connection:
-            await connection.execute(_WRITE, [refused.values(now) for refused in batch])
+            await connection.execute(_WRITE, [{**values, "age": now - at} for at, values in batch])
         for _ in batch:
             self._queue.popleft()
         REFUSALS.labels("recorded").inc(len(batch))
@@ -171,15 +222,18 @@ class Refusals:
 
 
 async def find_refusals(connection: AsyncConnection, request: str) -> Sequence[Refusal]:
-    """Return the refusals of a request in the order of their decisions. Raises `NotFound` (REQUEST_NOT_FOUND)."""
+    """Return the refusals of a request in the order of their decisions. Raises `NotFound` (REQUEST_NOT_FOUND).
+
+    Of more than 20, those of users are found first, because anybody can send the id of somebody else's request.
+    """
     statement = (
         select(*Refusal.__table__.c)
         .where(col(Refusal.request_id) == request)
-        .order_by(col(Refusal.created_at), col(Refusal.id))
+        .order_by(col(Refusal.user_name) == "", col(Refusal.created_at), col(Refusal.id))
         .limit(MAX_REFUSALS_OF_REQUEST)
     )
     found = [Refusal(**row) for row in (await connection.execute(statement)).mappings()]
     if not found:
         message = "request_id: no refusal is known of this request; one is kept for seven days"
         raise NotFound(Reason.REQUEST_NOT_FOUND, message)
-    return found
+    return sorted(found, key=lambda refusal: (refusal.created_at, refusal.id))

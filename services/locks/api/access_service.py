@@ -57,9 +57,7 @@ class AccessServicer(AccessServiceServicer):
             if found is None or found.forge_id is not None:
                 return await self._admit(request, found)
         except (Unauthenticated, NotFound) as error:
-            self._refusals.record(
-                Refused(error.reason, error.message, error.message, "unknown", token_hash=token_hash(request.token))
-            )
+            self._refuse_credential(request.token, error)
             raise
         add_log_fields(user=found.user.name)
         keep_seconds = min(found.valid_seconds, _MAX_KEPT_SECONDS)
@@ -137,6 +135,20 @@ class AccessServicer(AccessServiceServicer):
         keep_seconds = min(seconds, _MAX_KEPT_SECONDS) if request.token_id else 0
         return pb.CheckAccessResponse(repository_id=found.id, keep_seconds=keep_seconds)
 
+    def _refuse_credential(self, credential: str, error: ServiceError) -> None:
+        """Record the refusal of a credential. Anybody can make a JSON Web Token that says that it has expired."""
+        is_of_owner = bool(error.metadata.keys() & {"expired", "revoked"}) and "refused" not in error.metadata
+        self._refusals.record(
+            Refused(
+                error.reason,
+                error.message,
+                error.message,
+                "unknown",
+                token_hash=token_hash(credential),
+                is_of_owner=is_of_owner,
+            )
+        )
+
     def _refuse(
         self, request: pb.CheckAccessRequest, error: ServiceError, rule: str, found: FoundRepository | None
     ) -> None:
@@ -176,7 +188,11 @@ class AccessServicer(AccessServiceServicer):
 
     async def ExchangeToken(self, request: pb.ExchangeTokenRequest, _context: object) -> pb.ExchangeTokenResponse:
         """Give a token of ours for a JSON Web Token."""
-        given = await self._sign_in.exchange(request.token)
+        try:
+            given = await self._sign_in.exchange(request.token)
+        except Unauthenticated as error:
+            self._refuse_credential(request.token, error)
+            raise
         user = given.user.user
         add_log_fields(user=user.name)
         return pb.ExchangeTokenResponse(

@@ -1,6 +1,7 @@
-"""Deletion of what has expired: the history that a repository keeps for a time, and events older than a day.
+"""Deletion of what has expired: history that a repository keeps for a time, events, tokens, and refusals.
 
-Tokens of issuers that expired a day ago are deleted too.
+Events are kept for a day, and tokens of issuers and of SSH sessions for a day after they have expired. Refusals are
+kept for seven days, but at most the last 500,000 of users and of strangers each.
 
 One lock service at a time deletes, in transactions of a bounded number of rows.
 """
@@ -14,6 +15,7 @@ from services.database.transactions import Database
 
 _INTERVAL_SECONDS = 600.0
 _MAX_ROWS = 5_000
+_MAX_REFUSALS = 500_000
 
 _ALONE = text("SELECT pg_try_advisory_xact_lock(hashtextextended('towpath lock retention', 0))")
 _OLD_HISTORY = text("""
@@ -39,22 +41,25 @@ _DELETE_EVENTS = text("""
 """)
 # One statement, because facades ask anew about all access after each. For a day, its owner is told that it has expired.
 _DELETE_TOKENS = text("""
-    DELETE FROM locks.tokens WHERE issuer_id IS NOT NULL AND expires_at < now() - interval '1 day'
+    DELETE FROM locks.tokens
+    WHERE (issuer_id IS NOT NULL OR ssh_key_id IS NOT NULL) AND expires_at < now() - interval '1 day'
 """)
-
-
 _DELETE_REFUSALS = text("""
     DELETE FROM locks.refusals WHERE id IN (
         SELECT id FROM locks.refusals WHERE created_at < now() - interval '7 days' ORDER BY created_at LIMIT :limit
     )
 """)
-# Ids have gaps, so that at most this many stay.
-_DELETE_MANY_REFUSALS = text("""
-    DELETE FROM locks.refusals WHERE id IN (
-        SELECT id FROM locks.refusals WHERE id <= (SELECT max(id) - 1000000 FROM locks.refusals)
-        ORDER BY id LIMIT :limit
-    )
-""")
+# Apart, so that strangers push out no refusal of a user.
+_DELETE_MANY_REFUSALS = tuple(
+    text(f"""
+        DELETE FROM locks.refusals WHERE id IN (
+            SELECT id FROM locks.refusals WHERE {of} AND id <= (
+                SELECT id FROM locks.refusals WHERE {of} ORDER BY id DESC OFFSET :kept LIMIT 1
+            ) ORDER BY id LIMIT :limit
+        )
+    """)  # noqa: S608 - the conditions are those below
+    for of in ("user_name = ''", "user_name <> ''")
+)
 
 
 async def keep_deleting_expired(database: Database) -> Never:
@@ -66,7 +71,7 @@ async def keep_deleting_expired(database: Database) -> Never:
     await run_periodically(work, _INTERVAL_SECONDS, trouble="expired history is not deleted")
 
 
-async def delete_expired(database: Database, *, max_rows: int = _MAX_ROWS) -> None:
+async def delete_expired(database: Database, *, max_rows: int = _MAX_ROWS, max_refusals: int = _MAX_REFUSALS) -> None:
     """Delete what has expired, `max_rows` in a transaction. Return early if another lock service is deleting."""
     for old, deletion in ((_OLD_HISTORY, _DELETE_HISTORY), (_OLD_EVENTS, _DELETE_EVENTS)):
         # Bypasses `Database.run`, which would make the service not ready if only this work found the disk full.
@@ -76,8 +81,10 @@ async def delete_expired(database: Database, *, max_rows: int = _MAX_ROWS) -> No
             while await _delete(database, deletion, {**which, "limit": max_rows}) == max_rows:
                 pass
     await _delete(database, _DELETE_TOKENS, {})
-    for deletion in (_DELETE_REFUSALS, _DELETE_MANY_REFUSALS):
-        while await _delete(database, deletion, {"limit": max_rows}) == max_rows:
+    while await _delete(database, _DELETE_REFUSALS, {"limit": max_rows}) == max_rows:
+        pass
+    for deletion in _DELETE_MANY_REFUSALS:
+        while await _delete(database, deletion, {"limit": max_rows, "kept": max_refusals}) == max_rows:
             pass
 
 

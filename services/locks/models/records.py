@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, Index, Sequence
+from sqlalchemy import BigInteger, Column, Index, Sequence, text
 from sqlalchemy.dialects.postgresql import JSONB
 from sqlmodel import Field
 
@@ -42,7 +42,12 @@ class Refusal(Record, table=True):
     """The explanation of a request that was refused; it has no credential."""
 
     __tablename__ = "refusals"
-    __table_args__ = (Index(None, "request_id"), Index(None, "created_at"))
+    __table_args__ = (
+        Index(None, "request_id"),
+        Index(None, "created_at"),
+        Index("ix_refusals_of_strangers", "id", postgresql_where=text("user_name = ''")),
+        Index("ix_refusals_of_users", "id", postgresql_where=text("user_name <> ''")),
+    )
 
     id: int = Field(sa_column=identity_column())
     request_id: str = Field(sa_column=text_column())

@@ -1,0 +1,190 @@
+"""Explanations of refusals under floods: storage is bounded, and users still find why they were refused."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from typing import Any
+
+import grpc
+import pytest
+from sqlalchemy import text
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
+
+from services.common.errors import NotFound, PermissionDenied, ServiceError, Unauthenticated
+from services.common.observability import request_id
+from services.database.engine import create_engine
+from services.database.transactions import Database
+from services.locks.locking.retention import delete_expired
+from tests.service.locks.conftest import Team
+from tests.support.locks import RunningLocks
+from tests.support.waiting import until
+
+_TEXTS = ("request_id", "reason", "message", "rule", "source", "user_name", "repository", "permission", "ref")
+
+
+@pytest.fixture
+async def database(service: RunningLocks) -> AsyncIterator[Database]:
+    """The service's database."""
+    database = Database(create_engine(service.database_url, schema="locks", pool_size=1))
+    yield database
+    await database.close()
+
+
+async def rows(database: Database, statement: str, **values: object) -> Sequence[Any]:
+    """Return the rows of a statement."""
+    async with database.engine.begin() as connection:
+        return (await connection.execute(text(statement), values)).all()
+
+
+async def ask(service: RunningLocks, call: Any, request: Any, name: str) -> ServiceError:  # noqa: ANN401 - any call
+    """Make a call that is refused, under a request id, and return the error."""
+    request_id.adopt(name)
+    try:
+        with pytest.raises(ServiceError) as caught:
+            await service.peer.call(call, request)
+    finally:
+        request_id.adopt(None)
+    return caught.value
+
+
+async def explanation(service: RunningLocks, name: str) -> Sequence[admin.RefusalRecord]:
+    """Return why a request was refused, once it is known."""
+    found: list[admin.RefusalRecord] = []
+
+    async def known() -> bool:
+        request = admin.ExplainRequestRequest(request_id=name)
+        try:
+            found[:] = (await service.admin_peer.call(service.admin.ExplainRequest, request)).refusals
+        except NotFound:
+            return False
+        return True
+
+    await until(known)
+    return found
+
+
+def _check(team: Team, user: int, *, repository: str = "", ref: str = "") -> access.CheckAccessRequest:
+    wanted = repository or team.repository
+    return access.CheckAccessRequest(user_id=user, repository=wanted, ref=ref, permission=access.PERMISSION_WRITE)
+
+
+async def test_a_flood_of_strangers_takes_nothing_from_users(
+    service: RunningLocks, team: Team, database: Database
+) -> None:
+    """Neither from callers without a grant, nor from the owner of a token that was revoked."""
+    secret = await service.add_token(team.alice_name)
+    revoke = admin.RevokeTokenRequest(user_name=team.alice_name, name="laptop")
+    await service.admin_peer.call(service.admin.RevokeToken, revoke)
+    outsider = await service.add_user(f"outsider-{team.repository_id}")
+
+    async def flood(number: int) -> None:
+        anonymous = _check(team, 0, repository=f"no/such-{number}", ref="refs/heads/" + "\N{SNOWMAN}" * 20_000)
+        await ask(service, service.access.CheckAccess, anonymous, "flood")
+        unknown = access.AuthenticateRequest(token=f"tp_{number}" + "x" * 10_000)
+        await ask(service, service.access.Authenticate, unknown, "flood")
+
+    for start in range(0, 700, 50):
+        await asyncio.gather(*map(flood, range(start, start + 50)))
+    await ask(service, service.access.Authenticate, access.AuthenticateRequest(token=secret), "honest-owner")
+    await ask(service, service.access.CheckAccess, _check(team, outsider), "honest-outsider")
+
+    [owner] = await explanation(service, "honest-owner")
+    assert (owner.user_name, owner.source) == (team.alice_name, "token laptop")
+    [stranger] = await explanation(service, "honest-outsider")
+    assert stranger.user_name == f"outsider-{team.repository_id}"
+    stored = await rows(database, "SELECT source, count(*) FROM refusals WHERE request_id = 'flood' GROUP BY 1")
+    counts = {source: count for source, count in stored}  # noqa: C416 - rows are no pairs for mypy
+    assert counts.keys() == {"anonymous", "unknown"}, "one kind of stranger takes nothing from the other"
+    assert all(500 <= count < 700 for count in counts.values())
+    widest = ", ".join(f"max(octet_length({name}))" for name in _TEXTS)
+    [sizes] = await rows(database, f"SELECT {widest} FROM refusals")  # noqa: S608 - names of columns
+    assert max(sizes) <= 500
+
+
+async def test_a_flood_of_one_user_takes_nothing_from_others(
+    service: RunningLocks, team: Team, database: Database
+) -> None:
+    """A program that repeats what it may not is no reason for others to know less."""
+    loud = await service.add_user(f"loud-{team.repository_id}")
+    quiet = await service.add_user(f"quiet-{team.repository_id}")
+    for _ in range(6):
+        await asyncio.gather(*(ask(service, service.access.CheckAccess, _check(team, loud), "loud") for _ in range(50)))
+    await ask(service, service.access.CheckAccess, _check(team, quiet), "quiet")
+    [record] = await explanation(service, "quiet")
+    assert record.user_name == f"quiet-{team.repository_id}"
+    [(count,)] = await rows(database, "SELECT count(*) FROM refusals WHERE request_id = 'loud'")
+    assert 100 <= count < 200
+
+
+async def test_wide_grants_are_cut(service: RunningLocks, team: Team, database: Database) -> None:
+    """The row of a user with many refs is bounded too."""
+    patterns = [f"refs/heads/{number}/" + "x" * 200 for number in range(100)]
+    wide = f"wide-{team.repository_id}"
+    user = await service.add_user(wide)
+    await service.grant(wide, team.repository, admin.ROLE_WRITE, ref_patterns=patterns)
+    error = await ask(service, service.access.CheckAccess, _check(team, user, ref="refs/heads/main"), "wide")
+    assert isinstance(error, PermissionDenied)
+    [record] = await explanation(service, "wide")
+    [grant] = record.grants
+    assert grant.ref_patterns[0] in patterns
+    assert grant.ref_patterns[-1] == f"and {100 - (len(grant.ref_patterns) - 1)} more"
+    [(size,)] = await rows(database, "SELECT octet_length(grants::text) FROM refusals WHERE request_id = 'wide'")
+    assert size <= 4096
+
+
+async def test_the_request_id_of_another_hides_nothing(service: RunningLocks, team: Team) -> None:
+    """Anybody can send it, also before the request that it belongs to."""
+    borrowed = f"borrowed-{team.repository_id}"
+    outsider = await service.add_user(f"outsider-{team.repository_id}")
+    refusal = access.RecordRefusalsRequest.Refusal(request_id=borrowed, reason="BAD_CREDENTIALS")
+    await service.peer.call(service.access.RecordRefusals, access.RecordRefusalsRequest(refusals=[refusal] * 30))
+    await ask(service, service.access.CheckAccess, _check(team, outsider), borrowed)
+
+    async def is_told() -> bool:
+        return f"outsider-{team.repository_id}" in [record.user_name for record in await explanation(service, borrowed)]
+
+    await until(is_told)
+
+
+async def test_an_exchange_that_is_refused_is_explained(service: RunningLocks) -> None:
+    """As every other use of a credential, and without it."""
+    request = access.ExchangeTokenRequest(token="no-json-web-token-but-a-secret")
+    error = await ask(service, service.access.ExchangeToken, request, "exchange")
+    assert isinstance(error, Unauthenticated)
+    [record] = await explanation(service, "exchange")
+    assert record.rule == error.message
+    assert "secret" not in str(record)
+
+
+async def test_only_administrators_learn_anything(service: RunningLocks, team: Team) -> None:
+    """Others get the same answer for an id that was refused and for one that never was."""
+    await ask(service, service.access.CheckAccess, _check(team, team.bob, repository="no/such"), "guessed")
+    await explanation(service, "guessed")
+    answers = []
+    for token in (await service.add_token(team.alice_name), await service.add_token(team.bob_name)):
+        for name in ("guessed", "never-refused"):
+            request = admin.ExplainRequestRequest(request_id=name)
+            with pytest.raises(grpc.aio.AioRpcError) as caught:
+                await service.admin.ExplainRequest(request, metadata=[("authorization", f"Bearer {token}")])
+            assert caught.value.code() is grpc.StatusCode.PERMISSION_DENIED
+            answers.append((caught.value.details() or "").partition(" ")[2])
+    assert len(set(answers)) == 1
+
+
+async def test_refusals_are_kept_for_seven_days(database: Database) -> None:
+    """A few rows in a transaction; the oldest of too many go sooner, of users and of strangers apart."""
+    await rows(database, "DELETE FROM refusals RETURNING id")
+    add = (
+        "INSERT INTO refusals (request_id, created_at, reason, message, rule, user_name) "
+        "SELECT :id || number, now() - make_interval(hours => :hours), '', '', '', :user "
+        "FROM generate_series(1, :count) AS number RETURNING id"
+    )
+    await rows(database, add, id="old", hours=7 * 24 + 1, user="alice", count=5)
+    await rows(database, add, id="user", hours=7 * 24 - 1, user="alice", count=4)
+    await rows(database, add, id="stranger", hours=1, user="", count=12)
+    await delete_expired(database, max_rows=2, max_refusals=5)
+    left = await rows(database, "SELECT request_id FROM refusals ORDER BY id")
+    assert [name for (name,) in left] == [
+        *(f"user{number}" for number in range(1, 5)),
+        *(f"stranger{number}" for number in range(8, 13)),
+    ]
