@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
-from sqlalchemy import delete, exists, func, select
+from sqlalchemy import delete, func, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -26,8 +26,6 @@ _MIN_RSA_BITS, _MAX_RSA_BITS = 2048, 16384
 _MAX_KEYS = 1000
 _FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}", re.ASCII)
 _MIN_VALID_SECONDS, _MAX_VALID_SECONDS = 60, 31 * 24 * 3600
-# Expired tokens are deleted together, because each deletion makes the facades ask anew about every token.
-_KEPT_EXPIRED = timedelta(minutes=10)
 
 # The number of parts after the type in the binary form of a key; the last of `sk-` is the application.
 _PARTS = {
@@ -204,13 +202,4 @@ async def issue_session_token(connection: AsyncConnection, fingerprint: str, val
     # The name is in no list; it is unique because the hash is.
     values = {"user_id": found.user_id, "name": f"ssh:{hashed.hex()}", "token_hash": hashed, "ssh_key_id": found.key.id}
     await connection.execute(insert(Token).values(**values, expires_at=func.now() + timedelta(seconds=valid_seconds)))
-    await _delete_expired(connection)
     return secret, found
-
-
-async def _delete_expired(connection: AsyncConnection) -> None:
-    """Delete all expired tokens of sessions once one has been expired for ten minutes."""
-    of_sessions = col(Token.ssh_key_id).is_not(None)
-    is_due = exists().where(of_sessions, col(Token.expires_at) < func.now() - _KEPT_EXPIRED)
-    if await connection.scalar(select(is_due)):
-        await connection.execute(delete(Token).where(of_sessions, col(Token.expires_at) < func.now()))
