@@ -74,7 +74,6 @@ async def begin_restore(engine: AsyncEngine) -> None:
     """
     async with engine.begin() as connection:
         await _lock(connection)
-        await connection.execute(_UNAUDITED)
         await _drop_empty(connection)
         for schema in SCHEMAS.values():
             await mark_restoring(connection, schema)
@@ -108,6 +107,7 @@ async def load(engine: AsyncEngine, manifest: Manifest, index: Path) -> None:
     """Load the rows of a verified backup, atomically, into the database that `begin_restore` has prepared."""
     async with engine.begin() as connection:
         await _lock(connection)
+        await connection.execute(_UNAUDITED)
         await _drop_empty(connection)
         for name, schema in SCHEMAS.items():
             await upgrade(connection, schema, manifest.revisions[name])

@@ -84,9 +84,12 @@ async def test_everything_comes_back(
     assert (answer["check"]["missing"], answer["check"]["corrupt"], answer["check"]["orphaned"]) == (0, 0, 0)
 
     people = ("users", "tokens", "token_uses", "revoked_tokens")
-    for table in (*people, "repositories", "grants", "locks", "released_locks", "hooks"):
-        query = f"SELECT * FROM locks.{table} ORDER BY 1"  # noqa: S608 - one of the names above
+    for table in (*people, "repositories", "grants", "locks", "released_locks", "hooks", "audit_events"):
+        query = f"SELECT * FROM locks.{table} ORDER BY 1, 2"  # noqa: S608 - one of the names above
         assert await _rows(postgres, empty_place, query) == await _rows(postgres, old.place, query), table
+    audited = "SELECT count(*), count(*) FILTER (WHERE type = 'org.towpath.lock.stolen') FROM locks.audit_events"
+    events, stolen = map(int, (await _rows(postgres, empty_place, audited)).split("|"))
+    assert (events > 10, stolen) == (True, 1), "a restore is no change, and the rows of its tables have no events"
     counts = "SELECT sum(count) FROM locks.locks_per_{}"
     assert [await _rows(postgres, empty_place, counts.format(of)) for of in ("repository", "user")] == ["2", "2"]
     for table in ("lock_events", "hook_deliveries"):
@@ -115,3 +118,8 @@ async def test_everything_comes_back(
         await new.locks.delete(repository, user, lock.id)
         # What was given out after the backup must not mean something else now.
         assert int((await new.locks.create(repository, user, "next.psd")).id) > int(gone.id) + 100_000
+        await new.locks.add_user("carol")
+        query = "SELECT count(*), count(DISTINCT id), max(subject) FILTER (WHERE id > {}) FROM locks.audit_events"
+        first_new = await _rows(postgres, old.place, "SELECT max(id) + 100000 FROM locks.audit_events")
+        count, distinct, subject = (await _rows(postgres, empty_place, query.format(first_new))).split("|")
+        assert (count, subject) == (distinct, "user carol"), "events after a restore have ids of their own"
