@@ -52,14 +52,17 @@ async def keep_partitions(database: Database, days: int) -> Never:
     )
 
 
-async def make_partitions(database: Database) -> None:
-    """Make the partitions of this month and the next, except where the default partition has rows of the month."""
+async def make_partitions(database: Database, *, now: datetime | None = None) -> None:
+    """Make the partitions of this month and the next, except where the default partition has rows of the month.
+
+    `now` is the clock of Postgres, which gives the rows their time. Return early if another lock service does this.
+    """
     # Bypasses `Database.run`, which would make the service not ready if only this work found the disk full.
     async with database.engine.begin() as connection:
         if not await connection.scalar(_ALONE):
             return
         await connection.execute(_BRIEFLY)
-        now = await _now(connection)
+        now = now or await _now(connection)
         made = set(await connection.scalars(_PARTITIONS))
         for start in (_month(now), _next(now)):
             name, stop = f"audit_events_{start:%Y_%m}", _next(start)
@@ -74,21 +77,31 @@ async def make_partitions(database: Database) -> None:
             )
 
 
-async def drop_expired(database: Database, days: int, *, max_rows: int = _MAX_ROWS) -> None:
-    """Drop the partitions of months that ended more than `days` ago, and delete such rows of the default partition."""
+async def drop_expired(
+    database: Database, days: int, *, max_rows: int = _MAX_ROWS, now: datetime | None = None
+) -> None:
+    """Drop the partitions of months that ended more than `days` ago, and delete such rows of the default partition.
+
+    `now` is the clock of Postgres. Return early if another lock service does this.
+    """
     async with database.engine.begin() as connection:
         if not await connection.scalar(_ALONE):
             return
         await connection.execute(_BRIEFLY)
-        before = await _now(connection) - timedelta(days=days)
+        before = (now or await _now(connection)) - timedelta(days=days)
         for name in await connection.scalars(_PARTITIONS):
             found = _NAME.fullmatch(name)
             if found and _next(datetime(int(found[1]), int(found[2]), 1, tzinfo=UTC)) <= before:
                 await connection.execute(text(f"DROP TABLE locks.{name}"))
-    deleted = max_rows
-    while deleted == max_rows:
-        async with database.engine.begin() as connection:
-            deleted = (await connection.execute(_DELETE, {"before": before, "limit": max_rows})).rowcount
+    while await _delete(database, before, max_rows) == max_rows:
+        pass
+
+
+async def _delete(database: Database, before: datetime, max_rows: int) -> int:
+    async with database.engine.begin() as connection:
+        if not await connection.scalar(_ALONE):
+            return 0
+        return (await connection.execute(_DELETE, {"before": before, "limit": max_rows})).rowcount
 
 
 async def _now(connection: AsyncConnection) -> datetime:

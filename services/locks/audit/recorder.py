@@ -30,10 +30,11 @@ _TELL = text(
     "SELECT set_config('towpath.actor', :actor, true), set_config('towpath.source', :source, true), "
     "set_config('towpath.request_id', :request_id, true)"
 )
-# All rows of a transaction have the time of its start, and those of others at that microsecond another id of it.
+# All rows of a transaction have the time of its start, and those of others at that microsecond another id of it. One
+# that has only read has no id, and gets none for this.
 _RECORDED = text("""
     SELECT id, type, actor, source, subject, repository FROM locks.audit_events
-    WHERE created_at = now() AND xmin = pg_current_xact_id()::xid ORDER BY id LIMIT :limit
+    WHERE created_at = now() AND xmin = pg_current_xact_id_if_assigned()::xid ORDER BY id LIMIT :limit
 """)
 
 _log = get_logger("audit")

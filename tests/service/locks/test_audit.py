@@ -1,19 +1,25 @@
 """The audit log: rows that triggers write, their actors, and their partitions."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+import structlog
 from pydantic import SecretStr
 from sqlalchemy import text
 from sqlalchemy.exc import DBAPIError
+from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as admin
 
+from services.common.errors import InvalidArgument, Reason
 from services.database.engine import create_engine
 from services.database.migrations import migrate
 from services.database.transactions import Database
 from services.locks.audit.event_types import EVENT_TYPES
 from services.locks.audit.partitions import drop_expired, make_partitions
+from services.locks.audit.recorder import ADMIN, acting, watch_transactions
 from services.locks.models import SCHEMA
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks
@@ -42,6 +48,7 @@ NOT_AUDITED = {
 async def database(service: RunningLocks) -> AsyncIterator[Database]:
     """The service's database."""
     database = Database(create_engine(service.database_url, schema="locks", pool_size=1))
+    watch_transactions(database.engine)
     yield database
     await database.close()
 
@@ -133,10 +140,37 @@ async def test_all_types_are_in_the_list(database: Database) -> None:
     assert {type_ for (type_,) in await rows(database, "SELECT DISTINCT type FROM audit_events")} <= EVENT_TYPES
 
 
+async def test_no_url_tells_a_credential(database: Database) -> None:
+    """Also of rows that a person writes by hand, past the checks of AdminService."""
+    url = "HTTPS://user:se@cret@host.example:8443/path?secret=1#secret"
+    async with database.engine.begin() as connection:
+        for statement in (
+            "INSERT INTO hooks (url, format, secret) VALUES (:url, 'json', 'whsec_secret')",
+            "INSERT INTO hooks (url, format) VALUES ('secret-of-some-form', 'json')",
+            "INSERT INTO issuers (name, url) VALUES ('by-hand', :url)",
+            "INSERT INTO forges (name, kind, api_url) VALUES ('by-hand', 'gitea', :url)",
+        ):
+            await connection.execute(text(statement), {"url": url})
+    events = await rows(
+        database, "SELECT type, after FROM audit_events WHERE source = 'database' AND after::text ~ 'url' ORDER BY id"
+    )
+    told = [(event.type.split(".")[2], event.after.get("url", event.after.get("api_url"))) for event in events]
+    bare = "HTTPS://host.example:8443"
+    assert told == [("hook", bare), ("hook", ""), ("issuer", f"{bare}/path"), ("forge", f"{bare}/path")]
+    assert "cret" not in str([event.after for event in events])
+
+
+_PARTITIONS = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'audit_events'::regclass"
+
+
+async def partitions(database: Database) -> set[str]:
+    """Return the names of the partitions."""
+    return {name.removeprefix("locks.") for (name,) in await rows(database, _PARTITIONS)}
+
+
 async def test_partitions_are_made_and_dropped(database: Database) -> None:
-    """A month with rows in the default partition stays there, and expires like the others."""
-    partitions = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'audit_events'::regclass"
-    made = {name for (name,) in await rows(database, partitions)}
+    """Whole months, once all of them is old enough; rows of the default partition expire one by one."""
+    made = await partitions(database)
     assert len(made) == 3, "those of this month and the next, and the default one"
     async with database.engine.begin() as connection:
         for statement in (
@@ -147,17 +181,105 @@ async def test_partitions_are_made_and_dropped(database: Database) -> None:
         ):
             await connection.execute(text(statement))
     await drop_expired(database, 400, max_rows=3)
-    assert {name for (name,) in await rows(database, partitions)} == made
+    assert await partitions(database) == made
     assert await rows(database, "SELECT 1 FROM audit_events WHERE actor = 'old'") == []
 
 
-async def test_rows_in_the_default_partition_keep_their_month_there(database_url: SecretStr) -> None:
-    """Making partitions then does not fail."""
+@pytest.fixture
+async def fresh(database_url: SecretStr) -> AsyncIterator[Database]:
+    """A database with the tables, and no lock service."""
     await migrate(database_url, SCHEMA)
-    database = Database(create_engine(database_url, schema="locks", pool_size=1))
-    await rows(database, "INSERT INTO audit_events (type, actor) VALUES ('org.towpath.user.created', 'x') RETURNING id")
-    await make_partitions(database)
-    await make_partitions(database)
-    partitions = "SELECT count(*) FROM pg_inherits WHERE inhparent = 'audit_events'::regclass"
-    assert await rows(database, partitions) == [(2,)]
+    database = Database(create_engine(database_url, schema="locks", pool_size=5))
+    yield database
     await database.close()
+
+
+@pytest.mark.parametrize(
+    ("now", "months"),
+    [
+        ("2031-01-31T23:59:59.999999Z", {"2031_01", "2031_02"}),
+        ("2031-02-01T00:00:00Z", {"2031_02", "2031_03"}),
+        ("2032-02-29T12:00:00Z", {"2032_02", "2032_03"}),
+        ("2031-12-15T12:00:00Z", {"2031_12", "2032_01"}),
+    ],
+)
+async def test_the_month_and_the_next_have_partitions(fresh: Database, now: str, months: set[str]) -> None:
+    """Whatever the day of the month; a row of the last and of the first moment is in the partition of its month."""
+    await make_partitions(fresh, now=datetime.fromisoformat(now))
+    assert await partitions(fresh) == {"audit_events_other", *(f"audit_events_{month}" for month in months)}
+    for month in months:
+        add = (
+            "INSERT INTO audit_events (created_at, type, actor) SELECT moment, 'org.towpath.user.created', 'x' "
+            "FROM (SELECT to_timestamp(:month || ' +00', 'YYYY_MM TZH') AS first) AS month, "
+            "LATERAL (VALUES (first), (first + '1 month' - interval '1 us')) AS moments (moment) "
+            "RETURNING tableoid::regclass::text"
+        )
+        assert {name for (name,) in await rows(fresh, add, month=month)} == {f"audit_events_{month}"}
+
+
+async def test_a_month_is_dropped_when_all_of_it_is_old(fresh: Database) -> None:
+    """To the moment; the current month stays even if one day is kept, and 30 days are those of its last moment."""
+    await make_partitions(fresh, now=datetime(2031, 1, 15, tzinfo=UTC))
+    both = {"audit_events_other", "audit_events_2031_01", "audit_events_2031_02"}
+    last = datetime(2031, 3, 3, tzinfo=UTC)
+    await drop_expired(fresh, 1, now=datetime(2031, 1, 31, 23, 59, tzinfo=UTC))
+    await drop_expired(fresh, 30, now=last - timedelta(microseconds=1))
+    assert await partitions(fresh) == both
+    await drop_expired(fresh, 30, now=last)
+    assert await partitions(fresh) == both - {"audit_events_2031_01"}
+
+
+async def test_many_services_make_partitions_at_once(fresh: Database) -> None:
+    """One of them makes them, and the others go on."""
+    await asyncio.gather(*(make_partitions(fresh) for _ in range(5)))
+    assert len(await partitions(fresh)) == 3
+    await asyncio.gather(*(make_partitions(fresh) for _ in range(5)))
+    assert len(await partitions(fresh)) == 3
+
+
+async def test_one_service_at_a_time_keeps_the_log_in_order(fresh: Database) -> None:
+    """While another does, there is nothing to do, also for the rows of the default partition."""
+    await rows(
+        fresh,
+        "INSERT INTO audit_events (created_at, type, actor) VALUES ('2020-02-15Z', 'org.towpath.user.created', 'x') "
+        "RETURNING id",
+    )
+    async with fresh.engine.begin() as other:
+        await other.execute(text("SELECT pg_advisory_xact_lock(hashtextextended('towpath audit partitions', 0))"))
+        await make_partitions(fresh)
+        await drop_expired(fresh, 400)
+        assert await partitions(fresh) == {"audit_events_other"}
+        assert await rows(fresh, "SELECT count(*) FROM audit_events") == [(1,)]
+    await make_partitions(fresh)
+    await drop_expired(fresh, 400)
+    assert len(await partitions(fresh)) == 3
+    assert await rows(fresh, "SELECT count(*) FROM audit_events") == [(0,)]
+
+
+async def test_rows_in_the_default_partition_keep_their_month_there(fresh: Database) -> None:
+    """Also one that comes at the moment at which the partition is made: nothing is lost, and the next try succeeds."""
+    add = text("INSERT INTO audit_events (type, actor) VALUES ('org.towpath.user.created', 'x')")
+    async with fresh.engine.begin() as connection:
+        await connection.execute(add)
+        # The row is not visible yet, and Postgres waits for it.
+        with pytest.raises(DBAPIError, match="lock timeout"):
+            await make_partitions(fresh)
+    for _ in range(2):
+        await make_partitions(fresh)
+    [(month,)] = await rows(fresh, "SELECT to_char(date_trunc('month', now()) + interval '1 month', 'YYYY_MM')")
+    assert await partitions(fresh) == {"audit_events_other", f"audit_events_{month}"}
+    assert await rows(fresh, "SELECT tableoid::regclass::text FROM audit_events") == [("audit_events_other",)]
+
+
+async def test_a_change_that_is_rolled_back_has_no_row(team: Team, database: Database) -> None:
+    """The event of a trigger ends with the change, and nothing of it is logged."""
+
+    async def work(connection: AsyncConnection) -> None:
+        await connection.execute(text("DELETE FROM grants WHERE user_id = :id"), {"id": team.bob})
+        raise InvalidArgument(Reason.INVALID_FIELD, "after the change")
+
+    before = await rows(database, "SELECT count(*) FROM audit_events")
+    with structlog.testing.capture_logs() as lines, acting("somebody", ADMIN), pytest.raises(InvalidArgument):
+        await database.run(work)
+    assert await rows(database, "SELECT count(*) FROM audit_events") == before
+    assert [line for line in lines if line["event"] == "audit"] == []
