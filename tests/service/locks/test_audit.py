@@ -160,6 +160,24 @@ async def test_no_url_tells_a_credential(database: Database) -> None:
     assert "cret" not in str([event.after for event in events])
 
 
+async def test_pages_of_large_events_fit_into_messages(service: RunningLocks, database: Database) -> None:
+    """An export goes on through them, and neither loses an event nor tells one twice."""
+    add = (
+        "INSERT INTO audit_events (type, actor, after) SELECT 'org.towpath.group.grant.created', 'wide', "
+        "jsonb_build_object('number', number, 'wide', repeat(md5(number::text), 40000)) "
+        "FROM generate_series(1, 20) AS number RETURNING id"
+    )
+    ids = [number for (number,) in await rows(database, add)]
+    request = admin.ListAuditEventsRequest(actor="wide", limit=500)
+    pages: list[list[int]] = []
+    while not pages or request.cursor:
+        page = await service.admin_peer.call(service.admin.ListAuditEvents, request)
+        pages.append([event.id for event in page.events])
+        request.cursor = page.next_cursor
+    assert [number for page in pages for number in page] == sorted(ids, reverse=True)
+    assert {len(page) for page in pages[:-1]} == {3}
+
+
 _PARTITIONS = "SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhparent = 'audit_events'::regclass"
 
 

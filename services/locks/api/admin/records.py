@@ -14,8 +14,9 @@ from services.locks.audit.reader import AuditFilter, cursor_of, list_events
 from services.locks.models import User
 
 _PAGE_DEFAULT = 100
-# The records of an event are bounded by the longest fields of AdminService, and a page by 16 MiB.
 _PAGE_MAX = 500
+# An event of wide rules has 100 KiB and more, and a page is one message of gRPC. The first event is there in any case.
+_PAGE_BYTES = 4 * 1024 * 1024
 
 
 class RecordHandlers(Handlers):
@@ -35,9 +36,19 @@ class RecordHandlers(Handlers):
         )
         limit = min(request.limit, _PAGE_MAX) if request.limit > 0 else _PAGE_DEFAULT
         events, more = await self.database.run(partial(list_events, which=which, cursor=request.cursor, limit=limit))
-        return pb.ListAuditEventsResponse(
-            events=map(event_message, events), next_cursor=cursor_of(events[-1]) if more else ""
-        )
+        response = pb.ListAuditEventsResponse()
+        size = 0
+        for event in events:
+            message = event_message(event)
+            size += message.ByteSize()
+            if response.events and size > _PAGE_BYTES:
+                more = True
+                break
+            response.events.append(message)
+            last = event
+        if more:
+            response.next_cursor = cursor_of(last)
+        return response
 
     @administrator_only
     async def ExplainRequest(

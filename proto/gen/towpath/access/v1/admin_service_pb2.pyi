@@ -2222,7 +2222,7 @@ class ListAuditEventsResponse(_message.Message):
     """Set when more events exist."""
     @_builtins.property
     def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___AuditEvent]:
-        """The events, the latest first."""
+        """The events, the latest first; fewer than were asked for where they are large."""
 
     def __init__(
         self,
