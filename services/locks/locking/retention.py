@@ -39,11 +39,11 @@ _DELETE_EVENTS = text("""
         WHERE repository_id = :repository_id AND stripe = :stripe AND number <= :number ORDER BY number LIMIT :limit
     )
 """)
-# One statement, because facades ask anew about all access after each. For a day, its owner is told that it has expired.
-_DELETE_TOKENS = text("""
-    DELETE FROM locks.tokens
-    WHERE (issuer_id IS NOT NULL OR ssh_key_id IS NOT NULL) AND expires_at < now() - interval '1 day'
-""")
+# One statement, because facades ask anew about all access after each, also after one that deletes nothing.
+# For a day, the owner of a token is told that it has expired.
+_OLD = "(issuer_id IS NOT NULL OR ssh_key_id IS NOT NULL) AND expires_at < now() - interval '1 day'"
+_HAS_OLD_TOKENS = text(f"SELECT EXISTS (SELECT FROM locks.tokens WHERE {_OLD})")  # noqa: S608 - the condition above
+_DELETE_TOKENS = text(f"DELETE FROM locks.tokens WHERE {_OLD}")  # noqa: S608 - see above
 _DELETE_REFUSALS = text("""
     DELETE FROM locks.refusals WHERE id IN (
         SELECT id FROM locks.refusals WHERE created_at < now() - interval '7 days' ORDER BY created_at LIMIT :limit
@@ -80,7 +80,10 @@ async def delete_expired(database: Database, *, max_rows: int = _MAX_ROWS, max_r
         for which in expired:
             while await _delete(database, deletion, {**which, "limit": max_rows}) == max_rows:
                 pass
-    await _delete(database, _DELETE_TOKENS, {})
+    async with database.engine.begin() as connection:
+        has_old_tokens = await connection.scalar(_HAS_OLD_TOKENS)
+    if has_old_tokens:
+        await _delete(database, _DELETE_TOKENS, {})
     while await _delete(database, _DELETE_REFUSALS, {"limit": max_rows}) == max_rows:
         pass
     for deletion in _DELETE_MANY_REFUSALS:

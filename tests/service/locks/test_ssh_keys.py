@@ -157,6 +157,11 @@ async def test_expired_session_tokens_are_deleted(service: RunningLocks, team: T
     expire = f"UPDATE locks.tokens SET expires_at = now() - interval '25 hours' WHERE {others}"  # noqa: S608 - ids
     await postgres.execute(expire, database=service.database)
     database = Database(create_engine(service.database_url, schema=SCHEMA.name, pool_size=1))
-    await delete_expired(database)
+    watch, changes = service.access.WatchAccess, []
+    for _ in range(3):
+        answer = await service.peer.call(watch, access.WatchAccessRequest(wait_seconds=0))
+        changes.append((answer.source, answer.changes))
+        await delete_expired(database)
+        assert await postgres.execute(f"SELECT count(*) {own}", database=service.database) == "1"
     await database.close()
-    assert await postgres.execute(f"SELECT count(*) {own}", database=service.database) == "1"
+    assert changes[0] != changes[1] == changes[2], "facades forget nothing where nothing was deleted"
