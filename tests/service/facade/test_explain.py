@@ -276,8 +276,19 @@ async def test_grants_and_groups_are_told(place: Place) -> None:
     assert (record.ref, record.permission, record.repository) == ("refs/heads/main", "write", place.name)
 
 
-async def test_only_administrators_ask(place: Place) -> None:
-    """Neither users of this repository nor of others, and no id is found that was not refused."""
-    locks = place.inner.locks
+async def test_what_was_not_refused_is_not_found(place: Place) -> None:
+    """Nothing is known of a request that was answered, once one that was refused after it is known."""
+    case, later = (Refusal(place, f"{name}-{place.repository_id}") for name in ("answered", "later"))
+    assert (await case.batch(case.tokens["alice"])).status_code == 200
+    assert (await no_grant(later)).status_code == 404
+
+    async def explained() -> bool:
+        request = admin.ExplainRequestRequest(request_id=later.request_id)
+        try:
+            return len((await case.call("ExplainRequest", request)).refusals) == 2
+        except NotFound:
+            return False
+
+    await until(explained)
     with refused(NotFound, Reason.REQUEST_NOT_FOUND):
-        await locks.admin_peer.call(locks.admin.ExplainRequest, admin.ExplainRequestRequest(request_id="never-refused"))
+        await case.call("ExplainRequest", admin.ExplainRequestRequest(request_id=case.request_id))
