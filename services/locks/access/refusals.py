@@ -69,9 +69,10 @@ _WRITE = text("""
     FROM (SELECT 1) AS one
     LEFT JOIN LATERAL (
         SELECT tokens.id AS token_id, tokens.user_id, coalesce('forge ' || forges.name, 'issuer ' || issuers.name,
-            'token ' || tokens.name) AS source
+            'key ' || ssh_keys.name, 'token ' || tokens.name) AS source
         FROM locks.tokens LEFT JOIN locks.forges ON forges.id = tokens.forge_id
             LEFT JOIN locks.issuers ON issuers.id = tokens.issuer_id
+            LEFT JOIN locks.ssh_keys ON ssh_keys.id = tokens.ssh_key_id
         WHERE tokens.id = :token_id OR tokens.token_hash = CAST(:hash AS bytea)
         UNION ALL
         SELECT 0, user_id, 'token ' || name FROM locks.revoked_tokens WHERE token_hash = CAST(:hash AS bytea)

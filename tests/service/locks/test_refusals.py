@@ -156,6 +156,23 @@ async def test_an_exchange_that_is_refused_is_explained(service: RunningLocks) -
     assert "secret" not in str(record)
 
 
+async def test_a_session_over_ssh_is_named_by_its_key(service: RunningLocks, team: Team) -> None:
+    """The name of its token is a hash, and tells nobody anything."""
+    outsider = f"outsider-{team.repository_id}"
+    user = await service.add_user(outsider)
+    line = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAI" + "B" * 43
+    adding = admin.AddSshKeyRequest(user_name=outsider, name="desktop", public_key=line)
+    key = (await service.admin_peer.call(service.admin.AddSshKey, adding)).key
+    issuing = access.IssueSessionTokenRequest(fingerprint=key.fingerprint, valid_seconds=60)
+    issued = await service.peer.call(service.access.IssueSessionToken, issuing)
+    caller = await service.peer.call(service.access.Authenticate, access.AuthenticateRequest(token=issued.token))
+    request = _check(team, user)
+    request.token_id = caller.token_id
+    await ask(service, service.access.CheckAccess, request, "over-ssh")
+    [record] = await explanation(service, "over-ssh")
+    assert (record.user_name, record.source) == (outsider, "key desktop")
+
+
 async def test_only_administrators_learn_anything(service: RunningLocks, team: Team) -> None:
     """Others get the same answer for an id that was refused and for one that never was."""
     await ask(service, service.access.CheckAccess, _check(team, team.bob, repository="no/such"), "guessed")

@@ -2082,7 +2082,7 @@ class RefusalRecord(_message.Message):
         """The role."""
         @_builtins.property
         def ref_patterns(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-            """The patterns of the refs that it is limited to; empty for every ref."""
+            """The patterns of the refs that it is limited to; empty for every ref. Of many, the first, and "and N more"."""
 
         def __init__(
             self,
@@ -2116,7 +2116,9 @@ class RefusalRecord(_message.Message):
     rule: _builtins.str
     """The rule that decided, in one sentence."""
     source: _builtins.str
-    """Where the credential comes from: token NAME, forge NAME, issuer NAME, or anonymous."""
+    """Where the credential comes from: token NAME, forge NAME, issuer NAME, key NAME of a session over SSH, anonymous,
+    or unknown.
+    """
     user_name: _builtins.str
     """The user to whom the credential belongs or belonged; empty where that is not known."""
     repository: _builtins.str
