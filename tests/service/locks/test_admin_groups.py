@@ -167,6 +167,17 @@ async def test_a_grant_is_of_one_party(service: RunningLocks, team: Team, artist
             await service.admin_peer.call(service.admin.RevokeAccess, revoke)
 
 
+async def test_without_a_party_both_fields_are_named(service: RunningLocks, team: Team) -> None:
+    """The error says that either a user or a group is needed, in place of a malformed name of a user."""
+    for call, request in (
+        (service.admin.GrantAccess, admin.GrantAccessRequest(repository=team.repository, role=admin.ROLE_READ)),
+        (service.admin.RevokeAccess, admin.RevokeAccessRequest(repository=team.repository)),
+    ):
+        with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+            await service.admin_peer.call(call, request)
+        assert caught.value.message == "user_name or group_name: expected a user or a group, got none"
+
+
 async def test_the_deciding_group_is_named(service: RunningLocks, team: Team, artists: str) -> None:
     """A member has the roles of all its groups beside its own, and the explanation names the group that decides."""
     repository = f"{team.repository}-by-groups"

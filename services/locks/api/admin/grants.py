@@ -128,6 +128,8 @@ class GrantHandlers(Handlers):
         check_repository_name("repository", request.repository)
         if request.user_name and request.group_name:
             raise InvalidArgument(Reason.INVALID_FIELD, "group_name: expected none with user_name")
+        if not request.user_name and not request.group_name:
+            raise InvalidArgument(Reason.INVALID_FIELD, "user_name or group_name: expected a user or a group, got none")
         party: User | Group
         if request.group_name:
             check_name("group_name", request.group_name)
