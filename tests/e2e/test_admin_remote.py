@@ -1,5 +1,6 @@
 """The administration commands against a locks service of another host, over TCP."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,9 +11,12 @@ from typing import Any
 
 import pytest
 from pydantic import SecretStr
+from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 from towpath.locks.v1 import lock_service_pb2 as pb
 from towpath.locks.v1.lock_service_pb2_grpc import LockServiceStub
 
+from services.cli.admin.pagination import PAGE
 from services.common.rpc.client import ServiceClient
 from tests.support.ports import free_address
 from tests.support.stack import TOWPATH
@@ -77,3 +81,22 @@ async def test_locks_of_all_pages(remote: Remote) -> None:
     remote.towpath("user", "remove", "holder", "--release-locks")
     assert remote.towpath("lock", "list", "locks/many") == []
     assert sorted(lock["path"] for lock in remote.towpath("lock", "history", "locks/many")) == paths
+
+
+async def test_users_and_groups_of_all_pages(remote: Remote) -> None:
+    """There may be more users and groups than fit into a page: the commands list each of them once."""
+    names = [f"of-many-{number:04}" for number in range(PAGE + 1)]
+    peer = ServiceClient(remote.address, deadline=STEP_SECONDS, secret=SecretStr(remote.token))
+    stub = AdminServiceStub(peer.channel)
+
+    async def add(name: str) -> None:
+        await peer.call(stub.CreateUser, admin.CreateUserRequest(name=name))
+        await peer.call(stub.CreateGroup, admin.CreateGroupRequest(name=name))
+
+    for first in range(0, len(names), 20):
+        await asyncio.gather(*map(add, names[first : first + 20]))
+    await peer.close()
+    assert [group["name"] for group in remote.towpath("group", "list")] == names
+    listed = [user["name"] for user in remote.towpath("user", "list")]
+    assert [name for name in listed if name in set(names)] == names
+    assert len(listed) == len(names) + 1

@@ -9,7 +9,7 @@ from services.cli.admin.pagination import show_pages
 from services.cli.admin.records import group_record, user_record
 from services.cli.connection import Target
 from services.cli.options import Data, Json, Server, Yes, confirm
-from services.cli.output import show_record, show_records, show_removal
+from services.cli.output import show_record, show_removal
 
 app = typer.Typer(help="Add, list and remove groups of users, which have grants of their own.", no_args_is_help=True)
 members = typer.Typer(help="Add, list and remove the members of a group.", no_args_is_help=True)
@@ -29,8 +29,14 @@ def add_group(group: Group, data: Data = None, server: Server = None, as_json: J
 @app.command("list")
 def list_groups(data: Data = None, server: Server = None, as_json: Json = False) -> None:
     """List all groups by name."""
-    response = Target(data, server).ask(lambda admin: admin.ListGroups, pb.ListGroupsRequest())
-    show_records(map(group_record, response.groups), ("name", "members", "created_at"), as_json=as_json)
+    show_pages(
+        Target(data, server),
+        lambda admin: admin.stub.ListGroups,
+        pb.ListGroupsRequest(),
+        lambda page: map(group_record, page.groups),
+        ("name", "members", "created_at"),
+        as_json=as_json,
+    )
 
 
 @app.command("remove")

@@ -5,10 +5,11 @@ from typing import Annotated
 import typer
 from towpath.access.v1 import admin_service_pb2 as pb
 
+from services.cli.admin.pagination import show_pages
 from services.cli.admin.records import user_record
 from services.cli.connection import Target
 from services.cli.options import Data, Json, Server, User, Yes, confirm
-from services.cli.output import show_record, show_records, show_removal
+from services.cli.output import show_record, show_removal
 
 app = typer.Typer(help="Add, list and remove users.", no_args_is_help=True)
 
@@ -32,8 +33,14 @@ def add_user(
 @app.command("list")
 def list_users(data: Data = None, server: Server = None, as_json: Json = False) -> None:
     """List all users by name."""
-    response = Target(data, server).ask(lambda admin: admin.ListUsers, pb.ListUsersRequest())
-    show_records(map(user_record, response.users), ("name", "administrator", "created_at"), as_json=as_json)
+    show_pages(
+        Target(data, server),
+        lambda admin: admin.stub.ListUsers,
+        pb.ListUsersRequest(),
+        lambda page: map(user_record, page.users),
+        ("name", "administrator", "created_at"),
+        as_json=as_json,
+    )
 
 
 @app.command("remove")

@@ -38,10 +38,11 @@ async def find_group(connection: AsyncConnection, name: str, *, hold: bool = Fal
     return Group(**row)
 
 
-async def list_groups(connection: AsyncConnection) -> Sequence[tuple[Group, int]]:
-    """Return all groups, ordered by name, each with the number of its members."""
+async def list_groups(connection: AsyncConnection, *, after: str, limit: int | None) -> Sequence[tuple[Group, int]]:
+    """Return at most `limit` groups, or all, whose names are after `after`, by name with the number of members."""
     counts = select(func.count()).where(col(GroupMember.group_id) == col(Group.id)).scalar_subquery()
-    rows = (await connection.execute(select(counts, *_GROUP).order_by(col(Group.name)))).all()
+    statement = select(counts, *_GROUP).where(col(Group.name) > after).order_by(col(Group.name)).limit(limit)
+    rows = (await connection.execute(statement)).all()
     return [(Group(**dict(zip(_GROUP.keys(), values, strict=True))), count) for count, *values in rows]
 
 
@@ -91,8 +92,10 @@ async def remove_members(connection: AsyncConnection, group_name: str, user_name
     return group, await count_members(connection, group.id)
 
 
-async def list_members(connection: AsyncConnection, group_name: str, *, after: str, limit: int) -> Sequence[User]:
-    """Return at most `limit` members whose names are after `after`, ordered by name.
+async def list_members(
+    connection: AsyncConnection, group_name: str, *, after: str, limit: int | None
+) -> Sequence[User]:
+    """Return at most `limit` members, or all, whose names are after `after`, ordered by name.
 
     Raises `NotFound` (GROUP_NOT_FOUND).
     """

@@ -44,7 +44,7 @@ async def find_user(connection: AsyncConnection, name: str, *, hold: bool = Fals
     return User(**row)
 
 
-async def list_users(connection: AsyncConnection) -> Sequence[User]:
-    """Return all users, ordered by name."""
-    rows = (await connection.execute(select(*_USER).order_by(col(User.name)))).mappings()
-    return [User(**row) for row in rows]
+async def list_users(connection: AsyncConnection, *, after: str, limit: int | None) -> Sequence[User]:
+    """Return at most `limit` users, or all, whose names are after `after`, ordered by name."""
+    statement = select(*_USER).where(col(User.name) > after).order_by(col(User.name)).limit(limit)
+    return [User(**row) for row in (await connection.execute(statement)).mappings()]

@@ -127,6 +127,31 @@ async def test_refused_groups(service: RunningLocks, team: Team, artists: str) -
         await members_of(service, "none-of-that-name")
 
 
+async def test_pages_of_groups(service: RunningLocks, team: Team, artists: str) -> None:
+    """Each group is in one page, by name, with its members counted; without a limit, all of them come at once."""
+    names = [f"{artists}-{number}" for number in range(5)]
+    for name in names:
+        await add(service, name, team.alice_name)
+    request = admin.ListGroupsRequest(limit=2)
+    found: list[admin.Group] = []
+    while True:
+        page = await service.admin_peer.call(service.admin.ListGroups, request)
+        assert len(page.groups) <= request.limit
+        found += page.groups
+        if not page.next_cursor:
+            break
+        request.cursor = page.next_cursor
+    whole = await service.admin_peer.call(service.admin.ListGroups, admin.ListGroupsRequest())
+    assert found == list(whole.groups)
+    assert whole.next_cursor == ""
+    assert [(group.name, group.member_count) for group in found if group.name in names] == [(name, 1) for name in names]
+    rest = admin.ListGroupsRequest(cursor=names[2])
+    after = await service.admin_peer.call(service.admin.ListGroups, rest)
+    assert list(after.groups) == [group for group in found if group.name > names[2]]
+    with refused(InvalidArgument, Reason.INVALID_CURSOR):
+        await service.admin_peer.call(service.admin.ListGroups, admin.ListGroupsRequest(cursor="a b"))
+
+
 async def test_grants_of_a_group(service: RunningLocks, team: Team, artists: str) -> None:
     """They are replaced, listed after those of users, and revoked, as those of users are."""
     await add(service, artists)

@@ -43,6 +43,27 @@ async def test_users(service: RunningLocks) -> None:
     assert await service.add_user("_a") > removed.id
 
 
+async def test_pages_of_users(service: RunningLocks) -> None:
+    """Each user is in one page, by name, also when one whose name ends a page is removed meanwhile."""
+    for number in range(5):
+        await service.add_user(f"paged-{number}")
+    request = admin.ListUsersRequest(limit=2, cursor="paged-")
+    found = []
+    for _ in range(2):
+        page = await service.admin_peer.call(service.admin.ListUsers, request)
+        found += [user.name for user in page.users]
+        request.cursor = page.next_cursor
+        await _delete(service, page.next_cursor)
+    request.limit = 1_000
+    last = await service.admin_peer.call(service.admin.ListUsers, request)
+    assert last.next_cursor == ""
+    found += [user.name for user in last.users]
+    assert found[:5] == [f"paged-{number}" for number in range(5)]
+    assert found == sorted(set(found))
+    with refused(InvalidArgument, Reason.INVALID_CURSOR):
+        await service.admin_peer.call(service.admin.ListUsers, admin.ListUsersRequest(cursor="a b"))
+
+
 @pytest.mark.parametrize("name", ["", "a b", "a\0b", "é", "x" * 65])
 async def test_malformed_names(service: RunningLocks, name: str) -> None:
     """The message names the field."""

@@ -14,13 +14,10 @@ from services.locks.access.groups import (
     remove_members,
 )
 from services.locks.api.admin.base import Handlers, administrator_only
+from services.locks.api.admin.name_pages import PAGE_DEFAULT, name_page
 from services.locks.api.messages import group_message, user_message
-from services.locks.ids import invalid_cursor
 from services.locks.models import User
-from services.locks.validation import check_name, check_new_name, is_name
-
-_PAGE_DEFAULT = 100
-_PAGE_MAX = 1_000
+from services.locks.validation import check_name, check_new_name
 
 
 class GroupHandlers(Handlers):
@@ -34,10 +31,14 @@ class GroupHandlers(Handlers):
         return pb.CreateGroupResponse(group=group_message(group, 0))
 
     @administrator_only
-    async def ListGroups(self, _request: pb.ListGroupsRequest, _administrator: User) -> pb.ListGroupsResponse:
-        """Return all groups, ordered by name."""
-        groups = await self.database.run(list_groups)
-        return pb.ListGroupsResponse(groups=(group_message(group, count) for group, count in groups))
+    async def ListGroups(self, request: pb.ListGroupsRequest, _administrator: User) -> pb.ListGroupsResponse:
+        """Return a page of the groups, or all."""
+        page = name_page(request.cursor, request.limit, default=None)
+        found = await self.database.run(partial(list_groups, after=page.after, limit=page.asked))
+        groups, cursor = page.cut(found, lambda entry: entry[0].name)
+        return pb.ListGroupsResponse(
+            groups=(group_message(group, count) for group, count in groups), next_cursor=cursor
+        )
 
     @administrator_only
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, _administrator: User) -> pb.DeleteGroupResponse:
@@ -72,14 +73,10 @@ class GroupHandlers(Handlers):
     ) -> pb.ListGroupMembersResponse:
         """Return a page of a group's members."""
         check_name("group_name", request.group_name)
-        if request.cursor and not is_name(request.cursor):
-            raise invalid_cursor()
-        limit = min(request.limit, _PAGE_MAX) if request.limit > 0 else _PAGE_DEFAULT
-        # One more than a page tells whether there is another.
-        work = partial(list_members, group_name=request.group_name, after=request.cursor, limit=limit + 1)
-        found = await self.database.run(work)
-        users, more = found[:limit], found[limit:]
-        return pb.ListGroupMembersResponse(users=map(user_message, users), next_cursor=users[-1].name if more else "")
+        page = name_page(request.cursor, request.limit, default=PAGE_DEFAULT)
+        work = partial(list_members, group_name=request.group_name, after=page.after, limit=page.asked)
+        users, cursor = page.cut(await self.database.run(work), lambda user: user.name)
+        return pb.ListGroupMembersResponse(users=map(user_message, users), next_cursor=cursor)
 
 
 def _check_names(group_name: str, user_names: Sequence[str]) -> None:

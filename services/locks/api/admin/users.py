@@ -6,6 +6,7 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.locks.access.users import create_user, list_users
 from services.locks.api.admin.base import Handlers, administrator_only
+from services.locks.api.admin.name_pages import name_page
 from services.locks.api.messages import user_message
 from services.locks.models import User
 from services.locks.removals import remove_user
@@ -24,9 +25,11 @@ class UserHandlers(Handlers):
 
     @administrator_only
     async def ListUsers(self, request: pb.ListUsersRequest, _administrator: User) -> pb.ListUsersResponse:
-        """Return all users, ordered by name."""
-        users = await self.database.run(list_users)
-        return pb.ListUsersResponse(users=map(user_message, users))
+        """Return a page of the users, or all."""
+        page = name_page(request.cursor, request.limit, default=None)
+        found = await self.database.run(partial(list_users, after=page.after, limit=page.asked))
+        users, cursor = page.cut(found, lambda user: user.name)
+        return pb.ListUsersResponse(users=map(user_message, users), next_cursor=cursor)
 
     @administrator_only
     async def DeleteUser(self, request: pb.DeleteUserRequest, administrator: User) -> pb.DeleteUserResponse:

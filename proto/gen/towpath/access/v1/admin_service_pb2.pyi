@@ -631,16 +631,27 @@ Global___CreateUserResponse: _TypeAlias = CreateUserResponse  # noqa: Y015
 
 @_typing.final
 class ListUsersRequest(_message.Message):
-    """ListUsersRequest asks for all users."""
+    """ListUsersRequest asks for a page of users, or for all."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    CURSOR_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    cursor: _builtins.str
+    """The next_cursor of the previous page; empty for the first page."""
+    limit: _builtins.int
+    """How many users at most, more than the service's maximum is coerced; 0 for all that follow, as callers that
+    know no pages expect.
+    """
     def __init__(
         self,
+        *,
+        cursor: _builtins.str = ...,
+        limit: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -648,11 +659,14 @@ Global___ListUsersRequest: _TypeAlias = ListUsersRequest  # noqa: Y015
 
 @_typing.final
 class ListUsersResponse(_message.Message):
-    """ListUsersResponse carries all users."""
+    """ListUsersResponse is a page of users."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     USERS_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    next_cursor: _builtins.str
+    """Set when more users exist."""
     @_builtins.property
     def users(self) -> _containers.RepeatedCompositeFieldContainer[Global___User]:
         """The users by name."""
@@ -661,10 +675,11 @@ class ListUsersResponse(_message.Message):
         self,
         *,
         users: _abc.Iterable[Global___User] | None = ...,
+        next_cursor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["users", b"users"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_cursor", b"next_cursor", "users", b"users"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1364,16 +1379,27 @@ Global___CreateGroupResponse: _TypeAlias = CreateGroupResponse  # noqa: Y015
 
 @_typing.final
 class ListGroupsRequest(_message.Message):
-    """ListGroupsRequest asks for all groups."""
+    """ListGroupsRequest asks for a page of groups, or for all."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    CURSOR_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    cursor: _builtins.str
+    """The next_cursor of the previous page; empty for the first page."""
+    limit: _builtins.int
+    """How many groups at most, more than the service's maximum is coerced; 0 for all that follow, as callers that
+    know no pages expect.
+    """
     def __init__(
         self,
+        *,
+        cursor: _builtins.str = ...,
+        limit: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1381,11 +1407,14 @@ Global___ListGroupsRequest: _TypeAlias = ListGroupsRequest  # noqa: Y015
 
 @_typing.final
 class ListGroupsResponse(_message.Message):
-    """ListGroupsResponse carries all groups."""
+    """ListGroupsResponse is a page of groups."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     GROUPS_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    next_cursor: _builtins.str
+    """Set when more groups exist."""
     @_builtins.property
     def groups(self) -> _containers.RepeatedCompositeFieldContainer[Global___Group]:
         """The groups by name."""
@@ -1394,10 +1423,11 @@ class ListGroupsResponse(_message.Message):
         self,
         *,
         groups: _abc.Iterable[Global___Group] | None = ...,
+        next_cursor: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["groups", b"groups", "next_cursor", b"next_cursor"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

@@ -348,7 +348,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListUsers(self, request, context):
-        """ListUsers returns all users by name.
+        """ListUsers returns a page of the users by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -469,7 +469,7 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListGroups(self, request, context):
-        """ListGroups returns all groups by name.
+        """ListGroups returns a page of the groups by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -44,7 +44,7 @@ class AdminServiceStub:
     CreateUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateUserRequest, _admin_service_pb2.CreateUserResponse]
     """CreateUser adds a user. Errors: ALREADY_EXISTS (USER_EXISTS)."""
     ListUsers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsersRequest, _admin_service_pb2.ListUsersResponse]
-    """ListUsers returns all users by name."""
+    """ListUsers returns a page of the users by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
     DeleteUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]
     """DeleteUser removes a user with its tokens and grants. Errors: FAILED_PRECONDITION
     (USER_HOLDS_LOCKS: the user holds locks and release_locks is false; LAST_ADMINISTRATOR).
@@ -93,7 +93,7 @@ class AdminServiceStub:
     CreateGroup: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateGroupRequest, _admin_service_pb2.CreateGroupResponse]
     """CreateGroup adds a group, which has no members and no grants yet. Errors: ALREADY_EXISTS (GROUP_EXISTS)."""
     ListGroups: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListGroupsRequest, _admin_service_pb2.ListGroupsResponse]
-    """ListGroups returns all groups by name."""
+    """ListGroups returns a page of the groups by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
     DeleteGroup: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteGroupRequest, _admin_service_pb2.DeleteGroupResponse]
     """DeleteGroup removes a group with its grants; its members stay users. Errors: NOT_FOUND (GROUP_NOT_FOUND)."""
     AddGroupMembers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AddGroupMembersRequest, _admin_service_pb2.AddGroupMembersResponse]
@@ -257,7 +257,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     CreateUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateUserRequest, _admin_service_pb2.CreateUserResponse]  # type: ignore[assignment]
     """CreateUser adds a user. Errors: ALREADY_EXISTS (USER_EXISTS)."""
     ListUsers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsersRequest, _admin_service_pb2.ListUsersResponse]  # type: ignore[assignment]
-    """ListUsers returns all users by name."""
+    """ListUsers returns a page of the users by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
     DeleteUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]  # type: ignore[assignment]
     """DeleteUser removes a user with its tokens and grants. Errors: FAILED_PRECONDITION
     (USER_HOLDS_LOCKS: the user holds locks and release_locks is false; LAST_ADMINISTRATOR).
@@ -306,7 +306,7 @@ class AdminServiceAsyncStub(AdminServiceStub):
     CreateGroup: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateGroupRequest, _admin_service_pb2.CreateGroupResponse]  # type: ignore[assignment]
     """CreateGroup adds a group, which has no members and no grants yet. Errors: ALREADY_EXISTS (GROUP_EXISTS)."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListGroupsRequest, _admin_service_pb2.ListGroupsResponse]  # type: ignore[assignment]
-    """ListGroups returns all groups by name."""
+    """ListGroups returns a page of the groups by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
     DeleteGroup: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteGroupRequest, _admin_service_pb2.DeleteGroupResponse]  # type: ignore[assignment]
     """DeleteGroup removes a group with its grants; its members stay users. Errors: NOT_FOUND (GROUP_NOT_FOUND)."""
     AddGroupMembers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AddGroupMembersRequest, _admin_service_pb2.AddGroupMembersResponse]  # type: ignore[assignment]
@@ -479,7 +479,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.ListUsersRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListUsersResponse, _abc.Awaitable[_admin_service_pb2.ListUsersResponse]]:
-        """ListUsers returns all users by name."""
+        """ListUsers returns a page of the users by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
 
     @_abc_1.abstractmethod
     def DeleteUser(
@@ -624,7 +624,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.ListGroupsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListGroupsResponse, _abc.Awaitable[_admin_service_pb2.ListGroupsResponse]]:
-        """ListGroups returns all groups by name."""
+        """ListGroups returns a page of the groups by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
 
     @_abc_1.abstractmethod
     def DeleteGroup(
