@@ -61,6 +61,10 @@ class KeySets:
         found = self._sets.setdefault(issuer_url, _KeySet())
         if (key := find_key(await self._keys(issuer_url, found), key_id, algorithm)) is not None:
             return key
+        # A reading in flight may have begun before the issuer had the key: it can find the key, and refuse no token.
+        in_flight = await self._fetch(issuer_url, found) if found.reading is not None else ()
+        if (key := find_key(in_flight, key_id, algorithm)) is not None:
+            return key
         if found.reading is None:
             if (seconds := found.unknown_at + REFETCH_SECONDS - time.monotonic()) > 0:
                 message = f"kid: the key of the JSON Web Token is not known, and {issuer_url} was asked a moment ago"

@@ -1,0 +1,86 @@
+"""Key sets: a key that an issuer has just published is found, however many requests are on their way."""
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+
+import pytest
+from joserfc.jwk import ECKey
+
+from services.common.errors import Reason, ResourceExhausted, Unauthenticated
+from services.locks.issuers import key_sets
+from services.locks.issuers.key_sets import KeySets
+from services.locks.issuers.keys import ALGORITHMS, SigningKey
+
+URL = "https://sso.example.org"
+FIRST, SECOND = (SigningKey(name, ALGORITHMS["EC"], ECKey.generate_key("P-256")) for name in ("first", "second"))
+
+
+class Published:
+    """The key set of an issuer; a reading has the keys of its beginning, and ends when `may_end` is set."""
+
+    def __init__(self) -> None:
+        self.keys = [FIRST]
+        self.readings = 0
+        self.begun: asyncio.Queue[int] = asyncio.Queue()
+        self.may_end = asyncio.Event()
+        self.may_end.set()
+
+    async def read(self, url: str) -> Sequence[SigningKey]:
+        """Return the keys."""
+        assert url == URL
+        self.readings += 1
+        self.begun.put_nowait(self.readings)
+        keys = tuple(self.keys)
+        await self.may_end.wait()
+        return keys
+
+
+@pytest.fixture
+def published() -> Published:
+    """An issuer with the first key."""
+    return Published()
+
+
+@pytest.fixture
+async def sets(published: Published) -> AsyncIterator[KeySets]:
+    """Key sets that have read the first key."""
+    sets = KeySets(published.read, stale_seconds=60)
+    assert await sets.find(URL, "first", "ES256") is FIRST
+    assert await published.begun.get() == 1
+    yield sets
+    published.may_end.set()
+    await sets.close()
+
+
+async def test_a_key_that_is_newer_than_a_refresh_in_flight(
+    sets: KeySets, published: Published, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refresh that began before the issuer had the key is followed by another one, and the token is not refused."""
+    monkeypatch.setattr(key_sets, "REFRESH_SECONDS", 0.0)
+    published.may_end.clear()
+    assert await sets.find(URL, "first", "ES256") is FIRST
+    assert await published.begun.get() == 2
+    published.keys.append(SECOND)
+    asking = [asyncio.create_task(sets.find(URL, "second", "ES256")) for _ in range(4)]
+    await asyncio.sleep(0)
+    published.may_end.set()
+    assert await asyncio.gather(*asking) == [SECOND] * 4
+    assert published.readings == 3
+
+
+async def test_a_key_that_is_newer_than_a_search_in_flight(sets: KeySets, published: Published) -> None:
+    """A search for a made-up key uses up the minute: the token waits, and is not called wrong."""
+    published.may_end.clear()
+    made_up = asyncio.create_task(sets.find(URL, "made-up", "ES256"))
+    assert await published.begun.get() == 2
+    published.keys.append(SECOND)
+    newer = asyncio.create_task(sets.find(URL, "second", "ES256"))
+    await asyncio.sleep(0)
+    published.may_end.set()
+    with pytest.raises(Unauthenticated):
+        await made_up
+    with pytest.raises(ResourceExhausted) as caught:
+        await newer
+    assert caught.value.reason == Reason.RATE_LIMITED
+    assert 0 < int(caught.value.metadata["retry_after"]) <= 60
+    assert published.readings == 2
