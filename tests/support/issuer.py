@@ -4,6 +4,7 @@ The tests of sign-in run a real provider, see `tests.support.oidc_provider`; a r
 """
 
 import base64
+import hmac
 import json
 import threading
 import time
@@ -65,6 +66,17 @@ class Issuer:
             # The library prefers the name Ed25519 to EdDSA.
             warnings.simplefilter("ignore")
             return jws.serialize_compact(known, payload, key, algorithms=[algorithm], registry=registry)
+
+    def unsigned(self, **claims: Any) -> str:  # noqa: ANN401 - see `claims`
+        """Return a token of the algorithm `none`."""
+        return f"{encoded({'alg': 'none'})}.{encoded(self.claims(**claims))}."
+
+    def signed_with_public_key(self, **claims: Any) -> str:  # noqa: ANN401 - see `claims`
+        """Return a token that is signed with the newest public key, which everybody knows, as the secret of HS256."""
+        key = self.keys[-1]
+        signed = f"{encoded({'alg': 'HS256', 'kid': key.kid})}.{encoded(self.claims(**claims))}"
+        signature = hmac.digest(key.as_pem(private=False), signed.encode(), "sha256")
+        return f"{signed}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
 
 
 @contextmanager

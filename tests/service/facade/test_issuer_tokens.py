@@ -95,11 +95,18 @@ async def test_a_refused_token_is_told_why(place: Place, issuer: Issuer) -> None
         (program(issuer, "refs/heads/main", exp=int(time.time()) - 1), "the JSON Web Token has expired"),
         (program(issuer, "refs/heads/main", aud="somebody else"), "aud: the JSON Web Token is for 'somebody else'"),
         (program(issuer, "main"), "ref: expected the whole name of a ref"),
+        (issuer.unsigned(repository="acme/film"), "alg: the JSON Web Token has 'none', expected one of "),
+        (
+            issuer.signed_with_public_key(repository="acme/film"),
+            "alg: the JSON Web Token has 'HS256', expected one of ",
+        ),
     ):
         async with Client(place.base_url, "ci", token) as client:
-            answer = await client.batch("download", ("0" * 64, 1))
-            assert answer.status_code == 401
-            assert message in answer.json()["message"]
+            for answer in (await client.batch("download", ("0" * 64, 1)), await client.locks()):
+                assert answer.status_code == 401
+                assert message in answer.json()["message"]
+        refused = await exchange(place.facade, token)
+        assert (refused.status_code, message in refused.json()["message"]) == (401, True)
     with running_issuer() as away:
         await add_issuer(place.inner.locks, away, f"away-{place.repository_id}", user_claim="sub")
         away.is_answering = False

@@ -1,9 +1,7 @@
 """JSON Web Tokens as credentials: which are accepted, what they may do, and how often their issuer is asked."""
 
 import asyncio
-import base64
 import hashlib
-import hmac
 import time
 import warnings
 from collections.abc import Callable, Iterator
@@ -106,17 +104,6 @@ def _short_key() -> RSAKey:
         return RSAKey.generate_key(1024, {"kid": "first"})
 
 
-def _unsigned(issuer: Issuer) -> str:
-    return f"{encoded({'alg': 'none'})}.{encoded(issuer.claims(preferred_username='mallory'))}."
-
-
-def _shared_secret(issuer: Issuer) -> str:
-    """Return a token that is signed with the public key as the secret of HS256."""
-    signed = f"{encoded({'alg': 'HS256', 'kid': 'first'})}.{encoded(issuer.claims(preferred_username='mallory'))}"
-    signature = hmac.digest(issuer.keys[-1].as_pem(private=False), signed.encode(), "sha256")
-    return f"{signed}.{base64.urlsafe_b64encode(signature).rstrip(b'=').decode()}"
-
-
 def _another_key(issuer: Issuer) -> str:
     """Return a token that is signed with a key of another, under the id of the issuer's key."""
     with_other = Issuer(issuer.url)
@@ -133,8 +120,11 @@ def _now(seconds: int) -> int:
 
 
 BAD: dict[str, tuple[Forge, str]] = {
-    "none": (_unsigned, "alg: the JSON Web Token has 'none'"),
-    "HS256": (_shared_secret, "alg: the JSON Web Token has 'HS256'"),
+    "none": (lambda issuer: issuer.unsigned(preferred_username="mallory"), "alg: the JSON Web Token has 'none'"),
+    "HS256": (
+        lambda issuer: issuer.signed_with_public_key(preferred_username="mallory"),
+        "alg: the JSON Web Token has 'HS256'",
+    ),
     "another key": (_another_key, "the signature of the JSON Web Token is not that of its issuer"),
     "other claims": (_swapped_claims, "the signature of the JSON Web Token is not that of its issuer"),
     "audience": (lambda issuer: issuer.token(aud="https://other.example.org"), "aud: the JSON Web Token is for"),
