@@ -76,15 +76,22 @@ def _server(url: str) -> str:
 
 
 def _tell_git(operation: str, signed_in: SignIn) -> None:
-    """Tell git's credential helpers of a token; a git that knows fewer fields leaves the others out."""
+    """Tell git's credential helpers of a token; a git that knows fewer fields leaves the others out.
+
+    A rejection names no token, because a helper may have an earlier one, and would forget only the one that is named.
+    """
     git = shutil.which("git")
     if git is None:
         return
     protocol, _, rest = signed_in.server.partition("://")
     host, _, path = rest.partition("/")
-    fields = {"protocol": protocol, "host": host, "path": path, "username": signed_in.user, "password": signed_in.token}
+    fields = {"protocol": protocol, "host": host, "path": path, "username": signed_in.user}
     if operation == "approve":
-        fields |= {"password_expiry_utc": str(signed_in.expires_at), "oauth_refresh_token": signed_in.refresh_token}
+        fields |= {
+            "password": signed_in.token,
+            "password_expiry_utc": str(signed_in.expires_at),
+            "oauth_refresh_token": signed_in.refresh_token,
+        }
     text = "".join(f"{name}={value}\n" for name, value in fields.items() if value)
     # The path to git is found by the user's own PATH.
     told = subprocess.run(  # noqa: S603 - see above
