@@ -39,9 +39,9 @@ SKIPPED = {
     "promtool": "parts of tests/service/monitoring/test_alerts.py",
     "sshd": "the pushes over ssh of tests/e2e/test_push_hooks.py",
     "npm": "the Node.js part of tests/e2e/test_examples.py",
-    "chromium": "tests/service/facade/test_sign_in.py and test_keycloak.py",
-    "chromedriver": "tests/service/facade/test_sign_in.py and test_keycloak.py",
-    "oidc-provider": "tests/service/facade/test_sign_in.py",
+    "chromium": "tests/service/facade/test_sign_in.py, test_keycloak.py and tests/e2e/test_credential_helper.py",
+    "chromedriver": "tests/service/facade/test_sign_in.py, test_keycloak.py and tests/e2e/test_credential_helper.py",
+    "oidc-provider": "tests/service/facade/test_sign_in.py and tests/e2e/test_credential_helper.py",
     "keycloak": "tests/service/facade/test_keycloak.py",
     "azurite": "the tests with Azure's blobs: parts of tests/service/storage",
 }

@@ -9,7 +9,6 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-import httpx
 import pytest
 from towpath.access.v1 import admin_service_pb2 as admin
 
@@ -21,6 +20,7 @@ from tests.support.http import Client, content, oid_of
 from tests.support.oidc_provider import OidcProvider, running_provider
 from tests.support.postgres import TestPostgres
 from tests.support.programs import PATH, needed
+from tests.support.sign_in import address_in, sign_in
 from tests.support.waiting import STEP_SECONDS
 
 HELPER = f"!{sys.executable} -m services.cli.sign_in.credential_helper"
@@ -126,25 +126,6 @@ class Terminal:
         return dict(line.split("=", 1) for line in printed.splitlines() if "=" in line)
 
 
-async def address_in(process: asyncio.subprocess.Process) -> str:
-    """Return the address with the code that `towpath login` tells next."""
-    assert process.stderr is not None
-    for _ in range(2):
-        line = (await asyncio.wait_for(process.stderr.readline(), STEP_SECONDS)).decode()
-    [address] = re.findall(r"http\S+", line)
-    return str(address)
-
-
-async def sign_in(browser: Browser, user: str) -> None:
-    """Confirm the code, sign in, and consent, on the pages of the provider."""
-    await browser.click("button[autofocus]")
-    await browser.enter("input[name=login]", user)
-    await browser.enter("input[name=password]", "any")
-    await browser.click("button[type=submit]")
-    await browser.click("button[type=submit]")
-    assert "Sign-in Success" in await browser.text()
-
-
 @pytest.fixture
 async def terminal(tmp_path: Path, facade: RunningFacade, issuer: str) -> Terminal:
     """A person who has configured git to use the helper; people sign in at the issuer."""
@@ -227,9 +208,7 @@ async def test_an_ended_sign_in_says_so(
     file = terminal.home / ".config/towpath/sign-ins.json"
     state = file.read_text()
     [refresh_token] = re.findall(r'"refresh_token": "([^"]+)"', state)
-    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        fields = {"token": refresh_token, "client_id": provider.client_id}
-        (await http.post(f"{provider.url}/token/revocation", data=fields)).raise_for_status()
+    await provider.revoke(refresh_token)
     file.write_text(re.sub(r'"expires_at": \d+', '"expires_at": 1', state))
     scheme, _, host = terminal.facade.origin.partition("://")
     told = await terminal.run("git", "credential", "fill", text=f"protocol={scheme}\nhost={host}\n\n", status=128)

@@ -27,6 +27,20 @@ class OidcProvider:
         async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
             (await http.post(f"{self.url}/rotate")).raise_for_status()
 
+    async def revoke(self, refresh_token: str) -> None:
+        """End a refresh token."""
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+            fields = {"token": refresh_token, "client_id": self.client_id}
+            (await http.post(f"{self.url}/token/revocation", data=fields)).raise_for_status()
+
+    async def accepts(self, refresh_token: str) -> bool:
+        """Return whether a refresh token gives new tokens; one that was used is replaced by another."""
+        fields = {"grant_type": "refresh_token", "refresh_token": refresh_token, "client_id": self.client_id}
+        async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+            answer = await http.post(f"{self.url}/token", data=fields)
+        assert answer.status_code == 200 or answer.json()["error"] == "invalid_grant"
+        return answer.status_code == 200
+
 
 @asynccontextmanager
 async def running_provider(folder: Path) -> AsyncIterator[OidcProvider]:
