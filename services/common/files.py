@@ -1,8 +1,15 @@
 """Open files as resources with one owner."""
 
 import os
+import resource
 import stat
 from pathlib import Path
+
+
+def raise_file_limit() -> None:
+    """Let this process open as many files as it may; the usual limit is meant for programs that call select."""
+    _, max_files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
 
 
 class OwnedDescriptor:

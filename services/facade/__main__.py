@@ -1,13 +1,13 @@
 """Entry point of the facade's process: `python -m services.facade`."""
 
 import asyncio
-import resource
 from concurrent.futures import ThreadPoolExecutor
 
 import uvloop
 
 from services.common import allocator
 from services.common.failure import fail
+from services.common.files import raise_file_limit
 from services.common.lifecycle import cancel_and_wait, stop_event
 from services.common.observability import logs
 from services.common.observability.metrics import served_metrics
@@ -29,12 +29,6 @@ from services.facade.web.trusted_proxies import resolved_proxies
 _THREADS = 16
 # After this time the facade serves anyway and answers that the inner services are not available.
 _UNREADY_SECONDS = 5.0
-
-
-def _raise_file_limit() -> None:
-    # A download has a file open beside its connection. The soft limit is meant for programs that call select.
-    _, max_files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (max_files, max_files))
 
 
 async def _wait_ready(clients: ServiceClients, stop: asyncio.Event) -> None:
@@ -94,7 +88,8 @@ def main() -> None:
         allocator.tune_malloc()
         allocator.tune_garbage_collector()
         logs.configure("facade", level=settings.log_level, log_format=settings.log_format)
-        _raise_file_limit()
+        # A download has a file open beside its connection.
+        raise_file_limit()
         with traced("facade", settings.traces_endpoint):
             uvloop.run(_run(settings))
     except ValueError as error:

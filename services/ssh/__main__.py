@@ -3,6 +3,7 @@
 import asyncio
 
 from services.common.failure import fail
+from services.common.files import raise_file_limit
 from services.common.lifecycle import stop_event
 from services.common.observability import logs
 from services.common.observability.tracing import traced
@@ -11,6 +12,7 @@ from services.ssh.interface import Facade
 from services.ssh.server import SshServer, listening
 from services.ssh.session import Sessions
 from services.ssh.settings import SshSettings
+from services.ssh.shares import Shares
 from services.ssh.tokens import REPEATABLE, Keys
 
 
@@ -25,7 +27,7 @@ async def _serve(settings: SshSettings) -> None:
     )
     facade = Facade(settings.ssh_facade_url, settings.public_url, settings.https_certificate, 2 * settings.ssh_sessions)
     try:
-        sessions = Sessions(settings, facade, Keys(locks, settings.action_seconds))
+        sessions = Sessions(settings, facade, Keys(locks, settings.action_seconds), Shares(settings.ssh_sessions))
         server = SshServer(sessions, settings.user_ids(), settings.ssh_sessions)
         with listening(settings.ssh_listen) as listener:
             logs.get_logger(__name__).info("listening", address=str(settings.ssh_listen))
@@ -40,6 +42,8 @@ def main() -> None:
     try:
         settings = SshSettings()
         logs.configure("ssh", level=settings.log_level, log_format=settings.log_format)
+        # A session has four, and a connection to the facade.
+        raise_file_limit()
         with traced("ssh", settings.traces_endpoint):
             # The loop of the standard library: uvloop waits for no descriptors but sockets and pipes.
             asyncio.run(_serve(settings))

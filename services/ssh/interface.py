@@ -130,7 +130,7 @@ async def read_json(response: httpx.Response) -> dict[str, Any]:
             raise Refused(_BAD_GATEWAY, "the server's answer is too long")
     try:
         found = json.loads(content or b"{}")
-    except ValueError:
+    except (ValueError, RecursionError):
         found = None
     return found if isinstance(found, dict) else {}
 

@@ -1,15 +1,15 @@
 """Locks over SSH."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
-from urllib.parse import quote
 
 from services.ssh.errors import Refused
 from services.ssh.interface import Repository
 from services.ssh.pkt_line import Message, Writer
 
 _BAD_REQUEST, _CREATED, _CONFLICT = 400, 201, 409
-_MAX_ID_CHARACTERS = 64
+_ID = re.compile(r"[A-Za-z0-9_-]{1,64}", re.ASCII)
 _FILTERS = ("path", "id", "cursor", "limit")
 
 
@@ -35,10 +35,10 @@ class Locks:
 
     async def unlock(self, lock_id: str, message: Message) -> None:
         """Answer `unlock`: the lock that is gone."""
-        if not lock_id or len(lock_id) > _MAX_ID_CHARACTERS or not lock_id.isascii():
+        if not _ID.fullmatch(lock_id):
             raise Refused(_BAD_REQUEST, "id: expected the id of a lock")
         body = {"force": message.arguments.get("force") == "true", **_ref_of(message)}
-        _, answer = await self._repository.call("POST", f"locks/{quote(lock_id, safe='')}/unlock", body)
+        _, answer = await self._repository.call("POST", f"locks/{lock_id}/unlock", body)
         await self._writer.answer(200, *_fields(answer["lock"]))
 
     async def list_page(self, message: Message) -> None:

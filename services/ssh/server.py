@@ -7,6 +7,7 @@ of any key.
 import asyncio
 import json
 import os
+import re
 import socket
 import struct
 from collections import Counter
@@ -20,11 +21,12 @@ from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
 from services.common.ssh_client import MAX_REQUEST_BYTES
 from services.ssh.session import Sessions
+from services.ssh.shares import SHARE_OF_ONE
 
 _BACKLOG = 512
 _REQUEST_SECONDS = 5.0
 _STANDARD = 3
-_SHARE_OF_ONE_KEY = 4
+_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}", re.ASCII)
 
 _log = get_logger(__name__)
 
@@ -85,6 +87,8 @@ class SshServer:
                 _log.warning("a connection was not accepted", error=str(error))
                 await asyncio.sleep(0.1)
                 continue
+            # A connection that waits already is accepted without a turn of the loop, and many would leave it none.
+            await asyncio.sleep(0)
             # Those that have not asked yet count, too; a key of a session needs a place for its own look-up.
             if len(self._tasks) >= 2 * self._max_sessions or not self._is_allowed(connection):
                 connection.close()
@@ -121,7 +125,9 @@ class SshServer:
     async def _handle(
         self, request: dict[str, Any], descriptors: list[int], connection: socket.socket
     ) -> dict[str, object]:
-        fingerprint = str(request.get("fingerprint", ""))
+        fingerprint = request.get("fingerprint")
+        if not isinstance(fingerprint, str) or not _FINGERPRINT.fullmatch(fingerprint):
+            raise ValueError("fingerprint: expected the SHA-256 of a key as OpenSSH prints it")
         match request.get("verb"):
             case "keys":
                 try:
@@ -138,7 +144,7 @@ class SshServer:
     async def _serve(self, fingerprint: str, text: str, descriptors: list[int], connection: socket.socket) -> int:
         stdin, stdout, stderr = descriptors
         most = self._max_sessions
-        if self._by_key.total() >= most or self._by_key[fingerprint] >= max(1, most // _SHARE_OF_ONE_KEY):
+        if self._by_key.total() >= most or self._by_key[fingerprint] >= max(1, most // SHARE_OF_ONE):
             os.set_blocking(stderr, False)
             with suppress(OSError):
                 os.write(stderr, b"towpath: too many sessions over SSH; try again later\n")
@@ -190,7 +196,10 @@ async def _receive(connection: socket.socket, descriptors: list[int]) -> dict[st
                 raise ValueError("expected one line with a request")
     for descriptor in descriptors:
         os.set_inheritable(descriptor, False)
-    request = json.loads(line)
+    try:
+        request = json.loads(line)
+    except RecursionError as error:
+        raise ValueError("expected JSON of less depth") from error
     if not isinstance(request, dict):
         raise ValueError("expected an object of JSON")  # noqa: TRY004 - it is input that is wrong, and no type
     return request

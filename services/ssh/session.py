@@ -7,14 +7,15 @@ from dataclasses import dataclass, field
 from services.common.errors import NotFound, ServiceError
 from services.common.observability.logs import get_logger
 from services.ssh.asked_refs import AskedRefs
-from services.ssh.command import Program, parse_command
+from services.ssh.command import Command, Program, parse_command
 from services.ssh.descriptors import Input, Output
 from services.ssh.errors import Disconnected, ProtocolError, Refused
 from services.ssh.interface import Facade, Repository
 from services.ssh.objects import CutShort
 from services.ssh.pkt_line import Reader, Writer
 from services.ssh.settings import SshSettings
-from services.ssh.tokens import Keys
+from services.ssh.shares import Shares
+from services.ssh.tokens import Keys, SessionToken
 from services.ssh.transfer import Transfer
 
 _MAX_EXIT_STATUS = 255
@@ -31,6 +32,7 @@ class Sessions:
     settings: SshSettings
     facade: Facade
     keys: Keys
+    shares: Shares
     refs: AskedRefs = field(default_factory=AskedRefs)
 
     async def run(self, fingerprint: str, text: str, descriptors: tuple[int, int, int]) -> int:
@@ -62,6 +64,12 @@ class Sessions:
         offered = (Program.AUTHENTICATE, *([Program.TRANSFER] if self.settings.ssh_transfer else []))
         command = parse_command(text, offered)
         token = await self.keys.token(fingerprint)
+        with self.shares.taken(token.user_name):
+            return await self._run_as(fingerprint, token, command, source, sink)
+
+    async def _run_as(
+        self, fingerprint: str, token: SessionToken, command: Command, source: Input, sink: Output
+    ) -> int:
         repository = Repository(self.facade, command.repository, token.user_name, token.secret)
         if command.program is Program.AUTHENTICATE:
             answer = {
@@ -85,6 +93,8 @@ class Sessions:
 
 async def _tell(descriptor: int, message: str) -> None:
     try:
-        await Output(descriptor, 1.0).write(f"towpath: {message}\n".encode(errors="replace"))
+        # It goes to a terminal, and may quote what others have named.
+        line = "".join(character if character.isprintable() else " " for character in message)
+        await Output(descriptor, 1.0).write(f"towpath: {line}\n".encode(errors="replace"))
     except (Disconnected, OSError):
         return

@@ -34,7 +34,7 @@ class SshSettings(ServiceSettings):
         "HTTP by it (`git-lfs-authenticate`)",
     )
     ssh_sessions: int = Field(
-        default=256, ge=1, description="the most sessions over SSH at once, a quarter of which may be of one key"
+        default=256, ge=1, description="the most sessions over SSH at once, a quarter of which may be of one user"
     )
     ssh_idle_seconds: Seconds = Field(
         default=3_600.0, description="how long a session over SSH may send no command before it is ended"

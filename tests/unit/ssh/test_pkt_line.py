@@ -1,11 +1,13 @@
 """The pkt-lines of a client, right and wrong ones."""
 
+import asyncio
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
 
+from services.common.lifecycle import running
 from services.ssh.descriptors import Input, Output
 from services.ssh.errors import Disconnected, ProtocolError
 from services.ssh.pkt_line import MAX_DATA_BYTES, Message, Reader, Writer, encode
@@ -61,8 +63,8 @@ async def test_data_of_any_bytes_comes_in_parts() -> None:
         b"0001",
         encode(b"\xff\xfe") + b"0000",
         encode(b"lock") + encode(b"path=\xc3") + b"0000",
-        encode(b"lock") + encode(b"a=b") * 10_001,
-        encode(b"lock") + encode(b"path=" + b"x" * 65_000) * 70,
+        encode(b"lock") + encode(b"a=b") * 101 + b"0000",
+        encode(b"lock") + encode(b"path=" + b"x" * 65_000) * 5 + b"0000",
     ],
     ids=lambda data: repr(data[:24]),
 )
@@ -140,6 +142,73 @@ async def test_a_client_that_sends_nothing_is_given_up() -> None:
     try:
         with pytest.raises(Disconnected, match="silent"):
             await Reader(Input(reading), 0.05).message()
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+async def _drip(writing: int, piece: bytes) -> None:
+    """Send the piece again and again, so that a reader is never without something for long."""
+    while True:
+        os.write(writing, piece)
+        await asyncio.sleep(0.001)
+
+
+@pytest.mark.parametrize(
+    ("begin", "piece", "read"),
+    [
+        (b"0", b"", lambda reader: reader.message()),
+        (encode(b"lock"), b"0004", lambda reader: reader.message()),
+        (b"", b"0004", lambda reader: reader.lines()),
+        (b"fff0", b"x", lambda reader: _drained(reader)),
+        (b"", b"0004", lambda reader: _drained(reader)),
+    ],
+    ids=["head", "arguments", "lines", "line", "data"],
+)
+async def test_a_client_that_drips_is_given_up(
+    begin: bytes, piece: bytes, read: Callable[[Reader], Awaitable[object]]
+) -> None:
+    """A message and each piece of data have a time of their own, however often some of it comes."""
+    reading, writing = os.pipe()
+    try:
+        os.write(writing, begin)
+        async with running(_drip(writing, piece)), asyncio.timeout(_SECONDS):
+            with pytest.raises(Disconnected):
+                await read(Reader(Input(reading), _SECONDS, 0.05))
+    finally:
+        os.close(reading)
+        os.close(writing)
+
+
+async def test_a_fast_client_leaves_others_their_turn() -> None:
+    """Empty pkt-lines are read as fast as they come, and the loop turns meanwhile."""
+    turns = 0
+
+    async def other() -> None:
+        nonlocal turns
+        while True:
+            turns += 1
+            await asyncio.sleep(0)
+
+    with _reading(b"0004" * 50_000 + b"0000") as reader:
+        async with running(other()):
+            await _drained(reader)
+    assert turns > 100
+
+
+async def test_a_client_that_reads_slowly_is_given_up() -> None:
+    """Each part that it reads does not buy it the whole time again."""
+    reading, writing = os.pipe()
+
+    async def sip() -> None:
+        while True:
+            os.read(reading, 4096)
+            await asyncio.sleep(0.005)
+
+    try:
+        async with running(sip()):
+            with pytest.raises(Disconnected, match="too slow"):
+                await Output(writing, 0.1).write(bytes(50_000_000))
     finally:
         os.close(reading)
         os.close(writing)

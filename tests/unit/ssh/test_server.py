@@ -1,6 +1,7 @@
 """The socket of the SSH service: who may ask, and requests that are none."""
 
 import asyncio
+import gc
 import json
 import os
 import socket
@@ -16,10 +17,12 @@ from services.ssh.interface import Facade
 from services.ssh.server import SshServer, listening
 from services.ssh.session import Sessions
 from services.ssh.settings import SshSettings
+from services.ssh.shares import Shares
 from services.ssh.tokens import Keys
 
 OWN = frozenset({os.geteuid()})
 _SECONDS = 10.0
+_KEY = f"SHA256:{'x' * 43}"
 
 
 @asynccontextmanager
@@ -29,7 +32,7 @@ async def _serving(folder: Path, user_ids: frozenset[int], *, max_sessions: int 
     settings = SshSettings(ssh_listen=path, locks_address=f"unix:{folder}/locks.sock")
     locks = ServiceClient(settings.locks_address, deadline=0.1)
     facade = Facade("http://127.0.0.1:1", None, None, 2)
-    server = SshServer(Sessions(settings, facade, Keys(locks, 3600)), user_ids, max_sessions)
+    server = SshServer(Sessions(settings, facade, Keys(locks, 3600), Shares(max_sessions)), user_ids, max_sessions)
     stop = asyncio.Event()
     try:
         with listening(path) as listener:
@@ -67,7 +70,7 @@ def _request(**values: str) -> bytes:
 
 async def test_another_account_is_not_answered(tmp_path: Path) -> None:
     """Whoever may ask can be any user with a key."""
-    request = _request(verb="serve", fingerprint="SHA256:x", command="sh")
+    request = _request(verb="serve", fingerprint=_KEY, command="sh")
     reading, writing = os.pipe()
     try:
         async with _serving(tmp_path, frozenset({os.geteuid() + 1})) as path:
@@ -83,7 +86,7 @@ async def test_another_account_is_not_answered(tmp_path: Path) -> None:
 async def test_a_command_is_answered_with_its_status(tmp_path: Path) -> None:
     """Its message is on the standard error that came with the request; the descriptors are closed afterwards."""
     reading, writing = os.pipe()
-    request = _request(verb="serve", fingerprint="SHA256:x", command="sh")
+    request = _request(verb="serve", fingerprint=_KEY, command="sh")
     before = _open_descriptors()
     async with _serving(tmp_path, OWN) as path:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
@@ -104,21 +107,35 @@ async def test_a_command_is_answered_with_its_status(tmp_path: Path) -> None:
         (b"", 0),
         (b"no JSON\n", 0),
         (b"[]\n", 0),
+        (b"[" * (MAX_REQUEST_BYTES - 1) + b"\n", 0),
+        (b'{"a":' * 3000 + b"\n", 0),
+        (b'{"fingerprint": ' + b"9" * 5000 + b"}\n", 0),
+        (b"{}\n", 0),
+        (_request(verb="keys", fingerprint="SHA256:\udc80"), 0),
+        (_request(verb="keys", fingerprint=f"{_KEY}\n"), 0),
+        (_request(verb="serve", fingerprint="\x1b[31m", command="sh"), 3),
         (b"\xff\n", 0),
         (b'{"verb": "keys"', 0),
         (b"x" * (2 * MAX_REQUEST_BYTES), 0),
         (_request(verb="other"), 0),
-        (_request(verb="serve", fingerprint="SHA256:x", command="sh"), 0),
-        (_request(verb="serve", fingerprint="SHA256:x", command="sh"), 2),
-        (_request(verb="keys", fingerprint="SHA256:x"), 0),
+        (_request(verb="serve", fingerprint=_KEY, command="sh"), 0),
+        (_request(verb="serve", fingerprint=_KEY, command="sh"), 2),
+        (_request(verb="keys", fingerprint=_KEY), 0),
     ],
     ids=lambda value: repr(value)[:40],
 )
 async def test_other_requests_are_not_answered(tmp_path: Path, request_: bytes, count: int) -> None:
     """The last one is right, and the lock service is away: no key is better than a wrong one."""
+    loop = asyncio.get_running_loop()
+    gc.collect()
+    failures: list[dict[str, object]] = []
+    loop.set_exception_handler(lambda _, context: failures.append(context))
     async with _serving(tmp_path, OWN) as path:
         assert await asyncio.to_thread(_ask, path, request_, [0] * count) == b""
         assert path.exists()
+    # Tasks that fail with what nobody foresaw are told when they are collected.
+    gc.collect()
+    assert failures == []
 
 
 async def test_a_socket_that_a_killed_process_left_is_replaced(tmp_path: Path) -> None:
