@@ -6,6 +6,7 @@ from services.common.failure import fail
 from services.common.files import raise_file_limit
 from services.common.lifecycle import stop_event
 from services.common.observability import logs
+from services.common.observability.metrics import served_metrics
 from services.common.observability.tracing import traced
 from services.common.rpc.client import ServiceClient
 from services.ssh.interface import Facade
@@ -31,7 +32,10 @@ async def _serve(settings: SshSettings) -> None:
         server = SshServer(sessions, settings.user_ids(), settings.ssh_sessions)
         with listening(settings.ssh_listen) as listener:
             logs.get_logger(__name__).info("listening", address=str(settings.ssh_listen))
-            await server.serve(listener, stop, settings.drain_seconds)
+            async with served_metrics(
+                settings.ssh_metrics_listen, settings.metrics_token, is_serving=lambda: not stop.is_set()
+            ):
+                await server.serve(listener, stop, settings.drain_seconds)
     finally:
         await facade.close()
         await locks.close()

@@ -10,6 +10,10 @@ class Refused(Exception):
         self.message = message
 
 
+class TurnedAway(Refused):
+    """A session that would be one too many."""
+
+
 class ProtocolError(Exception):
     """Input that is not the protocol: the session ends with the message."""
 

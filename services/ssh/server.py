@@ -20,6 +20,7 @@ from services.common.errors import NotFound, ServiceError
 from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
 from services.common.ssh_client import MAX_REQUEST_BYTES
+from services.ssh.metrics import OTHER, SESSIONS, TURNED_AWAY
 from services.ssh.session import Sessions
 from services.ssh.shares import SHARE_OF_ONE
 
@@ -145,6 +146,7 @@ class SshServer:
         stdin, stdout, stderr = descriptors
         most = self._max_sessions
         if self._by_key.total() >= most or self._by_key[fingerprint] >= max(1, most // SHARE_OF_ONE):
+            SESSIONS.labels(OTHER, TURNED_AWAY).inc()
             os.set_blocking(stderr, False)
             with suppress(OSError):
                 os.write(stderr, b"towpath: too many sessions over SSH; try again later\n")

@@ -9,8 +9,9 @@ from services.common.observability.logs import get_logger
 from services.ssh.asked_refs import AskedRefs
 from services.ssh.command import Command, Program, parse_command
 from services.ssh.descriptors import Input, Output
-from services.ssh.errors import Disconnected, ProtocolError, Refused
+from services.ssh.errors import Disconnected, ProtocolError, Refused, TurnedAway
 from services.ssh.interface import Facade, Repository
+from services.ssh.metrics import IN_FLIGHT, OTHER, SESSIONS, TURNED_AWAY
 from services.ssh.objects import CutShort
 from services.ssh.pkt_line import Reader, Writer
 from services.ssh.settings import SshSettings
@@ -23,6 +24,15 @@ _STALL_SECONDS = 120.0
 _UNAUTHORIZED = 401
 
 _log = get_logger(__name__)
+
+
+@dataclass(frozen=True)
+class _End:
+    """The end of a session: the result that is counted, the exit status, and the message for the user."""
+
+    result: str
+    status: int = 1
+    message: str = ""
 
 
 @dataclass(frozen=True)
@@ -39,37 +49,56 @@ class Sessions:
         """Run a client's command on its standard descriptors, and return its exit status."""
         stdin, stdout, stderr = descriptors
         began = time.monotonic()
+        told: dict[str, object] = {"fingerprint": fingerprint}
+        # What stays true if the session is cancelled: its client is gone, or the service stops.
+        end = _End("disconnected")
         try:
-            status = await self._run(fingerprint, text, Input(stdin), Output(stdout, _STALL_SECONDS))
-            message = ""
-        except Refused as refused:
+            with IN_FLIGHT.track_inprogress():
+                end = await self._ended(fingerprint, text, Input(stdin), Output(stdout, _STALL_SECONDS), told)
+                if end.message:
+                    await _tell(stderr, end.message)
+        finally:
+            SESSIONS.labels(told.get("program", OTHER), end.result).inc()
+            seconds = round(time.monotonic() - began, 3)
+            _log.info("ssh session", **told, result=end.result, status=end.status, seconds=seconds)
+        return end.status
+
+    async def _ended(self, fingerprint: str, text: str, source: Input, sink: Output, told: dict[str, object]) -> _End:
+        """Run a command to its end, and add what is known of it to what the log is told."""
+        try:
+            await self._run(fingerprint, text, source, sink, told)
+        except TurnedAway as error:
+            return _End(TURNED_AWAY, 1, error.message)
+        except Refused as error:
             # A shell's exit status; a status of HTTP is none.
-            status = refused.status if refused.status <= _MAX_EXIT_STATUS else 1
-            message = refused.message
+            return _End("refused", error.status if error.status <= _MAX_EXIT_STATUS else 1, error.message)
         except NotFound:
-            status, message = 1, "your SSH key is not known any more"
+            return _End("refused", 1, "your SSH key is not known any more")
         except ServiceError as error:
-            status, message = 1, error.message
-        except (ProtocolError, CutShort, Disconnected) as error:
-            status, message = 1, str(error)
+            return _End("failed", 1, error.message)
+        except ProtocolError as error:
+            return _End("refused", 1, str(error))
+        except Disconnected as error:
+            return _End("disconnected", 1, str(error))
+        except CutShort as error:
+            return _End("failed", 1, str(error))
         except Exception:
             _log.exception("a session over SSH failed")
-            status, message = 1, "an internal error; try again"
-        if message:
-            await _tell(stderr, message)
-        _log.info("ssh session", fingerprint=fingerprint, status=status, seconds=round(time.monotonic() - began, 3))
-        return status
+            return _End("failed", 1, "an internal error; try again")
+        return _End("completed", 0)
 
-    async def _run(self, fingerprint: str, text: str, source: Input, sink: Output) -> int:
+    async def _run(self, fingerprint: str, text: str, source: Input, sink: Output, told: dict[str, object]) -> None:
         offered = (Program.AUTHENTICATE, *([Program.TRANSFER] if self.settings.ssh_transfer else []))
         command = parse_command(text, offered)
+        told |= {"program": str(command.program), "operation": command.operation, "repository": command.repository}
         token = await self.keys.token(fingerprint)
+        told["user"] = token.user_name
         with self.shares.taken(token.user_name):
-            return await self._run_as(fingerprint, token, command, source, sink)
+            await self._run_as(fingerprint, token, command, source, sink)
 
     async def _run_as(
         self, fingerprint: str, token: SessionToken, command: Command, source: Input, sink: Output
-    ) -> int:
+    ) -> None:
         repository = Repository(self.facade, command.repository, token.user_name, token.secret)
         if command.program is Program.AUTHENTICATE:
             answer = {
@@ -78,7 +107,7 @@ class Sessions:
                 "expires_in": self.settings.action_seconds,
             }
             await sink.write(json.dumps(answer).encode() + b"\n")
-            return 0
+            return
         # Before the first answer, a client can still be told on its standard error why nothing works.
         status, _ = await repository.call("GET", "locks", params={"limit": "1"}, accepted=(_UNAUTHORIZED, 403, 404))
         if status == _UNAUTHORIZED:
@@ -88,7 +117,6 @@ class Sessions:
             repository = Repository(self.facade, command.repository, token.user_name, token.secret)
         reader = Reader(source, self.settings.ssh_idle_seconds)
         await Transfer(repository, self.refs, command.operation, reader, Writer(sink)).run()
-        return 0
 
 
 async def _tell(descriptor: int, message: str) -> None:

@@ -18,6 +18,9 @@ class SshSettings(ServiceSettings):
         description="the path of the unix socket on which the SSH service listens, such as `/run/towpath/ssh.sock`; "
         "`towpath up` runs the service where this is set"
     )
+    ssh_metrics_listen: str | None = Field(
+        default=None, description="where Prometheus reads `/metrics`: `HOST:PORT`, by default nowhere"
+    )
     ssh_users: str | None = Field(
         default=None,
         description="the accounts whose processes may open sessions, beside root and the account of the service, "

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from services.ssh.errors import Refused
+from services.ssh.errors import TurnedAway
 
 SHARE_OF_ONE = 4
 """The part of the sessions that one user, or one key, may have: a quarter."""
@@ -19,9 +19,9 @@ class Shares:
 
     @contextmanager
     def taken(self, user_name: str) -> Iterator[None]:
-        """Count a session of a user in the context. Raises `Refused` if the user has as many as may be."""
+        """Count a session of a user in the context. Raises `TurnedAway` if the user has as many as may be."""
         if self._running[user_name] >= self._most:
-            raise Refused(1, "too many sessions over SSH of one user; try again later")
+            raise TurnedAway(1, "too many sessions over SSH of one user; try again later")
         self._running[user_name] += 1
         try:
             yield

@@ -4,6 +4,7 @@ from services.ssh.asked_refs import AskedRefs
 from services.ssh.errors import ProtocolError, Refused
 from services.ssh.interface import Repository
 from services.ssh.locks import Locks
+from services.ssh.metrics import REFUSED_COMMANDS
 from services.ssh.objects import Objects
 from services.ssh.pkt_line import Message, Reader, Writer
 
@@ -32,6 +33,7 @@ class Transfer:
             try:
                 await self._answer(message)
             except Refused as refused:
+                REFUSED_COMMANDS.labels(str(refused.status)).inc()
                 await self._writer.answer(refused.status, lines=[refused.message])
 
     async def _read(self) -> Message:

@@ -24,6 +24,7 @@ from services.ssh.pkt_line import encode
 from tests.support.folders import temporary_folder
 from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.http import content
+from tests.support.ports import free_ports
 from tests.support.sshd import Sshd, running_key_sshd
 from tests.support.stack import Stack, running_stack
 from tests.support.waiting import STEP_SECONDS, blocking_until
@@ -65,6 +66,16 @@ class Site:
             check=False,
         )
 
+    def transfer(self, user: str) -> subprocess.Popen[bytes]:
+        """Begin a session of `git-lfs-transfer`, and ask for its version."""
+        program = shlex.split(self.sshd.command(user))
+        target = ["-p", str(self.sshd.port), f"{getpass.getuser()}@127.0.0.1", "git-lfs-transfer demo/assets upload"]
+        session = subprocess.Popen([*program, *target], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert session.stdin is not None
+        session.stdin.write(b"000eversion 1\n0000")
+        session.stdin.flush()
+        return session
+
     def workspace(self, folder: Path, user: str, mode: str) -> Workspace:
         """Make a computer of a user without any token, whose client uses SSH in this mode."""
         made = Workspace(folder, user, None, origin=self.stack.origin)
@@ -82,6 +93,12 @@ class Site:
         # A master connection is the client's affair, and would outlive the test.
         made.git("config", "--global", "lfs.ssh.automultiplex", "false")
         return made
+
+
+def read_answer(session: subprocess.Popen[bytes]) -> bytes:
+    """Return what the service says first, and its answer to the version."""
+    assert session.stdout is not None
+    return session.stdout.read(len(b"000eversion=1\n000clocking\n0000000fstatus 200\n0000"))
 
 
 @contextmanager
@@ -193,6 +210,38 @@ def test_a_site_may_offer_authenticate_alone(tmp_path: Path) -> None:
         assert (other.path / "one.dat").read_bytes() == content("one", 1000)
 
 
+def test_one_user_has_a_quarter_of_the_sessions() -> None:
+    """By however many keys; the metrics tell what runs and what came of the rest."""
+    [port] = free_ports(1)
+    settings = {"TOWPATH_SSH_SESSIONS": "4", "TOWPATH_SSH_METRICS_LISTEN": f"127.0.0.1:{port}"}
+
+    def told() -> str:
+        return httpx.get(f"http://127.0.0.1:{port}/metrics").text
+
+    with running_site(settings) as site:
+        site.add_key("alice", "second", "stranger")
+        with site.transfer("alice") as first:
+            assert read_answer(first).endswith(b"000fstatus 200\n0000")
+            turned_away = site.ssh("stranger", "git-lfs-transfer demo/assets upload")
+            assert turned_away.returncode == 1
+            assert turned_away.stderr == b"towpath: too many sessions over SSH of one user; try again later\n"
+            with site.transfer("bob") as other:
+                assert read_answer(other).endswith(b"000fstatus 200\n0000")
+                assert "towpath_ssh_sessions_in_flight 2.0" in told().splitlines()
+                other.kill()
+            first.communicate(_said("batch", "|", "x 1") + _said("quit"), timeout=STEP_SECONDS)
+            assert first.returncode == 0
+        lines = {
+            'towpath_ssh_sessions_total{program="git-lfs-transfer",result="completed"} 1.0',
+            'towpath_ssh_sessions_total{program="git-lfs-transfer",result="disconnected"} 1.0',
+            'towpath_ssh_sessions_total{program="git-lfs-transfer",result="turned_away"} 1.0',
+            'towpath_ssh_commands_refused_total{status="400"} 1.0',
+            "towpath_ssh_sessions_in_flight 0.0",
+        }
+        blocking_until(lambda: lines <= set(told().splitlines()), "the sessions are counted")
+        assert httpx.get(f"http://127.0.0.1:{port}/readyz").status_code == 200
+
+
 def test_authenticate_gives_a_token_of_the_user(site: Site) -> None:
     """As long as an action lives, and not for a program that wants a shell."""
     answered = site.ssh("alice", "git-lfs-authenticate /demo/assets.git download")
@@ -247,15 +296,11 @@ def test_a_removed_key_ends_everything_of_it(site: Site) -> None:
     answer = json.loads(answered.stdout)
     locks = f"{answer['href']}/locks"
     assert httpx.get(locks, headers=answer["header"]).status_code == 200
-    program = shlex.split(site.sshd.command("stranger"))
-    target = ["-p", str(site.sshd.port), f"{getpass.getuser()}@127.0.0.1", "git-lfs-transfer demo/assets upload"]
-    with subprocess.Popen([*program, *target], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as session:
+    with site.transfer("stranger") as session:
+        assert read_answer(session).endswith(b"000fstatus 200\n0000")
         assert session.stdin is not None
         assert session.stdout is not None
-        session.stdin.write(b"000eversion 1\n0000")
-        session.stdin.flush()
         read: Callable[[int], bytes] = session.stdout.read
-        assert read(len(b"000eversion=1\n000clocking\n0000000fstatus 200\n0000")).endswith(b"000fstatus 200\n0000")
         site.remove_key("alice", "second")
         blocking_until(lambda: httpx.get(locks, headers=answer["header"]).status_code == 401, "the token ends")
         session.stdin.write(b"000elist-lock\n0000")

@@ -23,6 +23,7 @@ def configuration(folder: Path, targets: Mapping[str, str], token: str) -> Path:
     (folder / "token").write_text(token)
     settings["global"] = {"scrape_interval": "1s", "scrape_timeout": "1s", "evaluation_interval": "1s"}
     settings["rule_files"] = [str(FOLDER / "alerts.yml")]
+    settings["scrape_configs"] = [job for job in settings["scrape_configs"] if job["job_name"] in targets]
     for job in settings["scrape_configs"]:
         assert job.pop("dns_sd_configs")
         job["authorization"]["credentials_file"] = str(folder / "token")

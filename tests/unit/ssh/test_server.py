@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
+from prometheus_client import REGISTRY
 
 from services.common.rpc.client import ServiceClient
 from services.common.ssh_client import MAX_REQUEST_BYTES
@@ -64,6 +65,11 @@ def _open_descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
+def _sessions(program: str, result: str) -> float:
+    labels = {"program": program, "result": result}
+    return REGISTRY.get_sample_value("towpath_ssh_sessions_total", labels) or 0.0
+
+
 def _request(**values: str) -> bytes:
     return json.dumps(values).encode() + b"\n"
 
@@ -88,6 +94,7 @@ async def test_a_command_is_answered_with_its_status(tmp_path: Path) -> None:
     reading, writing = os.pipe()
     request = _request(verb="serve", fingerprint=_KEY, command="sh")
     before = _open_descriptors()
+    counted = _sessions("other", "refused")
     async with _serving(tmp_path, OWN) as path:
         with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as asking:
             asking.connect(str(path))
@@ -95,6 +102,7 @@ async def test_a_command_is_answered_with_its_status(tmp_path: Path) -> None:
             asking.setblocking(False)
             answer = await asyncio.wait_for(asyncio.get_running_loop().sock_recv(asking, 100), _SECONDS)
     assert json.loads(answer) == {"status": 127}
+    assert _sessions("other", "refused") == counted + 1
     assert os.read(reading, 1000).startswith(b"towpath: expected git-lfs-authenticate or git-lfs-transfer")
     assert _open_descriptors() <= before + 1
     os.close(reading)
