@@ -78,22 +78,23 @@ def free_ports(count: int) -> int:
 @pytest.fixture
 def single(stack: ComposeStack) -> ComposeStack:
     """The stack with one of each service."""
-    return _scaled(stack, facade=1, storage=1, locks=1)
+    return scaled(stack, facade=1, storage=1, locks=1)
 
 
 @pytest.fixture
 def two_facades(stack: ComposeStack) -> ComposeStack:
     """The stack with two facades behind the proxy, and one each of what they call."""
-    return _scaled(stack, facade=2, storage=1, locks=1)
+    return scaled(stack, facade=2, storage=1, locks=1)
 
 
 @pytest.fixture
 def doubled(stack: ComposeStack) -> ComposeStack:
     """The stack with two of each service."""
-    return _scaled(stack, facade=2, storage=2, locks=2)
+    return scaled(stack, facade=2, storage=2, locks=2)
 
 
-def _scaled(stack: ComposeStack, **scale: int) -> ComposeStack:
+def scaled(stack: ComposeStack, **scale: int) -> ComposeStack:
+    """Return the stack when so many of each service are healthy."""
     if stack.scale != scale:
         stack.scale = scale
         stack.up()

@@ -1,12 +1,12 @@
 """Hardening of the containers: their rights, the files that they write, and the absence of visible secrets."""
 
-import re
 import tarfile
 from pathlib import Path
 
 import pytest
 
-from tests.stack.compose import SERVICES, ComposeStack, docker, inspect
+from tests.stack.compose import SERVICES, ComposeStack, docker
+from tests.stack.rights import published_hosts, random_texts, require_no_privileges, require_only_volumes_written
 
 IMAGE = "towpath:local"
 MAX_IMAGE_BYTES = 250 * 1000**2
@@ -17,42 +17,19 @@ EVERYTHING = (*SERVICES, "postgres", "proxy")
 def test_no_process_is_root(service: str, single: ComposeStack) -> None:
     """No process of a container runs as root, and none can gain a privilege."""
     [container] = single.containers(service)
-    pids = [line.split()[0] for line in docker("top", container, "-eo", "pid,user").splitlines()[1:]]
-    assert pids
-    for pid in pids:
-        status = dict(
-            line.split(":\t", 1) for line in Path(f"/proc/{pid}/status").read_text().splitlines() if ":\t" in line
-        )
-        assert "0" not in status["Uid"].split()
-        assert int(status["CapEff"], 16) == 0
-        assert int(status["CapBnd"], 16) == 0
-        assert status["NoNewPrivs"] == "1"
+    require_no_privileges(container)
 
 
 @pytest.mark.parametrize("service", EVERYTHING)
 def test_nothing_is_written_outside_of_volumes(service: str, single: ComposeStack) -> None:
     """The root file system is read-only, and nothing but the mount points of secrets was made in it."""
     [container] = single.containers(service)
-    assert inspect(container)["HostConfig"]["ReadonlyRootfs"]
-    mounts = [mount["Destination"] for mount in inspect(container)["Mounts"]]
-    changed = [line.split(" ", 1)[1] for line in docker("diff", container).splitlines()]
-    # The engine itself makes the points where volumes, secrets and memory are mounted, and the folders above them.
-    points = [*mounts, "/run/secrets", "/tmp", "/var/run", "/run/postgresql"]  # noqa: S108 - a mount point
-    assert [path for path in changed if not any(point.startswith(path) for point in points)] == []
-
-
-def _random_texts(stack: ComposeStack) -> list[str]:
-    """Return what is secret in the secrets: all of a file, or the keys in it."""
-    secrets = stack.secrets()
-    assert len(secrets) >= 5
-    found = {name: re.findall(r"[0-9a-f]{64}", text) for name, text in secrets.items()}
-    assert [name for name, texts in found.items() if not texts] == []
-    return [text for texts in found.values() for text in texts]
+    require_only_volumes_written(container)
 
 
 def test_no_secret_is_to_be_seen(single: ComposeStack, tokens: dict[str, str]) -> None:
     """Neither environments nor commands nor logs nor the image hold a secret or a token."""
-    values = [*_random_texts(single), *tokens.values()]
+    values = [*random_texts(single), *tokens.values()]
     told = [single.log(*EVERYTHING)]
     for service in EVERYTHING:
         told += [docker("inspect", container) for container in single.containers(service)]
@@ -65,7 +42,7 @@ def test_the_image_holds_no_secret_and_little_else(single: ComposeStack, tmp_pat
     saved = tmp_path / "image.tar"
     docker("save", "--output", str(saved), IMAGE, seconds=300)
     data = saved.read_bytes()
-    assert [value for value in _random_texts(single) if value.encode() in data] == []
+    assert [value for value in random_texts(single) if value.encode() in data] == []
     names: set[str] = set()
     with tarfile.open(saved) as image:
         for member in image:
@@ -91,9 +68,5 @@ def inspect_image_bytes() -> int:
 
 def test_only_the_doors_are_open(single: ComposeStack) -> None:
     """Facade and proxy alone have published ports, and those on loopback unless told otherwise."""
-    published = {}
-    for service in EVERYTHING:
-        [container] = single.containers(service)
-        ports = inspect(container)["NetworkSettings"]["Ports"] or {}
-        published[service] = {binding["HostIp"] for bindings in ports.values() for binding in bindings or ()}
+    published = {service: published_hosts(single.containers(service)[0]) for service in EVERYTHING}
     assert published == {**{service: set() for service in EVERYTHING}, "facade": {"127.0.0.1"}, "proxy": {"127.0.0.1"}}

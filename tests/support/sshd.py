@@ -49,7 +49,7 @@ class Sshd:
         return " ".join(["ssh", "-F", "none", "-i", str(self.folder / user), *(f"-o {option}" for option in options)])
 
 
-def _make_key(path: Path) -> str:
+def make_key(path: Path) -> str:
     """Make a key pair, and return the public one."""
     command = [needed("ssh-keygen"), "-q", "-t", "ed25519", "-N", "", "-f", str(path)]
     subprocess.run(command, check=True, timeout=STEP_SECONDS)
@@ -61,7 +61,7 @@ def running_sshd(users: Iterable[str]) -> Iterator[Sshd]:
     """Run the server for users who share the account of the tests, each with a key; skip the test without sshd."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        (folder / "authorized_keys").write_text("".join(_line(user, _make_key(folder / user)) for user in users))
+        (folder / "authorized_keys").write_text("".join(_line(user, make_key(folder / user)) for user in users))
         with _running(folder, f"AuthorizedKeysFile {folder}/authorized_keys") as running:
             yield running
 
@@ -79,7 +79,7 @@ AuthorizedKeysCommandUser {getpass.getuser()}
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         for user in users:
-            _make_key(folder / user)
+            make_key(folder / user)
         with _running(folder, settings) as running:
             yield running
 
@@ -90,7 +90,7 @@ def _running(folder: Path, settings: str) -> Iterator[Sshd]:
     if os.geteuid() == 0:
         _PRIVILEGE_SEPARATION.mkdir(mode=0o755, exist_ok=True)
     [port] = free_ports(1)
-    _make_key(folder / "host")
+    make_key(folder / "host")
     (folder / "config").write_text(_CONFIGURATION.format(port=port, folder=folder) + settings)
     with (folder / "log").open("wb") as log:
         process = subprocess.Popen([program, "-D", "-e", "-f", str(folder / "config")], stderr=log)

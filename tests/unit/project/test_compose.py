@@ -109,3 +109,22 @@ def test_what_may_be_chosen_is_in_the_example() -> None:
     assert taken == named
     settings = set().union(*(_variables(reader) for readers in READERS.values() for reader in readers))
     assert taken - OF_COMPOSE <= settings
+
+
+def test_prometheus_reads_every_service() -> None:
+    """Each service that serves metrics is a job, by its name and its port, in a network that Prometheus is in."""
+    jobs = yaml.safe_load((ROOT / "monitoring" / "prometheus.yml").read_text())["scrape_configs"]
+    listening = {
+        service: given
+        for service in COMPOSE["services"]
+        for name, given in (COMPOSE["services"][service].get("environment") or {}).items()
+        if name.endswith("_METRICS_LISTEN") and service != "facade-2"
+    }
+    read = {}
+    for job in jobs:
+        [names] = job["dns_sd_configs"]
+        assert names["names"] == [job["job_name"]]
+        read[job["job_name"]] = f"0.0.0.0:{names['port']}"
+    assert read == listening
+    networks = set(COMPOSE["services"]["prometheus"]["networks"])
+    assert all(networks & set(COMPOSE["services"][service]["networks"]) for service in read)
