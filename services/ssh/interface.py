@@ -2,7 +2,7 @@
 
 import json
 import ssl
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from services.ssh.errors import Refused
 _MEDIA_TYPE = "application/vnd.git-lfs+json"
 _MAX_JSON_BYTES = 16 * 1024**2
 _TIMEOUT = httpx.Timeout(60.0, connect=10.0)
-_UNAVAILABLE, _BAD_GATEWAY = 503, 502
+_UNAUTHORIZED, _UNAVAILABLE, _BAD_GATEWAY = 401, 503, 502
 CHUNK_BYTES = 256 * 1024
 
 
@@ -88,14 +88,21 @@ def _trusting(certificate: Path | None) -> ssl.SSLContext:
 
 
 class Repository:
-    """A repository of the facade, for the user of a token."""
+    """A repository of the facade, for the user of a token.
 
-    def __init__(self, facade: Facade, name: str, user_name: str, secret: str) -> None:
+    `renew` gives the secret of another token of the same user where this one has expired; a push may take longer than
+    a token lives. It raises `Refused`.
+    """
+
+    def __init__(
+        self, facade: Facade, name: str, user_name: str, secret: str, renew: Callable[[], Awaitable[str]]
+    ) -> None:
         self.facade = facade
         self.name = name
         self.user_name = user_name
         self._base = f"/{name}"
-        self._headers = {"Authorization": f"Bearer {secret}"}
+        self._secret = secret
+        self._renew = renew
 
     async def call(
         self,
@@ -107,18 +114,25 @@ class Repository:
         accepted: tuple[int, ...] = (),
     ) -> tuple[int, dict[str, Any]]:
         """Make a call, and return its status and its JSON. Raises `Refused` unless it succeeds or is accepted."""
-        headers = dict(self._headers)
-        content = None
-        if body is not None:
+        content = None if body is None else json.dumps(body).encode()
+        status, found = await self._send(method, path, content, params)
+        if status == _UNAUTHORIZED:
+            self._secret = await self._renew()
+            status, found = await self._send(method, path, content, params)
+        if not httpx.codes.is_success(status) and status not in accepted:
+            raise Refused(status, _message(found))
+        return status, found
+
+    async def _send(
+        self, method: str, path: str, content: bytes | None, params: Mapping[str, str] | None
+    ) -> tuple[int, dict[str, Any]]:
+        headers = {"Authorization": f"Bearer {self._secret}"}
+        if content is not None:
             headers["Content-Type"] = _MEDIA_TYPE
-            content = json.dumps(body).encode()
         async with self.facade.request(
             method, f"{self._base}/{path}", headers, content=content, params=params
         ) as response:
-            found = await read_json(response)
-        if not response.is_success and response.status_code not in accepted:
-            raise Refused(response.status_code, _message(found))
-        return response.status_code, found
+            return response.status_code, await read_json(response)
 
 
 async def read_json(response: httpx.Response) -> dict[str, Any]:

@@ -21,7 +21,8 @@ from services.ssh.transfer import Transfer
 
 _MAX_EXIT_STATUS = 255
 _STALL_SECONDS = 120.0
-_UNAUTHORIZED = 401
+_UNAUTHORIZED, _UNAVAILABLE = 401, 503
+_UNKNOWN_KEY = "your SSH key is not known any more"
 
 _log = get_logger(__name__)
 
@@ -73,7 +74,7 @@ class Sessions:
             # A shell's exit status; a status of HTTP is none.
             return _End("refused", error.status if error.status <= _MAX_EXIT_STATUS else 1, error.message)
         except NotFound:
-            return _End("refused", 1, "your SSH key is not known any more")
+            return _End("refused", 1, _UNKNOWN_KEY)
         except ServiceError as error:
             return _End("failed", 1, error.message)
         except ProtocolError as error:
@@ -99,7 +100,6 @@ class Sessions:
     async def _run_as(
         self, fingerprint: str, token: SessionToken, command: Command, source: Input, sink: Output
     ) -> None:
-        repository = Repository(self.facade, command.repository, token.user_name, token.secret)
         if command.program is Program.AUTHENTICATE:
             answer = {
                 "href": f"{self.facade.public_url}/{command.repository}",
@@ -108,13 +108,20 @@ class Sessions:
             }
             await sink.write(json.dumps(answer).encode() + b"\n")
             return
+
+        async def renewed() -> str:
+            nonlocal token
+            try:
+                token = await self.keys.renew(fingerprint, token)
+            except NotFound as error:
+                raise Refused(_UNAUTHORIZED, _UNKNOWN_KEY) from error
+            except ServiceError as error:
+                raise Refused(_UNAVAILABLE, error.message) from error
+            return token.secret
+
+        repository = Repository(self.facade, command.repository, token.user_name, token.secret, renewed)
         # Before the first answer, a client can still be told on its standard error why nothing works.
-        status, _ = await repository.call("GET", "locks", params={"limit": "1"}, accepted=(_UNAUTHORIZED, 403, 404))
-        if status == _UNAUTHORIZED:
-            # Somebody has removed the token, such as a restored database.
-            self.keys.forget(token)
-            token = await self.keys.token(fingerprint)
-            repository = Repository(self.facade, command.repository, token.user_name, token.secret)
+        await repository.call("GET", "locks", params={"limit": "1"}, accepted=(403, 404))
         reader = Reader(source, self.settings.ssh_idle_seconds)
         await Transfer(repository, self.refs, command.operation, reader, Writer(sink)).run()
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from towpath.access.v1 import access_service_pb2 as pb
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceStub
 
+from services.common.errors import NotFound, Reason
 from services.common.rpc.client import ServiceClient
 
 ACCESS_SERVICE = "towpath.access.v1.AccessService"
@@ -24,8 +25,9 @@ _LOCKS = 64
 
 @dataclass(frozen=True)
 class SessionToken:
-    """A token, the name of its user, and the time (of `time.monotonic`) until which new sessions get it."""
+    """A token, its key and user, and the time (of `time.monotonic`) until which new sessions get it."""
 
+    key_id: int
     user_name: str
     secret: str
     shared_until: float
@@ -57,15 +59,20 @@ class Keys:
             asked_at = time.monotonic()
             request = pb.IssueSessionTokenRequest(fingerprint=fingerprint, valid_seconds=self._valid_seconds)
             issued = await self._client.call(self._stub.IssueSessionToken, request)
-            token = SessionToken(issued.user_name, issued.token, asked_at + _SHARED_SECONDS)
+            token = SessionToken(issued.key_id, issued.user_name, issued.token, asked_at + _SHARED_SECONDS)
             self._make_room()
             self._tokens[issued.key_id] = token
             return token
 
-    def forget(self, token: SessionToken) -> None:
-        """Give new sessions another token, because this one was refused."""
-        for key_id in [key_id for key_id, known in self._tokens.items() if known is token]:
-            del self._tokens[key_id]
+    async def renew(self, fingerprint: str, refused: SessionToken) -> SessionToken:
+        """Return another token than the one that was refused, of the same key. Raises as `find` does."""
+        if self._tokens.get(refused.key_id) is refused:
+            del self._tokens[refused.key_id]
+        token = await self.token(fingerprint)
+        if token.key_id != refused.key_id:
+            # It was removed, and added again: sessions end with the key, whoever has it now.
+            raise NotFound(Reason.SSH_KEY_NOT_FOUND, "the key of this session was removed")
+        return token
 
     def _make_room(self) -> None:
         if len(self._tokens) >= _MAX_KEPT:

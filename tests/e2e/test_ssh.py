@@ -16,15 +16,18 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import httpx
 import pytest
+from pydantic import SecretStr
 
 from services.ssh.pkt_line import encode
 from tests.support.folders import temporary_folder
 from tests.support.git import Clone, Workspace, shared_repository
 from tests.support.http import content
 from tests.support.ports import free_ports
+from tests.support.postgres import TestPostgres
 from tests.support.sshd import Sshd, running_key_sshd
 from tests.support.stack import Stack, running_stack
 from tests.support.waiting import STEP_SECONDS, blocking_until
@@ -102,14 +105,14 @@ def read_answer(session: subprocess.Popen[bytes]) -> bytes:
 
 
 @contextmanager
-def running_site(settings: dict[str, str]) -> Iterator[Site]:
+def running_site(settings: dict[str, str], *arguments: str) -> Iterator[Site]:
     """Run a site where all but a stranger have keys that are known; carol may push to one ref."""
     with temporary_folder() as folder:
         # The account of `towpath up` makes the socket there.
         folder.chmod(0o777)
         socket = folder / "ssh.sock"
         environment = {"TOWPATH_SSH_LISTEN": str(socket), "TOWPATH_SSH_USERS": getpass.getuser(), **settings}
-        with running_stack(environment=environment) as stack, running_key_sshd(USERS, socket) as sshd:
+        with running_stack(*arguments, environment=environment) as stack, running_key_sshd(USERS, socket) as sshd:
             blocking_until(socket.exists, "the SSH service listens")
             running = Site(stack, sshd)
             stack.towpath("user", "add", "carol")
@@ -310,6 +313,29 @@ def test_a_removed_key_ends_everything_of_it(site: Site) -> None:
     again = site.ssh("stranger", "git-lfs-authenticate demo/assets upload")
     assert again.returncode == 255
     assert b"Permission denied" in again.stderr
+
+
+async def test_a_session_outlives_its_token(postgres: TestPostgres, database_url: SecretStr) -> None:
+    """A push may take longer than a token lives; the key's removal ends the session all the same."""
+    url = database_url.get_secret_value()
+    with running_site({}, "--demo", f"--database-url={url}") as site, site.transfer("alice") as session:
+        assert read_answer(session).endswith(b"000fstatus 200\n0000")
+        answer = json.loads(site.ssh("alice", "git-lfs-authenticate demo/assets upload").stdout)
+        expire = "UPDATE locks.tokens SET expires_at = now() WHERE ssh_key_id IS NOT NULL"
+        await postgres.execute(expire, database=urlsplit(url).path[1:])
+        # Facades look at all tokens anew after any revocation.
+        site.remove_key("bob")
+        locks = f"{answer['href']}/locks"
+        blocking_until(lambda: httpx.get(locks, headers=answer["header"]).status_code == 401, "the token has expired")
+        assert session.stdin is not None
+        assert session.stdout is not None
+        session.stdin.write(_said(f"verify-object {'0' * 64}", "size=5"))
+        session.stdin.flush()
+        assert session.stdout.read(len(b"000fstatus 404\n")) == b"000fstatus 404\n"
+        site.remove_key("alice")
+        site.add_key("bob", "second", "alice")
+        rest, _ = session.communicate(_said("list-lock") + _said("quit"), timeout=STEP_SECONDS)
+        assert _statuses(rest) == [401, 200]
 
 
 def test_many_sessions_at_once(site: Site) -> None:

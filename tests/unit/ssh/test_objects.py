@@ -10,6 +10,7 @@ from services.ssh.descriptors import Input, Output
 from services.ssh.interface import Facade, Repository
 from services.ssh.objects import Objects
 from services.ssh.pkt_line import Message, Reader, Writer
+from tests.support.loop import never
 
 _SECONDS = 30.0
 
@@ -20,7 +21,7 @@ async def test_an_error_that_ends_the_session_waits_for_no_data() -> None:
     facade = Facade("http://127.0.0.1:1", None, None, 1)
     await facade.close()
     try:
-        repository = Repository(facade, "studio/film", "alice", "secret")
+        repository = Repository(facade, "studio/film", "alice", "secret", never)
         reader, writer = Reader(Input(reading), _SECONDS), Writer(Output(writing, _SECONDS))
         objects = Objects(repository, AskedRefs(), "upload", reader, writer)
         message = Message("put-object", {"size": "5"}, ended=False)
