@@ -49,6 +49,7 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, Reason.BANDWIDTH_EXCEEDED): 509,
     (None, Reason.OBJECT_REMOVED): 410,
     (None, Reason.LOCK_NOT_FOUND): 404,
+    (None, Reason.UNSUPPORTED_TOKEN_TYPE): 400,
     # Clients retry 429 and 507. Of the statuses that the protocol has for locks, 403 is an error that a user can fix.
     (None, Reason.TOO_MANY_LOCKS): 403,
     # By reason only: UNAUTHENTICATED without a reason is a wrong secret between services, not the client's fault.

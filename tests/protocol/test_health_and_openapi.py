@@ -87,7 +87,7 @@ def test_nothing_else_is_described(description: dict[str, Any]) -> None:
     """The description must be true, so every operation in it is one of the protocol's, or of ours, or health."""
     operations = {(method, path) for path, methods in description["paths"].items() for method in methods}
     health = {(method, path) for method in ("get", "head") for path in ("/healthz", "/readyz")}
-    sign_in = {("get", "/.well-known/towpath"), ("post", "/-/token")}
+    sign_in = {("get", "/.well-known/towpath"), ("post", "/-/token"), ("post", "/-/revoke")}
     assert operations == ENDPOINTS.keys() | health | sign_in
 
 

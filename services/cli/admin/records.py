@@ -64,7 +64,8 @@ def group_record(group: admin.Group) -> dict[str, Any]:
 def token_record(token: admin.Token) -> dict[str, Any]:
     """Return the printed fields of a token.
 
-    `expires_at` is absent if the token never expires, and `last_used_at` if no use is known.
+    `expires_at` is absent if the token never expires, `last_used_at` if no use is known, and `issuer` if its user got
+    it without signing in anywhere.
     """
     record = {
         "id": token.id,
@@ -76,6 +77,8 @@ def token_record(token: admin.Token) -> dict[str, Any]:
         record["expires_at"] = moment(token.expires_at)
     if token.HasField("last_used_at"):
         record["last_used_at"] = moment(token.last_used_at)
+    if token.issuer:
+        record["issuer"] = token.issuer
     return record
 
 

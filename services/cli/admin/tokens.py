@@ -66,9 +66,12 @@ def add_token(
 
 @app.command("list")
 def list_tokens(user: User, data: Data = None, server: Server = None, as_json: Json = False) -> None:
-    """List a user's tokens by name, with their last use to within ten minutes, without their secrets."""
+    """List a user's tokens by name, with their last use to within ten minutes, without their secrets.
+
+    A token with an issuer is one that its user got by signing in there.
+    """
     response = Target(data, server).ask(lambda admin: admin.ListTokens, pb.ListTokensRequest(user_name=user))
-    columns = ("name", "created_at", "expires_at", "last_used_at")
+    columns = ("name", "issuer", "created_at", "expires_at", "last_used_at")
     show_records(map(token_record, response.tokens), columns, as_json=as_json)
 
 

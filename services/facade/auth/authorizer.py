@@ -5,8 +5,8 @@ Granted answers are cached until a revocation is reported, see `revocation_watch
 
 import hashlib
 from collections import OrderedDict
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractAsyncContextManager, suppress
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
@@ -15,7 +15,7 @@ from typing import Any
 
 from towpath.access.v1 import access_service_pb2
 
-from services.common.errors import NotFound, PermissionDenied, Reason, ServiceError, Unauthenticated
+from services.common.errors import NotFound, PermissionDenied, Reason, Unauthenticated
 from services.common.token_prefix import TOKEN_PREFIX
 from services.facade import metrics
 from services.facade.auth.access_cache import AccessCache
@@ -26,7 +26,7 @@ from services.facade.auth.revocation_watch import RevocationState
 from services.facade.clients.services import ServiceClients
 from services.facade.web.authorization_header import split_values, tokens
 from services.facade.web.error_reasons import HttpReason, invalid_reply
-from services.facade.web.schemas import ExchangedToken
+from services.facade.web.sign_in_schemas import ExchangedToken
 
 _MAX_CREDENTIALS = 4
 _MAX_KNOWN = 10_000
@@ -141,10 +141,14 @@ class Authorizer:
             raise unseen
         raise self._bad_credentials(address, reason)
 
-    def _bad_credentials(self, address: str, reason: str) -> ServiceError:
-        """Count bad credentials of an address, and return the error for them."""
+    def _count_failure(self, address: str) -> None:
+        """Count bad credentials of an address. Raises `ResourceExhausted` where it is over its limit."""
         if seconds := self._login_limiter.add_failure(address):
-            return logins_limited("too many bad credentials came from your address", seconds)
+            raise logins_limited("too many bad credentials came from your address", seconds)
+
+    def _bad_credentials(self, address: str, reason: str) -> Unauthenticated:
+        """Count bad credentials of an address, and return the error for them. Raises the error of `_count_failure`."""
+        self._count_failure(address)
         return Unauthenticated(Reason.BAD_CREDENTIALS, reason or "the credentials are not valid")
 
     async def exchange(
@@ -154,9 +158,7 @@ class Authorizer:
 
         Bad credentials count, and wait, as those of `authenticate`.
         """
-        if not self._login_limiter.is_limited(address):
-            return await self._exchange(token, address)
-        async with aside(), self._queue.turn(address):
+        async with self._turn(address, aside):
             return await self._exchange(token, address)
 
     async def _exchange(self, token: str, address: str) -> tuple[str, ExchangedToken]:
@@ -177,6 +179,32 @@ class Authorizer:
             expires_in=reply.valid_seconds,
             user=reply.user_name,
         )
+
+    async def revoke(self, token: str, address: str, aside: Callable[[], AbstractAsyncContextManager[None]]) -> str:
+        """End a token that was given for a sign-in and return its user's name; an empty one if the token was not valid.
+
+        Unknown tokens count, and wait, as bad credentials of `authenticate`. Raises `InvalidArgument` for other kinds.
+        """
+        request = access_service_pb2.RevokeSignInTokenRequest(token=token)
+        async with self._turn(address, aside):
+            try:
+                reply = await self._clients.locks.call(self._clients.access_stub.RevokeSignInToken, request)
+            except Unauthenticated as error:
+                if error.reason != Reason.BAD_CREDENTIALS:
+                    raise
+                if error.metadata.keys().isdisjoint(_TOLD):
+                    self._count_failure(address)
+                return ""
+        return reply.user_name
+
+    @asynccontextmanager
+    async def _turn(self, address: str, aside: Callable[[], AbstractAsyncContextManager[None]]) -> AsyncIterator[None]:
+        """Wait for a turn in the login queue, within `aside`, if an address is over its limit."""
+        if not self._login_limiter.is_limited(address):
+            yield
+            return
+        async with aside(), self._queue.turn(address):
+            yield
 
     async def _owner(self, token: str, repository: str) -> Caller:
         digest = _digest(token, repository)

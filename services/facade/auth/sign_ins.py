@@ -3,7 +3,7 @@
 from towpath.access.v1 import access_service_pb2
 
 from services.facade.clients.services import ServiceClients
-from services.facade.web.schemas import SignIn, SignIns
+from services.facade.web.sign_in_schemas import SignIn, SignIns
 
 
 async def list_sign_ins(clients: ServiceClients) -> SignIns:

@@ -11,7 +11,7 @@ from pydantic_core import core_schema
 from starlette.routing import BaseRoute
 
 from services.facade.auth.action_tokens import TOKEN_HEADER
-from services.facade.web import schemas
+from services.facade.web import schemas, sign_in_schemas
 from services.facade.web.media_types import DIALECTS, GENERIC, PLAIN_JSON
 from services.facade.web.request_body import FORM
 
@@ -54,7 +54,8 @@ _REQUESTS = (
     schemas.DeleteLockRequest,
     schemas.StealLockRequest,
     schemas.LockPathsRequest,
-    schemas.TokenExchange,
+    sign_in_schemas.TokenExchange,
+    sign_in_schemas.TokenRevocation,
 )
 _ANSWERS = (
     schemas.BatchAnswer,
@@ -64,8 +65,8 @@ _ANSWERS = (
     schemas.LockPathsAnswer,
     schemas.StolenLockAnswer,
     schemas.LockHistoryPage,
-    schemas.ExchangedToken,
-    schemas.SignIns,
+    sign_in_schemas.ExchangedToken,
+    sign_in_schemas.SignIns,
     schemas.Error,
 )
 

@@ -1,4 +1,4 @@
-"""Sign-in: the issuers at which people sign in, and the exchange of their tokens (docs/protocol.md, "Sign-in").
+"""Sign-in: the issuers at which people sign in, exchange of their tokens, and revocation (docs/protocol.md, "Sign-in").
 
 No repository has these addresses: none of its own begins with "-", and ".well-known" is followed by no endpoint's path.
 """
@@ -9,12 +9,12 @@ from services.facade.auth.sign_ins import list_sign_ins
 from services.facade.context import context_of
 from services.facade.errors import Area
 from services.facade.middleware.concurrency_limit import slot_of
-from services.facade.routes.openapi import form_request, plain_answers
+from services.facade.routes.openapi import empty_answers, form_request, plain_answers
 from services.facade.routes.request import read_form
 from services.facade.routes.route import endpoints_in
 from services.facade.web.forwarded_headers import client_of
 from services.facade.web.request_log import add_log_fields
-from services.facade.web.schemas import ExchangedToken, SignIns, TokenExchange
+from services.facade.web.sign_in_schemas import ExchangedToken, SignIns, TokenExchange, TokenRevocation
 
 # A JSON Web Token has 8 KiB at most, and a form may escape each of its bytes.
 _MAX_BYTES = 32 * 1024
@@ -50,3 +50,19 @@ async def exchange_token(request: Request) -> Response:
     )
     add_log_fields(request.scope, user=user)
     return Response(given.model_dump_json(), media_type="application/json", headers={"Cache-Control": "no-store"})
+
+
+@router.post(
+    "/-/revoke",
+    operation_id="revoke_token",
+    summary="End a token that was given for a sign-in (RFC 7009)",
+    responses=empty_answers(400, 408, 413, 415, 422, 429),
+    openapi_extra=form_request(TokenRevocation),
+)
+async def revoke_token(request: Request) -> Response:
+    """End a token of ours; the answer to an unknown token is the same."""
+    form = await read_form(request, TokenRevocation, max_bytes=_MAX_BYTES)
+    address = client_of(request.scope).address
+    user = await context_of(request).authorizer.revoke(form.token, address, slot_of(request.scope).released)
+    add_log_fields(request.scope, user=user)
+    return Response(headers={"Cache-Control": "no-store"})

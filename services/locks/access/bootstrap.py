@@ -31,7 +31,7 @@ async def bootstrap(database: Database, token: SecretStr | None = None) -> str:
         await connection.execute(insert(User).values(name=USER, administrator=True).on_conflict_do_nothing())
         await connection.execute(update(User).where(col(User.name) == USER).values(administrator=True))
         user = await find_user(connection, USER, hold=True)
-        for standing, _ in await list_tokens(connection, user.id):
+        for standing in (listed.token for listed in await list_tokens(connection, user.id)):
             if (standing.name, standing.token_hash, standing.expires_at) == (TOKEN, token_hash(secret), None):
                 return
         await revoke_token(connection, user_id=user.id, name=TOKEN)

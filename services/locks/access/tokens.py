@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import Decimal
+from typing import Any, NamedTuple
 
-from sqlalchemy import delete, extract, func, select
+from sqlalchemy import ColumnElement, delete, extract, func, literal_column, or_, select
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -21,7 +22,11 @@ from services.common.errors import AlreadyExists, Reason, Unauthenticated
 from services.common.token_prefix import TOKEN_PREFIX
 from services.database.transactions import Database
 from services.locks.access.token_uses import TokenUses
-from services.locks.models import RevokedToken, Token, TokenUse, User
+from services.locks.audit.recorder import record
+from services.locks.models import Issuer, RevokedToken, Token, TokenUse, User
+
+SIGN_IN_NAME = "sign-in-"
+"""The beginning of the names of tokens that were given for JSON Web Tokens."""
 
 _BYTES = 32
 _REVOKED_KEPT = timedelta(days=90)
@@ -29,6 +34,9 @@ _REVOKED_KEPT = timedelta(days=90)
 _USER = User.__table__.c
 _TOKEN = Token.__table__.c
 _VALID_SECONDS = extract("epoch", col(Token.expires_at) - func.now())
+_IS_OF_SIGN_IN = col(Token.issuer_id).is_not(None) & col(Token.name).startswith(SIGN_IN_NAME)
+# The fields that a trigger records of a token.
+_AUDIT_FIELDS: ColumnElement[dict[str, Any]] = literal_column("locks.audit_fields('token', to_jsonb(tokens))")
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +67,14 @@ class TokenValidity:
     seconds: float
     forge_id: int | None = None
     token_hash: bytes = b""
+
+
+class ListedToken(NamedTuple):
+    """A token in a list: its last use if that is known, and its issuer's name if it was given for a sign-in there."""
+
+    token: Token
+    used_at: datetime | None
+    issuer: str
 
 
 def new_secret() -> str:
@@ -155,24 +171,29 @@ async def create_token(
     return Token(**row)
 
 
-async def list_tokens(connection: AsyncConnection, user_id: int) -> Sequence[tuple[Token, datetime | None]]:
-    """Return a user's tokens ordered by name, including expired tokens, each with its last use if that is known.
+async def list_tokens(connection: AsyncConnection, user_id: int) -> Sequence[ListedToken]:
+    """Return a user's tokens ordered by name.
 
-    Tokens of forges and issuers are not listed: they are not given here, or there is one for each sign-in.
+    Expired tokens are included, except for those of sign-ins, which come every hour. Tokens of forges, JSON Web Tokens
+    and tokens of SSH sessions are not listed: they are not given here, or end with their session.
     """
     statement = (
-        select(col(TokenUse.used_at), *_TOKEN)
+        select(col(TokenUse.used_at), col(Issuer.name), *_TOKEN)
         .join_from(Token, TokenUse, col(TokenUse.token_id) == col(Token.id), isouter=True)
+        .join(Issuer, col(Issuer.id) == col(Token.issuer_id), isouter=True)
         .where(
             col(Token.user_id) == user_id,
             col(Token.forge_id).is_(None),
-            col(Token.issuer_id).is_(None),
+            or_(col(Token.issuer_id).is_(None), _IS_OF_SIGN_IN & (col(Token.expires_at) > func.now())),
             col(Token.ssh_key_id).is_(None),
         )
         .order_by(col(Token.name))
     )
     rows = await connection.execute(statement)
-    return [(Token(**dict(zip(_TOKEN.keys(), values, strict=True))), used_at) for used_at, *values in rows]
+    return [
+        ListedToken(Token(**dict(zip(_TOKEN.keys(), values, strict=True))), used_at, issuer or "")
+        for used_at, issuer, *values in rows
+    ]
 
 
 async def revoke_token(connection: AsyncConnection, *, user_id: int, name: str) -> Token | None:
@@ -180,12 +201,27 @@ async def revoke_token(connection: AsyncConnection, *, user_id: int, name: str) 
 
     A client that presents the token later learns that it was revoked.
     """
-    statement = delete(Token).where(col(Token.user_id) == user_id, col(Token.name) == name).returning(*_TOKEN)
-    row = (await connection.execute(statement)).mappings().one_or_none()
+    return await _revoke(connection, (col(Token.user_id) == user_id) & (col(Token.name) == name))
+
+
+async def revoke_sign_in_token(connection: AsyncConnection, token_id: int) -> Token | None:
+    """Revoke a token that was given for a JSON Web Token, as `revoke_token` does; None for any other."""
+    return await _revoke(connection, (col(Token.id) == token_id) & _IS_OF_SIGN_IN)
+
+
+async def _revoke(connection: AsyncConnection, condition: ColumnElement[bool]) -> Token | None:
+    """Revoke the one token of this condition."""
+    statement = delete(Token).where(condition).returning(_AUDIT_FIELDS, *_TOKEN)
+    row = (await connection.execute(statement)).one_or_none()
     if row is None:
         return None
-    token = Token(**row)
+    fields, *values = row
+    token = Token(**dict(zip(_TOKEN.keys(), values, strict=True)))
     await _keep_revoked(connection, token)
+    # The trigger records none of these, because most of them are deleted when they have expired.
+    if not (token.forge_id is None and token.issuer_id is None and token.ssh_key_id is None):
+        subject = f"token {fields['user']}/{token.name}"
+        await record(connection, "org.towpath.token.deleted", subject=subject, before=fields)
     return token
 
 

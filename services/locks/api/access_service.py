@@ -199,6 +199,14 @@ class AccessServicer(AccessServiceServicer):
             secret=given.secret, valid_seconds=given.valid_seconds, user_name=user.name, user_id=user.id
         )
 
+    async def RevokeSignInToken(
+        self, request: pb.RevokeSignInTokenRequest, _context: object
+    ) -> pb.RevokeSignInTokenResponse:
+        """End a token that was given for a JSON Web Token."""
+        user = await self._sign_in.revoke(request.token)
+        add_log_fields(user=user.name)
+        return pb.RevokeSignInTokenResponse(user_name=user.name)
+
     async def ListSignIns(self, _request: pb.ListSignInsRequest, _context: object) -> pb.ListSignInsResponse:
         """Return the issuers at which people can sign in."""
         response = pb.ListSignInsResponse()

@@ -139,7 +139,9 @@ def user_message(user: models.User) -> admin.User:
     )
 
 
-def token_message(token: models.Token, user_name: str, *, last_used_at: datetime | None = None) -> admin.Token:
+def token_message(
+    token: models.Token, user_name: str, *, last_used_at: datetime | None = None, issuer: str = ""
+) -> admin.Token:
     """Return the message of a token; it has neither the secret nor its hash."""
     return admin.Token(
         id=token.id,
@@ -148,6 +150,7 @@ def token_message(token: models.Token, user_name: str, *, last_used_at: datetime
         expires_at=timestamp(token.expires_at) if token.expires_at is not None else None,
         user_name=user_name,
         last_used_at=timestamp(last_used_at) if last_used_at is not None else None,
+        issuer=issuer,
     )
 
 

@@ -11,13 +11,20 @@ from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
-from services.common.errors import Reason, ResourceExhausted, Unauthenticated
+from services.common.errors import InvalidArgument, Reason, ResourceExhausted, Unauthenticated
 from services.common.token_prefix import TOKEN_PREFIX
 from services.database.transactions import Database
 from services.locks import metrics
 from services.locks.access.identities import user_of
 from services.locks.access.token_uses import TokenUses
-from services.locks.access.tokens import TokenUser, find_token, new_secret, token_hash
+from services.locks.access.tokens import (
+    SIGN_IN_NAME,
+    TokenUser,
+    find_token,
+    new_secret,
+    revoke_sign_in_token,
+    token_hash,
+)
 from services.locks.audit.recorder import SIGN_IN, acting
 from services.locks.issuers.json_web_tokens import is_json_web_token, parse
 from services.locks.issuers.key_sets import KeySets
@@ -25,10 +32,9 @@ from services.locks.issuers.refusal import refused
 from services.locks.issuers.rights import find_rights
 from services.locks.issuers.table import find_by_url
 from services.locks.issuers.verification import check_claims, check_header, check_signature
-from services.locks.models import Issuer, Token
+from services.locks.models import Issuer, Token, User
 
 _MAX_TOKENS_OF_USER = 1_000
-_EXCHANGED = "sign-in-"
 _DIGEST_CHARACTERS = 32
 
 # The rows are held: a group or a repository that is being removed gives nothing.
@@ -126,6 +132,31 @@ class SignIn:
             await self._database.run(copying)
         return ExchangedToken(secret, self._token_seconds, user)
 
+    async def revoke(self, credential: str) -> User:
+        """End a token that `exchange` gave and return its user.
+
+        Raises `Unauthenticated` for an unknown token and as `find_token` does, and `InvalidArgument`
+        (UNSUPPORTED_TOKEN_TYPE) for every other kind of credential: it stays valid, and nobody is told that it ended.
+        """
+        is_ours = credential.startswith(TOKEN_PREFIX)
+        # The issuer decides how long it is valid, whether it was ever shown here or not.
+        if not is_ours and is_json_web_token(credential):
+            raise _unsupported()
+        found = await find_token(self._database, self._uses, credential)
+        if found is None:
+            raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid")
+        if not is_ours or found.issuer_id is None:
+            raise _unsupported()
+        # Facades forget what they know at each deletion, also at one of nothing: a stranger causes none.
+        with acting(found.user.name, SIGN_IN):
+            await self._database.run(partial(revoke_sign_in_token, token_id=found.token_id))
+        return found.user
+
+
+def _unsupported() -> InvalidArgument:
+    message = "token: unsupported_token_type: expected one that was given for a sign-in (/-/token)"
+    return InvalidArgument(Reason.UNSUPPORTED_TOKEN_TYPE, message)
+
 
 async def _record(
     connection: AsyncConnection, *, issuer_id: int, token: str, claims: Mapping[str, Any], expires_at: float
@@ -179,7 +210,7 @@ async def _copy(connection: AsyncConnection, *, token_id: int, hashed: bytes, se
     if row.tokens >= _MAX_TOKENS_OF_USER:
         message = f"the user has {_MAX_TOKENS_OF_USER} tokens that were given for JSON Web Tokens"
         raise ResourceExhausted(Reason.RATE_LIMITED, message, retry_after="60")
-    name = f"{_EXCHANGED}{hashed.hex()[:_DIGEST_CHARACTERS]}"
+    name = f"{SIGN_IN_NAME}{hashed.hex()[:_DIGEST_CHARACTERS]}"
     new = await connection.scalar(_COPY_TOKEN, {**values, "name": name, "seconds": seconds})
     if new is not None:
         for statement in (_COPY_GROUPS, _COPY_GRANTS):

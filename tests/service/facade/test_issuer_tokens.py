@@ -3,6 +3,7 @@
 import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from typing import Any
 
 import httpx
@@ -13,7 +14,7 @@ from tests.service.locks.issuers import add_issuer, allow
 from tests.support.facade import RunningFacade
 from tests.support.http import MEDIA_TYPE, Client, content, oid_of
 from tests.support.issuer import Issuer, running_issuer
-from tests.support.waiting import STEP_SECONDS
+from tests.support.waiting import STEP_SECONDS, until_answer
 
 EXCHANGE = "urn:ietf:params:oauth:grant-type:token-exchange"
 ID_TOKEN = "urn:ietf:params:oauth:token-type:id_token"
@@ -40,11 +41,11 @@ def program(issuer: Issuer, ref: str, **claims: Any) -> str:  # noqa: ANN401 - c
     return issuer.token(repository="acme/film", ref=ref, **claims)
 
 
-async def exchange(facade: RunningFacade, token: str, **fields: str) -> httpx.Response:
-    """Ask for a token of ours."""
+async def exchange(facade: RunningFacade, token: str, *, address: str = "", **fields: str) -> httpx.Response:
+    """Ask for a token of ours, from an address behind a proxy."""
     form = {"grant_type": EXCHANGE, "subject_token": token, "subject_token_type": ID_TOKEN, **fields}
     async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
-        return await http.post(f"{facade.origin}/-/token", data=form)
+        return await http.post(f"{facade.origin}/-/token", data=form, headers=_from(address))
 
 
 @pytest.mark.usefixtures("programs")
@@ -131,6 +132,42 @@ async def test_an_exchanged_token_has_the_same_limits(place: Place, facade: Runn
         assert (await client.batch("upload", (oid_of(data), len(data)))).status_code == 403
 
 
+@pytest.mark.usefixtures("programs")
+async def test_a_revoked_token_is_good_at_no_facade(place: Place, inner: Inner, issuer: Issuer) -> None:
+    """Facades that know the token forget it, and nobody is told that it is not known any more."""
+    token = program(issuer, "refs/heads/main")
+    given = (await exchange(place.facade, token)).json()["access_token"]
+    async with inner.running_facade(failed_logins="1000000/hour") as other:
+        origins = (place.facade.origin, other.origin)
+        for shown in (given, token):
+            assert [await asked(origin, place, shown) for origin in origins] == [200, 200]
+        answer = await revoke(place.facade, token=given, token_type_hint="access_token")
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert answer.headers["cache-control"] == "no-store"
+        for origin in origins:
+            await until_answer(401, partial(asked, origin, place, given))
+            assert await asked(origin, place, token) == 200
+        assert (await revoke(other, token=given)).status_code == 200
+
+
+@pytest.mark.usefixtures("programs")
+async def test_what_is_no_revocation(place: Place, inner: Inner, issuer: Issuer) -> None:
+    """Malformed requests are refused by their form, and a credential that stays valid is never answered 200."""
+    token = program(issuer, "refs/heads/main")
+    for stays in (inner.tokens["alice"], token):
+        assert await asked(place.facade.origin, place, stays) == 200
+        answer = await revoke(place.facade, token=stays)
+        assert answer.status_code == 400
+        assert answer.json()["message"].startswith("token: unsupported_token_type: ")
+        assert await asked(place.facade.origin, place, stays) == 200
+    assert (await revoke(place.facade, token="unknown")).status_code == 200
+    for form, status in (({"token": ""}, 422), ({"other": "x"}, 422), ({"token": "a" * 40_000}, 413)):
+        assert (await revoke(place.facade, **form)).status_code == status
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+        assert (await http.post(f"{place.facade.origin}/-/revoke", json={})).status_code == 415
+        assert (await http.get(f"{place.facade.origin}/-/revoke")).status_code == 405
+
+
 async def test_what_is_no_exchange(facade: RunningFacade, inner: Inner) -> None:
     """Malformed requests are refused by their form, and a token of ours gives no other."""
     refused = await exchange(facade, inner.tokens["alice"])
@@ -148,9 +185,26 @@ async def test_what_is_no_exchange(facade: RunningFacade, inner: Inner) -> None:
         assert (await http.get(f"{facade.origin}/-/token")).status_code == 405
 
 
+def _from(address: str) -> dict[str, str]:
+    return {"X-Forwarded-For": address} if address else {}
+
+
+async def revoke(facade: RunningFacade, *, address: str = "", **form: str) -> httpx.Response:
+    """End a token, from an address behind a proxy."""
+    async with httpx.AsyncClient(trust_env=False, timeout=STEP_SECONDS) as http:
+        return await http.post(f"{facade.origin}/-/revoke", data=form, headers=_from(address))
+
+
+async def asked(origin: str, place: Place, token: str) -> int:
+    """Return the status of a list of locks at a facade."""
+    async with Client(f"{origin}/{place.name}", "somebody", token) as client:
+        return (await client.locks()).status_code
+
+
 @asynccontextmanager
 async def _strict(inner: Inner) -> AsyncIterator[RunningFacade]:
-    async with inner.running_facade(failed_logins="3/hour", failed_logins_wait_seconds=1) as facade:
+    settings: dict[str, Any] = {"failed_logins": "3/hour", "failed_logins_wait_seconds": 1}
+    async with inner.running_facade(trusted_proxies="127.0.0.1", **settings) as facade:
         yield facade
 
 
@@ -161,6 +215,22 @@ async def test_bad_exchanges_are_slowed(inner: Inner) -> None:
         assert statuses == [401, 401, 401, 429, 429]
         async with Client(f"{facade.origin}/studio/none", "x", "nonsense") as client:
             assert (await client.batch("download", ("0" * 64, 1))).status_code == 429
+
+
+async def test_bad_revocations_are_slowed(inner: Inner, place: Place, issuer: Issuer, programs: str) -> None:
+    """A token that has ended counts for nothing, and one that is valid ends in any case."""
+    assert programs
+    given = [(await exchange(place.facade, program(issuer, "refs/heads/main"))).json()["access_token"] for _ in "ab"]
+    async with _strict(inner) as facade:
+
+        async def status(token: str) -> int:
+            return (await revoke(facade, token=token, address="198.51.100.30")).status_code
+
+        assert [await status(given[0]) for _ in range(5)] == [200] * 5
+        assert [await status(f"nonsense-{number}") for number in range(5)] == [200, 200, 200, 429, 429]
+        assert (await exchange(facade, "nonsense", address="198.51.100.30")).status_code == 429
+        assert await status(given[1]) == 200
+        await until_answer(401, partial(asked, place.facade.origin, place, given[1]))
 
 
 async def test_where_people_sign_in(place: Place, facade: RunningFacade, issuer: Issuer) -> None:

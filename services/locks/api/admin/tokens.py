@@ -8,7 +8,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, NotFound, Reason
-from services.locks.access.tokens import create_token, list_tokens, new_secret, revoke_token, token_hash
+from services.locks.access.tokens import ListedToken, create_token, list_tokens, new_secret, revoke_token, token_hash
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.messages import moment_of, token_message
 from services.locks.models import Token, User
@@ -38,13 +38,16 @@ class TokenHandlers(Handlers):
     async def ListTokens(self, request: pb.ListTokensRequest, _administrator: User) -> pb.ListTokensResponse:
         """Return a user's tokens, ordered by name."""
 
-        async def work(connection: AsyncConnection) -> Sequence[tuple[Token, datetime | None]]:
+        async def work(connection: AsyncConnection) -> Sequence[ListedToken]:
             user = await self.find_user(connection, "user_name", request.user_name)
             return await list_tokens(connection, user.id)
 
         tokens = await self.database.run(work)
         return pb.ListTokensResponse(
-            tokens=(token_message(token, request.user_name, last_used_at=used_at) for token, used_at in tokens)
+            tokens=(
+                token_message(token, request.user_name, last_used_at=used_at, issuer=issuer)
+                for token, used_at, issuer in tokens
+            )
         )
 
     @administrator_only

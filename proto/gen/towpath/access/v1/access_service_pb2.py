@@ -24,7 +24,7 @@ _sym_db = _symbol_database.Default()
 
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&towpath/access/v1/access_service.proto\x12\x11towpath.access.v1\"8\n\x13\x41uthenticateRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\x12\n\nrepository\x18\x02 \x01(\t\"\x91\x01\n\x14\x41uthenticateResponse\x12\x0f\n\x07user_id\x18\x01 \x01(\x03\x12\x11\n\tuser_name\x18\x02 \x01(\t\x12\x14\n\x0ckeep_seconds\x18\x03 \x01(\x01\x12\x10\n\x08token_id\x18\x04 \x01(\x03\x12\x0e\n\x06scoped\x18\x05 \x01(\x08\x12\x1d\n\x15renewed_by_credential\x18\x06 \x01(\x08\"\x9f\x01\n\x12\x43heckAccessRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\x03\x12\x12\n\nrepository\x18\x02 \x01(\t\x12\x0b\n\x03ref\x18\x03 \x01(\t\x12\x31\n\npermission\x18\x04 \x01(\x0e\x32\x1d.towpath.access.v1.Permission\x12\x10\n\x08token_id\x18\x05 \x01(\x03\x12\x12\n\ncredential\x18\x06 \x01(\t\"B\n\x13\x43heckAccessResponse\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\x14\n\x0ckeep_seconds\x18\x02 \x01(\x01\"\x99\x01\n\x12WatchAccessRequest\x12?\n\x05known\x18\x01 \x03(\x0b\x32\x30.towpath.access.v1.WatchAccessRequest.KnownEntry\x12\x14\n\x0cwait_seconds\x18\x02 \x01(\x01\x1a,\n\nKnownEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"6\n\x13WatchAccessResponse\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0f\n\x07\x63hanges\x18\x02 \x01(\x03\"\xaa\x01\n\x18\x43ountFailedLoginsRequest\x12H\n\x06\x66\x61iled\x18\x01 \x03(\x0b\x32\x38.towpath.access.v1.CountFailedLoginsRequest.FailedLogins\x12\x14\n\x0cseconds_each\x18\x02 \x01(\x01\x1a.\n\x0c\x46\x61iledLogins\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"1\n\x19\x43ountFailedLoginsResponse\x12\x14\n\x0c\x64\x65\x62t_seconds\x18\x01 \x03(\x01\"%\n\x14\x45xchangeTokenRequest\x12\r\n\x05token\x18\x01 \x01(\t\"b\n\x15\x45xchangeTokenResponse\x12\x0e\n\x06secret\x18\x01 \x01(\t\x12\x15\n\rvalid_seconds\x18\x02 \x01(\x03\x12\x11\n\tuser_name\x18\x03 \x01(\t\x12\x0f\n\x07user_id\x18\x04 \x01(\x03\"\x14\n\x12ListSignInsRequest\"\x91\x01\n\x13ListSignInsResponse\x12?\n\x08sign_ins\x18\x01 \x03(\x0b\x32-.towpath.access.v1.ListSignInsResponse.SignIn\x1a\x39\n\x06SignIn\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06issuer\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\"\xe8\x01\n\x15RecordRefusalsRequest\x12\x42\n\x08refusals\x18\x01 \x03(\x0b\x32\x30.towpath.access.v1.RecordRefusalsRequest.Refusal\x1a\x8a\x01\n\x07Refusal\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x11\n\tuser_name\x18\x04 \x01(\t\x12\x12\n\nrepository\x18\x05 \x01(\t\x12\x11\n\toperation\x18\x06 \x01(\t\x12\x10\n\x08token_id\x18\x07 \x01(\x03\"\x18\n\x16RecordRefusalsResponse\"(\n\x11\x46indSshKeyRequest\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\t\"K\n\x12\x46indSshKeyResponse\x12\x0e\n\x06key_id\x18\x01 \x01(\x03\x12\x11\n\tuser_name\x18\x02 \x01(\t\x12\x12\n\npublic_key\x18\x03 \x01(\t\"F\n\x18IssueSessionTokenRequest\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\t\x12\x15\n\rvalid_seconds\x18\x02 \x01(\x03\"M\n\x19IssueSessionTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\x03\x12\x11\n\tuser_name\x18\x03 \x01(\t*q\n\nPermission\x12\x1a\n\x16PERMISSION_UNSPECIFIED\x10\x00\x12\x13\n\x0fPERMISSION_READ\x10\x01\x12\x14\n\x10PERMISSION_WRITE\x10\x02\x12\x1c\n\x18PERMISSION_WRITE_ANY_REF\x10\x03\x32\x90\x07\n\rAccessService\x12_\n\x0c\x41uthenticate\x12&.towpath.access.v1.AuthenticateRequest\x1a\'.towpath.access.v1.AuthenticateResponse\x12\\\n\x0b\x43heckAccess\x12%.towpath.access.v1.CheckAccessRequest\x1a&.towpath.access.v1.CheckAccessResponse\x12\\\n\x0bWatchAccess\x12%.towpath.access.v1.WatchAccessRequest\x1a&.towpath.access.v1.WatchAccessResponse\x12n\n\x11\x43ountFailedLogins\x12+.towpath.access.v1.CountFailedLoginsRequest\x1a,.towpath.access.v1.CountFailedLoginsResponse\x12\x62\n\rExchangeToken\x12\'.towpath.access.v1.ExchangeTokenRequest\x1a(.towpath.access.v1.ExchangeTokenResponse\x12\\\n\x0bListSignIns\x12%.towpath.access.v1.ListSignInsRequest\x1a&.towpath.access.v1.ListSignInsResponse\x12\x65\n\x0eRecordRefusals\x12(.towpath.access.v1.RecordRefusalsRequest\x1a).towpath.access.v1.RecordRefusalsResponse\x12Y\n\nFindSshKey\x12$.towpath.access.v1.FindSshKeyRequest\x1a%.towpath.access.v1.FindSshKeyResponse\x12n\n\x11IssueSessionToken\x12+.towpath.access.v1.IssueSessionTokenRequest\x1a,.towpath.access.v1.IssueSessionTokenResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&towpath/access/v1/access_service.proto\x12\x11towpath.access.v1\"8\n\x13\x41uthenticateRequest\x12\r\n\x05token\x18\x01 \x01(\t\x12\x12\n\nrepository\x18\x02 \x01(\t\"\x91\x01\n\x14\x41uthenticateResponse\x12\x0f\n\x07user_id\x18\x01 \x01(\x03\x12\x11\n\tuser_name\x18\x02 \x01(\t\x12\x14\n\x0ckeep_seconds\x18\x03 \x01(\x01\x12\x10\n\x08token_id\x18\x04 \x01(\x03\x12\x0e\n\x06scoped\x18\x05 \x01(\x08\x12\x1d\n\x15renewed_by_credential\x18\x06 \x01(\x08\"\x9f\x01\n\x12\x43heckAccessRequest\x12\x0f\n\x07user_id\x18\x01 \x01(\x03\x12\x12\n\nrepository\x18\x02 \x01(\t\x12\x0b\n\x03ref\x18\x03 \x01(\t\x12\x31\n\npermission\x18\x04 \x01(\x0e\x32\x1d.towpath.access.v1.Permission\x12\x10\n\x08token_id\x18\x05 \x01(\x03\x12\x12\n\ncredential\x18\x06 \x01(\t\"B\n\x13\x43heckAccessResponse\x12\x15\n\rrepository_id\x18\x01 \x01(\x03\x12\x14\n\x0ckeep_seconds\x18\x02 \x01(\x01\"\x99\x01\n\x12WatchAccessRequest\x12?\n\x05known\x18\x01 \x03(\x0b\x32\x30.towpath.access.v1.WatchAccessRequest.KnownEntry\x12\x14\n\x0cwait_seconds\x18\x02 \x01(\x01\x1a,\n\nKnownEntry\x12\x0b\n\x03key\x18\x01 \x01(\t\x12\r\n\x05value\x18\x02 \x01(\x03:\x02\x38\x01\"6\n\x13WatchAccessResponse\x12\x0e\n\x06source\x18\x01 \x01(\t\x12\x0f\n\x07\x63hanges\x18\x02 \x01(\x03\"\xaa\x01\n\x18\x43ountFailedLoginsRequest\x12H\n\x06\x66\x61iled\x18\x01 \x03(\x0b\x32\x38.towpath.access.v1.CountFailedLoginsRequest.FailedLogins\x12\x14\n\x0cseconds_each\x18\x02 \x01(\x01\x1a.\n\x0c\x46\x61iledLogins\x12\x0f\n\x07\x61\x64\x64ress\x18\x01 \x01(\t\x12\r\n\x05\x63ount\x18\x02 \x01(\x03\"1\n\x19\x43ountFailedLoginsResponse\x12\x14\n\x0c\x64\x65\x62t_seconds\x18\x01 \x03(\x01\"%\n\x14\x45xchangeTokenRequest\x12\r\n\x05token\x18\x01 \x01(\t\"b\n\x15\x45xchangeTokenResponse\x12\x0e\n\x06secret\x18\x01 \x01(\t\x12\x15\n\rvalid_seconds\x18\x02 \x01(\x03\x12\x11\n\tuser_name\x18\x03 \x01(\t\x12\x0f\n\x07user_id\x18\x04 \x01(\x03\")\n\x18RevokeSignInTokenRequest\x12\r\n\x05token\x18\x01 \x01(\t\".\n\x19RevokeSignInTokenResponse\x12\x11\n\tuser_name\x18\x01 \x01(\t\"\x14\n\x12ListSignInsRequest\"\x91\x01\n\x13ListSignInsResponse\x12?\n\x08sign_ins\x18\x01 \x03(\x0b\x32-.towpath.access.v1.ListSignInsResponse.SignIn\x1a\x39\n\x06SignIn\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0e\n\x06issuer\x18\x02 \x01(\t\x12\x11\n\tclient_id\x18\x03 \x01(\t\"\xe8\x01\n\x15RecordRefusalsRequest\x12\x42\n\x08refusals\x18\x01 \x03(\x0b\x32\x30.towpath.access.v1.RecordRefusalsRequest.Refusal\x1a\x8a\x01\n\x07Refusal\x12\x12\n\nrequest_id\x18\x01 \x01(\t\x12\x0e\n\x06reason\x18\x02 \x01(\t\x12\x0f\n\x07message\x18\x03 \x01(\t\x12\x11\n\tuser_name\x18\x04 \x01(\t\x12\x12\n\nrepository\x18\x05 \x01(\t\x12\x11\n\toperation\x18\x06 \x01(\t\x12\x10\n\x08token_id\x18\x07 \x01(\x03\"\x18\n\x16RecordRefusalsResponse\"(\n\x11\x46indSshKeyRequest\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\t\"K\n\x12\x46indSshKeyResponse\x12\x0e\n\x06key_id\x18\x01 \x01(\x03\x12\x11\n\tuser_name\x18\x02 \x01(\t\x12\x12\n\npublic_key\x18\x03 \x01(\t\"F\n\x18IssueSessionTokenRequest\x12\x13\n\x0b\x66ingerprint\x18\x01 \x01(\t\x12\x15\n\rvalid_seconds\x18\x02 \x01(\x03\"M\n\x19IssueSessionTokenResponse\x12\r\n\x05token\x18\x01 \x01(\t\x12\x0e\n\x06key_id\x18\x02 \x01(\x03\x12\x11\n\tuser_name\x18\x03 \x01(\t*q\n\nPermission\x12\x1a\n\x16PERMISSION_UNSPECIFIED\x10\x00\x12\x13\n\x0fPERMISSION_READ\x10\x01\x12\x14\n\x10PERMISSION_WRITE\x10\x02\x12\x1c\n\x18PERMISSION_WRITE_ANY_REF\x10\x03\x32\x80\x08\n\rAccessService\x12_\n\x0c\x41uthenticate\x12&.towpath.access.v1.AuthenticateRequest\x1a\'.towpath.access.v1.AuthenticateResponse\x12\\\n\x0b\x43heckAccess\x12%.towpath.access.v1.CheckAccessRequest\x1a&.towpath.access.v1.CheckAccessResponse\x12\\\n\x0bWatchAccess\x12%.towpath.access.v1.WatchAccessRequest\x1a&.towpath.access.v1.WatchAccessResponse\x12n\n\x11\x43ountFailedLogins\x12+.towpath.access.v1.CountFailedLoginsRequest\x1a,.towpath.access.v1.CountFailedLoginsResponse\x12\x62\n\rExchangeToken\x12\'.towpath.access.v1.ExchangeTokenRequest\x1a(.towpath.access.v1.ExchangeTokenResponse\x12n\n\x11RevokeSignInToken\x12+.towpath.access.v1.RevokeSignInTokenRequest\x1a,.towpath.access.v1.RevokeSignInTokenResponse\x12\\\n\x0bListSignIns\x12%.towpath.access.v1.ListSignInsRequest\x1a&.towpath.access.v1.ListSignInsResponse\x12\x65\n\x0eRecordRefusals\x12(.towpath.access.v1.RecordRefusalsRequest\x1a).towpath.access.v1.RecordRefusalsResponse\x12Y\n\nFindSshKey\x12$.towpath.access.v1.FindSshKeyRequest\x1a%.towpath.access.v1.FindSshKeyResponse\x12n\n\x11IssueSessionToken\x12+.towpath.access.v1.IssueSessionTokenRequest\x1a,.towpath.access.v1.IssueSessionTokenResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,8 +33,8 @@ if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_WATCHACCESSREQUEST_KNOWNENTRY']._loaded_options = None
   _globals['_WATCHACCESSREQUEST_KNOWNENTRY']._serialized_options = b'8\001'
-  _globals['_PERMISSION']._serialized_start=1773
-  _globals['_PERMISSION']._serialized_end=1886
+  _globals['_PERMISSION']._serialized_start=1864
+  _globals['_PERMISSION']._serialized_end=1977
   _globals['_AUTHENTICATEREQUEST']._serialized_start=61
   _globals['_AUTHENTICATEREQUEST']._serialized_end=117
   _globals['_AUTHENTICATERESPONSE']._serialized_start=120
@@ -59,26 +59,30 @@ if not _descriptor._USE_C_DESCRIPTORS:
   _globals['_EXCHANGETOKENREQUEST']._serialized_end=970
   _globals['_EXCHANGETOKENRESPONSE']._serialized_start=972
   _globals['_EXCHANGETOKENRESPONSE']._serialized_end=1070
-  _globals['_LISTSIGNINSREQUEST']._serialized_start=1072
-  _globals['_LISTSIGNINSREQUEST']._serialized_end=1092
-  _globals['_LISTSIGNINSRESPONSE']._serialized_start=1095
-  _globals['_LISTSIGNINSRESPONSE']._serialized_end=1240
-  _globals['_LISTSIGNINSRESPONSE_SIGNIN']._serialized_start=1183
-  _globals['_LISTSIGNINSRESPONSE_SIGNIN']._serialized_end=1240
-  _globals['_RECORDREFUSALSREQUEST']._serialized_start=1243
-  _globals['_RECORDREFUSALSREQUEST']._serialized_end=1475
-  _globals['_RECORDREFUSALSREQUEST_REFUSAL']._serialized_start=1337
-  _globals['_RECORDREFUSALSREQUEST_REFUSAL']._serialized_end=1475
-  _globals['_RECORDREFUSALSRESPONSE']._serialized_start=1477
-  _globals['_RECORDREFUSALSRESPONSE']._serialized_end=1501
-  _globals['_FINDSSHKEYREQUEST']._serialized_start=1503
-  _globals['_FINDSSHKEYREQUEST']._serialized_end=1543
-  _globals['_FINDSSHKEYRESPONSE']._serialized_start=1545
-  _globals['_FINDSSHKEYRESPONSE']._serialized_end=1620
-  _globals['_ISSUESESSIONTOKENREQUEST']._serialized_start=1622
-  _globals['_ISSUESESSIONTOKENREQUEST']._serialized_end=1692
-  _globals['_ISSUESESSIONTOKENRESPONSE']._serialized_start=1694
-  _globals['_ISSUESESSIONTOKENRESPONSE']._serialized_end=1771
-  _globals['_ACCESSSERVICE']._serialized_start=1889
-  _globals['_ACCESSSERVICE']._serialized_end=2801
+  _globals['_REVOKESIGNINTOKENREQUEST']._serialized_start=1072
+  _globals['_REVOKESIGNINTOKENREQUEST']._serialized_end=1113
+  _globals['_REVOKESIGNINTOKENRESPONSE']._serialized_start=1115
+  _globals['_REVOKESIGNINTOKENRESPONSE']._serialized_end=1161
+  _globals['_LISTSIGNINSREQUEST']._serialized_start=1163
+  _globals['_LISTSIGNINSREQUEST']._serialized_end=1183
+  _globals['_LISTSIGNINSRESPONSE']._serialized_start=1186
+  _globals['_LISTSIGNINSRESPONSE']._serialized_end=1331
+  _globals['_LISTSIGNINSRESPONSE_SIGNIN']._serialized_start=1274
+  _globals['_LISTSIGNINSRESPONSE_SIGNIN']._serialized_end=1331
+  _globals['_RECORDREFUSALSREQUEST']._serialized_start=1334
+  _globals['_RECORDREFUSALSREQUEST']._serialized_end=1566
+  _globals['_RECORDREFUSALSREQUEST_REFUSAL']._serialized_start=1428
+  _globals['_RECORDREFUSALSREQUEST_REFUSAL']._serialized_end=1566
+  _globals['_RECORDREFUSALSRESPONSE']._serialized_start=1568
+  _globals['_RECORDREFUSALSRESPONSE']._serialized_end=1592
+  _globals['_FINDSSHKEYREQUEST']._serialized_start=1594
+  _globals['_FINDSSHKEYREQUEST']._serialized_end=1634
+  _globals['_FINDSSHKEYRESPONSE']._serialized_start=1636
+  _globals['_FINDSSHKEYRESPONSE']._serialized_end=1711
+  _globals['_ISSUESESSIONTOKENREQUEST']._serialized_start=1713
+  _globals['_ISSUESESSIONTOKENREQUEST']._serialized_end=1783
+  _globals['_ISSUESESSIONTOKENRESPONSE']._serialized_start=1785
+  _globals['_ISSUESESSIONTOKENRESPONSE']._serialized_end=1862
+  _globals['_ACCESSSERVICE']._serialized_start=1980
+  _globals['_ACCESSSERVICE']._serialized_end=3004
 # @@protoc_insertion_point(module_scope)

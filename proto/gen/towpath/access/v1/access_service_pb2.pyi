@@ -402,6 +402,50 @@ class ExchangeTokenResponse(_message.Message):
 Global___ExchangeTokenResponse: _TypeAlias = ExchangeTokenResponse  # noqa: Y015
 
 @_typing.final
+class RevokeSignInTokenRequest(_message.Message):
+    """RevokeSignInTokenRequest carries the token to end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    token: _builtins.str
+    """The secret."""
+    def __init__(
+        self,
+        *,
+        token: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeSignInTokenRequest: _TypeAlias = RevokeSignInTokenRequest  # noqa: Y015
+
+@_typing.final
+class RevokeSignInTokenResponse(_message.Message):
+    """RevokeSignInTokenResponse says that the token is ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    user_name: _builtins.str
+    """The name of the token's user."""
+    def __init__(
+        self,
+        *,
+        user_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["user_name", b"user_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeSignInTokenResponse: _TypeAlias = RevokeSignInTokenResponse  # noqa: Y015
+
+@_typing.final
 class ListSignInsRequest(_message.Message):
     """ListSignInsRequest asks where people can sign in."""
 

@@ -63,6 +63,11 @@ class AccessServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ExchangeTokenRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ExchangeTokenResponse.FromString,
                 _registered_method=True)
+        self.RevokeSignInToken = channel.unary_unary(
+                '/towpath.access.v1.AccessService/RevokeSignInToken',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RevokeSignInTokenRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RevokeSignInTokenResponse.FromString,
+                _registered_method=True)
         self.ListSignIns = channel.unary_unary(
                 '/towpath.access.v1.AccessService/ListSignIns',
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListSignInsRequest.SerializeToString,
@@ -163,6 +168,18 @@ class AccessServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RevokeSignInToken(self, request, context):
+        """RevokeSignInToken ends a token that ExchangeToken gave, everywhere within a second. Whoever presents a token may
+        end it.
+
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: nobody knows the token here; or it has ended before, with the metadata
+        "expired" or "revoked" as of Authenticate), INVALID_ARGUMENT (UNSUPPORTED_TOKEN_TYPE: it is another credential, which
+        stays as it is: a token that an administrator has made, one of a forge or of an SSH session, a JSON Web Token).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListSignIns(self, request, context):
         """ListSignIns tells at which issuers people can sign in. It is no secret.
         """
@@ -226,6 +243,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.ExchangeToken,
                     request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ExchangeTokenRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ExchangeTokenResponse.SerializeToString,
+            ),
+            'RevokeSignInToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeSignInToken,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RevokeSignInTokenRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RevokeSignInTokenResponse.SerializeToString,
             ),
             'ListSignIns': grpc.unary_unary_rpc_method_handler(
                     servicer.ListSignIns,
@@ -387,6 +409,33 @@ class AccessService:
             '/towpath.access.v1.AccessService/ExchangeToken',
             towpath_dot_access_dot_v1_dot_access__service__pb2.ExchangeTokenRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_access__service__pb2.ExchangeTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeSignInToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/RevokeSignInToken',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.RevokeSignInTokenRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.RevokeSignInTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,

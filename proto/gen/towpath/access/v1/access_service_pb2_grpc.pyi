@@ -88,6 +88,14 @@ class AccessServiceStub:
     Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate, or the token is none of an issuer),
     RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens).
     """
+    RevokeSignInToken: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.RevokeSignInTokenRequest, _access_service_pb2.RevokeSignInTokenResponse]
+    """RevokeSignInToken ends a token that ExchangeToken gave, everywhere within a second. Whoever presents a token may
+    end it.
+
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: nobody knows the token here; or it has ended before, with the metadata
+    "expired" or "revoked" as of Authenticate), INVALID_ARGUMENT (UNSUPPORTED_TOKEN_TYPE: it is another credential, which
+    stays as it is: a token that an administrator has made, one of a forge or of an SSH session, a JSON Web Token).
+    """
     ListSignIns: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ListSignInsRequest, _access_service_pb2.ListSignInsResponse]
     """ListSignIns tells at which issuers people can sign in. It is no secret."""
     RecordRefusals: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.RecordRefusalsRequest, _access_service_pb2.RecordRefusalsResponse]
@@ -167,6 +175,14 @@ class AccessServiceAsyncStub(AccessServiceStub):
 
     Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate, or the token is none of an issuer),
     RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens).
+    """
+    RevokeSignInToken: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RevokeSignInTokenRequest, _access_service_pb2.RevokeSignInTokenResponse]  # type: ignore[assignment]
+    """RevokeSignInToken ends a token that ExchangeToken gave, everywhere within a second. Whoever presents a token may
+    end it.
+
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: nobody knows the token here; or it has ended before, with the metadata
+    "expired" or "revoked" as of Authenticate), INVALID_ARGUMENT (UNSUPPORTED_TOKEN_TYPE: it is another credential, which
+    stays as it is: a token that an administrator has made, one of a forge or of an SSH session, a JSON Web Token).
     """
     ListSignIns: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListSignInsRequest, _access_service_pb2.ListSignInsResponse]  # type: ignore[assignment]
     """ListSignIns tells at which issuers people can sign in. It is no secret."""
@@ -274,6 +290,20 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
 
         Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of Authenticate, or the token is none of an issuer),
         RESOURCE_EXHAUSTED (RATE_LIMITED: as of Authenticate, or the user has too many such tokens).
+        """
+
+    @_abc_1.abstractmethod
+    def RevokeSignInToken(
+        self,
+        request: _access_service_pb2.RevokeSignInTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.RevokeSignInTokenResponse, _abc.Awaitable[_access_service_pb2.RevokeSignInTokenResponse]]:
+        """RevokeSignInToken ends a token that ExchangeToken gave, everywhere within a second. Whoever presents a token may
+        end it.
+
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: nobody knows the token here; or it has ended before, with the metadata
+        "expired" or "revoked" as of Authenticate), INVALID_ARGUMENT (UNSUPPORTED_TOKEN_TYPE: it is another credential, which
+        stays as it is: a token that an administrator has made, one of a forge or of an SSH session, a JSON Web Token).
         """
 
     @_abc_1.abstractmethod

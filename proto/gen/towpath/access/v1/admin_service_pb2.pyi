@@ -184,12 +184,17 @@ class Token(_message.Message):
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
     USER_NAME_FIELD_NUMBER: _builtins.int
     LAST_USED_AT_FIELD_NUMBER: _builtins.int
+    ISSUER_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The id."""
     name: _builtins.str
     """The name, unique among the user's tokens: 1 to 64 of [A-Za-z0-9._@+-]."""
     user_name: _builtins.str
     """The name of its user."""
+    issuer: _builtins.str
+    """The name of the issuer where its user signed in to get it, told by ListTokens alone. Empty for a token
+    that an administrator has made.
+    """
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was made."""
@@ -213,10 +218,11 @@ class Token(_message.Message):
         expires_at: _timestamp_pb2.Timestamp | None = ...,
         user_name: _builtins.str = ...,
         last_used_at: _timestamp_pb2.Timestamp | None = ...,
+        issuer: _builtins.str = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "last_used_at", b"last_used_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "id", b"id", "last_used_at", b"last_used_at", "name", b"name", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "id", b"id", "issuer", b"issuer", "last_used_at", b"last_used_at", "name", b"name", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

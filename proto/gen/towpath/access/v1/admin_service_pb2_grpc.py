@@ -371,7 +371,8 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListTokens(self, request, context):
-        """ListTokens returns a user's tokens with their last use, without their secrets.
+        """ListTokens returns a user's tokens with their last use, without their secrets. Of the tokens that come with a
+        sign-in, it has those that ExchangeToken gave and that are valid.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -54,7 +54,9 @@ class AdminServiceStub:
     (TOKEN_EXISTS: the user has a token of that name).
     """
     ListTokens: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]
-    """ListTokens returns a user's tokens with their last use, without their secrets."""
+    """ListTokens returns a user's tokens with their last use, without their secrets. Of the tokens that come with a
+    sign-in, it has those that ExchangeToken gave and that are valid.
+    """
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]
     """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
     AddSshKey: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AddSshKeyRequest, _admin_service_pb2.AddSshKeyResponse]
@@ -267,7 +269,9 @@ class AdminServiceAsyncStub(AdminServiceStub):
     (TOKEN_EXISTS: the user has a token of that name).
     """
     ListTokens: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListTokensRequest, _admin_service_pb2.ListTokensResponse]  # type: ignore[assignment]
-    """ListTokens returns a user's tokens with their last use, without their secrets."""
+    """ListTokens returns a user's tokens with their last use, without their secrets. Of the tokens that come with a
+    sign-in, it has those that ExchangeToken gave and that are valid.
+    """
     RevokeToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]  # type: ignore[assignment]
     """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
     AddSshKey: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AddSshKeyRequest, _admin_service_pb2.AddSshKeyResponse]  # type: ignore[assignment]
@@ -507,7 +511,9 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.ListTokensRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListTokensResponse, _abc.Awaitable[_admin_service_pb2.ListTokensResponse]]:
-        """ListTokens returns a user's tokens with their last use, without their secrets."""
+        """ListTokens returns a user's tokens with their last use, without their secrets. Of the tokens that come with a
+        sign-in, it has those that ExchangeToken gave and that are valid.
+        """
 
     @_abc_1.abstractmethod
     def RevokeToken(
