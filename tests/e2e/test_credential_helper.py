@@ -7,6 +7,7 @@ import os
 import sys
 from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -85,13 +86,15 @@ class Person:
         """End the token at the server, of which the helper hears nothing."""
         token = self.signed_in["token"]
         name = f"sign-in-{hashlib.sha256(token.encode()).hexdigest()[:32]}"
+        listed = await asyncio.to_thread(self.stack.towpath, "token", "list", USER)
+        assert [entry["issuer"] for entry in listed if entry["name"] == name] == [ISSUER]
         await asyncio.to_thread(self.stack.towpath, "token", "revoke", USER, name, "--yes")
+        await until_answer(401, partial(self.asked, token))
+
+    async def asked(self, token: str) -> int:
+        """Return the status of a request with a token."""
         async with Client(self.stack.base_url, USER, token) as client:
-
-            async def status() -> int:
-                return (await client.locks()).status_code
-
-            await until_answer(401, status)
+            return (await client.locks()).status_code
 
     async def towpath(self, *arguments: str) -> asyncio.subprocess.Process:
         """Start a command."""
@@ -111,6 +114,13 @@ class Person:
         printed, errors = await asyncio.wait_for(process.communicate(), STEP_SECONDS)
         assert process.returncode == 0, errors.decode()
         assert USER in printed.decode()
+
+    async def logout(self) -> str:
+        """Run `towpath logout`, and return what it says on the standard error."""
+        process = await self.towpath("logout", self.stack.origin)
+        _, errors = await asyncio.wait_for(process.communicate(), STEP_SECONDS)
+        assert process.returncode == 0, errors.decode()
+        return errors.decode()
 
     def found_in(self, secret: str) -> list[Path]:
         """Return the files in the home folder that have a secret."""
@@ -200,13 +210,13 @@ async def test_an_ended_sign_in_ends_the_push(
 
 
 async def test_a_logout_leaves_nothing(person: Person, clone: Clone, provider: OidcProvider) -> None:
-    """Neither a token nor a refresh token is left on the computer, and the provider accepts the latter no more."""
+    """No token is left on the computer, the server accepts the last one no more, and neither does the provider."""
     await asyncio.to_thread(_pushes, clone, "a.dat")
     last = person.signed_in
     assert person.found_in(last["token"])
-    process = await person.towpath("logout", person.stack.origin)
-    _, errors = await asyncio.wait_for(process.communicate(), STEP_SECONDS)
-    assert process.returncode == 0, errors.decode()
+    assert await person.asked(last["token"]) == 200
+    assert await person.logout() == ""
+    await until_answer(401, partial(person.asked, last["token"]))
     assert person.found_in(last["token"]) + person.found_in(last["refresh_token"]) == []
     assert person.store.read_text() == ""
     assert not await provider.accepts(last["refresh_token"])

@@ -46,10 +46,14 @@ def login(
 
 
 def logout(url: Address, as_json: Json = False) -> None:
-    """Forget the sign-in at a server, here and in git's credential helpers, and end it at the issuer."""
+    """End the sign-in at a server and at the issuer, and forget it, here and in git's credential helpers."""
     server = _server(url)
     known = SignIns()
+    # Within the lock, so that no helper gets another token between the end of this one and its removal.
     with known.locked():
+        current = known.read().get(server)
+        if current is not None and current.token:
+            _end_token(current)
         removed = known.remove(server)
     if removed is None:
         raise CommandError(f"nobody is signed in at {server}")
@@ -59,6 +63,14 @@ def logout(url: Address, as_json: Json = False) -> None:
     except WebError as error:
         raise CommandError(f"the sign-in is forgotten here, and may go on at the issuer: {error}") from error
     show_record({"server": server, "issuer": removed.name, "user": removed.user}, as_json=as_json)
+
+
+def _end_token(signed_in: SignIn) -> None:
+    """End a token at its server; if that fails, say so in one line, because the token expires soon by itself."""
+    try:
+        issuers.revoke_token(signed_in.server, signed_in.token)
+    except WebError as error:
+        typer.echo(f"the token is valid at the server until it expires: {cell(str(error))}", err=True)
 
 
 def _show(device: issuers.Device) -> None:

@@ -154,6 +154,11 @@ def exchange(server: str, id_token: str) -> Mapping[str, Any]:
     return answer
 
 
+def revoke_token(server: str, token: str) -> None:
+    """End a token of a server (RFC 7009). Raises `WebError`."""
+    send_form(f"{server}/-/revoke", {"token": token, "token_type_hint": "access_token"})
+
+
 def revoke(provider: Provider, refresh_token: str) -> None:
     """End a refresh token at an issuer that can do so (RFC 7009). Raises `WebError`."""
     if refresh_token and "revocation_endpoint" in provider.endpoints:
