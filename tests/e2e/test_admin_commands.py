@@ -82,7 +82,7 @@ async def test_tokens(stack: Stack) -> None:
         assert (await client.locks()).status_code == 200
         await until(lambda: "last_used_at" in tokens_of(stack, "tom")["laptop"], "the use is shown")
         title, *rows = text(stack, "token", "list", "tom")
-        assert title.split() == ["NAME", "CREATED", "AT", "EXPIRES", "AT", "LAST", "USED", "AT"]
+        assert title.split() == ["NAME", "CREATED", "AT", "EXPIRES", "AT", "LAST", "USED", "AT", "ISSUER"]
         assert max(map(len, rows)) <= 80
         assert [len(MOMENT.findall(row)) for row in rows] == [1, 3, 2]
         assert stack.towpath("token", "revoke", "tom", "laptop") == added

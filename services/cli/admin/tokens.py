@@ -71,7 +71,7 @@ def list_tokens(user: User, data: Data = None, server: Server = None, as_json: J
     A token with an issuer is one that its user got by signing in there.
     """
     response = Target(data, server).ask(lambda admin: admin.ListTokens, pb.ListTokensRequest(user_name=user))
-    columns = ("name", "issuer", "created_at", "expires_at", "last_used_at")
+    columns = ("name", "created_at", "expires_at", "last_used_at", "issuer")
     show_records(map(token_record, response.tokens), columns, as_json=as_json)
 
 
