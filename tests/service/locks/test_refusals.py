@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -16,10 +17,18 @@ from services.database.engine import create_engine
 from services.database.transactions import Database
 from services.locks.locking.retention import delete_expired
 from tests.service.locks.conftest import Team
-from tests.support.locks import RunningLocks
+from tests.support.locks import RunningLocks, running_locks
+from tests.support.postgres import TestPostgres
 from tests.support.waiting import until
 
 _TEXTS = ("request_id", "reason", "message", "rule", "source", "user_name", "repository", "permission", "ref")
+
+
+@pytest.fixture
+async def service(postgres: TestPostgres, tmp_path: Path) -> AsyncIterator[RunningLocks]:
+    """A lock service for each test, because the rates of refusals are those of a service."""
+    async with running_locks(await postgres.create_database(), tmp_path) as running:
+        yield running
 
 
 @pytest.fixture
