@@ -109,7 +109,7 @@ class Stack:
         return tokens
 
     def services(self, name: str) -> list[psutil.Process]:
-        """Return the processes of `facade`, `storage`, `locks` or `postgres`; of Postgres only the one of each host."""
+        """Return the processes of a service, or of `postgres`; of that only the first of each host."""
         assert self.process is not None
         found = []
         for child in psutil.Process(self.process.pid).children(recursive=True):
@@ -134,7 +134,7 @@ class Stack:
         return processes
 
     def service(self, name: str) -> psutil.Process:
-        """Return the first process of `facade`, `storage`, `locks` or `postgres`."""
+        """Return the first process of `facade`, `storage`, `locks`, `ssh` or `postgres`."""
         found = self.services(name)
         assert found, f"{name} does not run"
         return found[0]
