@@ -7,7 +7,6 @@ of any key.
 import asyncio
 import json
 import os
-import re
 import socket
 import struct
 from collections import Counter
@@ -17,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from services.common.errors import NotFound, ServiceError
+from services.common.fingerprint import is_fingerprint
 from services.common.lifecycle import cancel_and_wait
 from services.common.observability.logs import get_logger
 from services.common.ssh_client import MAX_REQUEST_BYTES
@@ -27,7 +27,6 @@ from services.ssh.shares import SHARE_OF_ONE
 _BACKLOG = 512
 _REQUEST_SECONDS = 5.0
 _STANDARD = 3
-_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}", re.ASCII)
 
 _log = get_logger(__name__)
 
@@ -127,7 +126,7 @@ class SshServer:
         self, request: dict[str, Any], descriptors: list[int], connection: socket.socket
     ) -> dict[str, object]:
         fingerprint = request.get("fingerprint")
-        if not isinstance(fingerprint, str) or not _FINGERPRINT.fullmatch(fingerprint):
+        if not isinstance(fingerprint, str) or not is_fingerprint(fingerprint):
             raise ValueError("fingerprint: expected the SHA-256 of a key as OpenSSH prints it")
         match request.get("verb"):
             case "keys":

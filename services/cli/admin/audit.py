@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 from towpath.access.v1 import admin_service_pb2 as pb
 
-from services.cli.admin.pagination import PAGE, show_pages
+from services.cli.admin.pagination import pages, show_pages
 from services.cli.admin.records import moment
 from services.cli.connection import Administration, Target
 from services.cli.options import Data, Json, Server, parse_moment
@@ -61,14 +61,9 @@ def export(
     request = _request(since, until, actor, event_type, repository)
 
     async def write(admin: Administration) -> None:
-        request.limit = PAGE
-        while True:
-            page = await admin.call(admin.stub.ListAuditEvents, request)
+        async for page in pages(admin, admin.stub.ListAuditEvents, request):
             for line in map(_cloud_event, page.events):
                 typer.echo(json.dumps(line, ensure_ascii=False))
-            if not page.next_cursor:
-                return
-            request.cursor = page.next_cursor
 
     Target(data, server).run(write)
 

@@ -1,6 +1,6 @@
 """Output of AdminService's lists that come in pages."""
 
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Sequence
 from typing import Any, Protocol, TypeVar
 
 from services.cli.connection import Administration, Target
@@ -19,6 +19,21 @@ class Page(Protocol):
 PageT = TypeVar("PageT", bound=Page)
 
 
+async def pages(
+    admin: Administration,
+    method: Callable[..., Awaitable[PageT]],
+    request: Any,  # noqa: ANN401 - the requests have no common type with `limit` and `cursor`
+) -> AsyncIterator[PageT]:
+    """Yield every page of a list; sets the fields `limit` and `cursor` of `request`."""
+    request.limit = PAGE
+    while True:
+        page = await admin.call(method, request)
+        yield page
+        if not page.next_cursor:
+            return
+        request.cursor = page.next_cursor
+
+
 def show_pages(
     target: Target,
     method: Callable[[Administration], Callable[..., Awaitable[PageT]]],
@@ -32,12 +47,8 @@ def show_pages(
     listing = Listing(columns, as_json=as_json)
 
     async def show(admin: Administration) -> None:
-        request.limit = PAGE
-        while True:
-            page = await admin.call(method(admin), request)
+        async for page in pages(admin, method(admin), request):
             listing.add(list(records(page)))
-            if not page.next_cursor:
-                return listing.end()
-            request.cursor = page.next_cursor
+        listing.end()
 
     target.run(show)

@@ -127,7 +127,7 @@ class Refused:
 
     @property
     def user_key(self) -> int | str | bytes | None:
-        """The user, or the token that only its user can have shown; empty where neither is known."""
+        """The user, or the hash of a token that only its user can have shown; None where neither is known."""
         return self.user_id or self.user_name or (self.token_hash if self.is_of_owner else None)
 
     @property

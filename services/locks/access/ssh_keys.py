@@ -6,7 +6,6 @@ A token of a session refers to its key, so that removing the key ends the token 
 import base64
 import binascii
 import hashlib
-import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
@@ -17,6 +16,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.common.errors import AlreadyExists, InvalidArgument, NotFound, Reason
+from services.common.fingerprint import is_fingerprint
 from services.locks.access.tokens import new_secret, token_hash
 from services.locks.models import SshKey, Token, User
 
@@ -24,7 +24,6 @@ from services.locks.models import SshKey, Token, User
 _MAX_CHARACTERS = 16 * 1024
 _MIN_RSA_BITS, _MAX_RSA_BITS = 2048, 16384
 _MAX_KEYS = 1000
-_FINGERPRINT = re.compile(r"SHA256:[A-Za-z0-9+/]{43}", re.ASCII)
 _MIN_VALID_SECONDS, _MAX_VALID_SECONDS = 60, 31 * 24 * 3600
 
 # The number of parts after the type in the binary form of a key; the last of `sk-` is the application.
@@ -94,7 +93,7 @@ def parse_public_key(text: str) -> PublicKey:
 
 def check_fingerprint(fingerprint: str) -> None:
     """Raise `InvalidArgument` unless it is the SHA-256 of a key as OpenSSH prints it."""
-    if not _FINGERPRINT.fullmatch(fingerprint):
+    if not is_fingerprint(fingerprint):
         raise InvalidArgument(Reason.INVALID_FIELD, 'fingerprint: expected "SHA256:" and 43 characters of base64')
 
 

@@ -22,6 +22,7 @@ from services.common.errors import AlreadyExists, Reason, Unauthenticated
 from services.common.token_prefix import TOKEN_PREFIX
 from services.database.transactions import Database
 from services.locks.access.token_uses import TokenUses
+from services.locks.audit.event_types import TOKEN_DELETED
 from services.locks.audit.recorder import record
 from services.locks.models import Issuer, RevokedToken, Token, TokenUse, User
 
@@ -221,7 +222,7 @@ async def _revoke(connection: AsyncConnection, condition: ColumnElement[bool]) -
     # The trigger records none of these, because most of them are deleted when they have expired.
     if not (token.forge_id is None and token.issuer_id is None and token.ssh_key_id is None):
         subject = f"token {fields['user']}/{token.name}"
-        await record(connection, "org.towpath.token.deleted", subject=subject, before=fields)
+        await record(connection, TOKEN_DELETED, subject=subject, before=fields)
     return token
 
 

@@ -1,6 +1,6 @@
 """The types of audit events, all in one list.
 
-Triggers of the migration 0009 record the changes of rows; `recorder.record` records those of other services.
+Triggers of the migration 0009 record the changes of rows; `recorder.record` records what no trigger sees.
 """
 
 from itertools import product
@@ -27,6 +27,7 @@ _CHANGES = ("created", "changed", "deleted")
 
 OBJECT_REMOVED = f"{PREFIX}object.removed"
 OBJECT_RESTORED = f"{PREFIX}object.restored"
+TOKEN_DELETED = f"{PREFIX}token.deleted"
 HOOK_REDELIVERED = f"{PREFIX}hook.redelivered"
 STORE_CREATED = f"{PREFIX}store.created"
 STORE_DELETED = f"{PREFIX}store.deleted"
