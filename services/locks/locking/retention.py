@@ -6,7 +6,8 @@ kept for seven days, but at most the last 500,000 of users and of strangers each
 One lock service at a time deletes, in transactions of a bounded number of rows.
 """
 
-from typing import Never
+from collections.abc import AsyncIterator
+from typing import Any, Never
 
 from sqlalchemy import TextClause, text
 
@@ -71,28 +72,30 @@ async def keep_deleting_expired(database: Database) -> Never:
     await run_periodically(work, _INTERVAL_SECONDS, trouble="expired history is not deleted")
 
 
-async def delete_expired(database: Database, *, max_rows: int = _MAX_ROWS, max_refusals: int = _MAX_REFUSALS) -> None:
-    """Delete what has expired, `max_rows` in a transaction. Return early if another lock service is deleting."""
+async def delete_expired(database: Database, *, max_rows: int = _MAX_ROWS, max_refusals: int = _MAX_REFUSALS) -> bool:
+    """Delete what has expired, `max_rows` in a transaction. Return False early if another lock service is deleting."""
+    async for deletion, which in _deletions(database, max_refusals):
+        deleted = max_rows
+        while deleted == max_rows:
+            # Bypasses `Database.run`, which would make the service not ready if only this work found the disk full.
+            async with database.engine.begin() as connection:
+                if not await connection.scalar(_ALONE):
+                    return False
+                deleted = (await connection.execute(deletion, {**which, "limit": max_rows})).rowcount
+    return True
+
+
+async def _deletions(database: Database, max_refusals: int) -> AsyncIterator[tuple[TextClause, dict[str, Any]]]:
+    """Yield the deletions that are due and their parameters without the limit."""
     for old, deletion in ((_OLD_HISTORY, _DELETE_HISTORY), (_OLD_EVENTS, _DELETE_EVENTS)):
-        # Bypasses `Database.run`, which would make the service not ready if only this work found the disk full.
         async with database.engine.begin() as connection:
             expired = [dict(row) for row in (await connection.execute(old)).mappings()]
         for which in expired:
-            while await _delete(database, deletion, {**which, "limit": max_rows}) == max_rows:
-                pass
+            yield deletion, which
     async with database.engine.begin() as connection:
         has_old_tokens = await connection.scalar(_HAS_OLD_TOKENS)
     if has_old_tokens:
-        await _delete(database, _DELETE_TOKENS, {})
-    while await _delete(database, _DELETE_REFUSALS, {"limit": max_rows}) == max_rows:
-        pass
+        yield _DELETE_TOKENS, {}
+    yield _DELETE_REFUSALS, {}
     for deletion in _DELETE_MANY_REFUSALS:
-        while await _delete(database, deletion, {"limit": max_rows, "kept": max_refusals}) == max_rows:
-            pass
-
-
-async def _delete(database: Database, deletion: TextClause, which: dict[str, object]) -> int:
-    async with database.engine.begin() as connection:
-        if not await connection.scalar(_ALONE):
-            return 0
-        return (await connection.execute(deletion, which)).rowcount
+        yield deletion, {"kept": max_refusals}

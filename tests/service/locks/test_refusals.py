@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +209,7 @@ async def test_refusals_are_kept_for_seven_days(database: Database) -> None:
     await rows(database, add, id="old", hours=7 * 24 + 1, user="alice", count=5)
     await rows(database, add, id="user", hours=7 * 24 - 1, user="alice", count=4)
     await rows(database, add, id="stranger", hours=1, user="", count=12)
-    await delete_expired(database, max_rows=2, max_refusals=5)
+    await until(partial(delete_expired, database, max_rows=2, max_refusals=5))
     left = await rows(database, "SELECT request_id FROM refusals ORDER BY id")
     assert [name for (name,) in left] == [
         *(f"user{number}" for number in range(1, 5)),

@@ -2,6 +2,7 @@
 
 import base64
 import secrets
+from functools import partial
 
 import pytest
 from towpath.access.v1 import access_service_pb2 as access
@@ -15,6 +16,7 @@ from services.locks.models import SCHEMA
 from tests.service.locks.conftest import Team
 from tests.support.locks import RunningLocks, refused
 from tests.support.postgres import TestPostgres
+from tests.support.waiting import until
 
 
 def _new_key() -> str:
@@ -161,7 +163,7 @@ async def test_expired_session_tokens_are_deleted(service: RunningLocks, team: T
     for _ in range(3):
         answer = await service.peer.call(watch, access.WatchAccessRequest(wait_seconds=0))
         changes.append((answer.source, answer.changes))
-        await delete_expired(database)
+        await until(partial(delete_expired, database))
         assert await postgres.execute(f"SELECT count(*) {own}", database=service.database) == "1"
     await database.close()
     assert changes[0] != changes[1] == changes[2], "facades forget nothing where nothing was deleted"
