@@ -169,9 +169,10 @@ class Journal:
             await self._database.run(partial(table.close_segment, name=segment.file.name))
             await self._recovery.discard_uncommitted(segment.uncommitted)
             await on_disk(segment.file.remove)
-            await on_disk(segment.file.close)
+            # Before the close: a call that is cancelled amid it must leave no closed segment to the next one.
             self._full.remove(segment)
             self._settled.set()
+            await on_disk(segment.file.close)
 
     async def _make_durable(self, segment: _Written) -> None:
         if not segment.is_doubtful:

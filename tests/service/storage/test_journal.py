@@ -4,6 +4,7 @@ import asyncio
 import errno
 import os
 import signal
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -159,6 +160,28 @@ async def test_nothing_stays_in_the_journal_at_a_stop(process: StorageProcess, c
     assert client.segments()
     assert await process.stop(signal.SIGTERM) == 0
     assert client.segments() == []
+
+
+@pytest.mark.usefixtures("brief")
+async def test_a_stop_amid_the_release_of_a_segment(
+    database_url: SecretStr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The stop releases what is left, and nothing twice."""
+    close, closed, go_on = Segment.close, threading.Event(), threading.Event()
+
+    def slow(segment: Segment) -> None:
+        close(segment)
+        closed.set()
+        go_on.wait(STEP_SECONDS)
+
+    async with running_storage(database_url, tmp_path) as storage:
+        monkeypatch.setattr(Segment, "close", slow)
+        await storage.write(1, b"data")
+        await until(closed.is_set)
+        await storage.write(1, b"more")
+        # Later than the stop cancels what releases segments.
+        asyncio.get_running_loop().call_later(0.5, go_on.set)
+    assert storage.segments() == []
 
 
 @pytest.mark.usefixtures("brief")
