@@ -1,4 +1,4 @@
-"""The inventory in the index: the held objects, their blob names in each store, and the state of a blob name."""
+"""The inventory in the index: the objects held or in a bin, their blob names in stores, and states of blob names."""
 
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import NamedTuple
 from sqlalchemy import text
 
 from services.backup.database import acting_for
-from services.backup.object_list import Entry
+from services.backup.object_list import KEPT, Entry
 from services.backup.stores import Source, Store
 from services.storage.index.models import SCHEMA_NAME as STORAGE
 from services.storage.index.writer_lease import is_expired
@@ -15,27 +15,28 @@ from services.storage.index.writer_lease import is_expired
 _PAGE = 10_000
 
 _BYTES = text(
-    "SELECT sum(o.size) FROM storage.objects o LEFT JOIN storage.contents c USING (oid) WHERE o.removed_at IS NULL"
+    "SELECT sum(o.size) FROM storage.objects o LEFT JOIN storage.contents c USING (oid)"  # noqa: S608 - our words
+    f" WHERE {KEPT}"
 )
 _ENTRIES = text(
-    "SELECT h.oid, h.size, coalesce(h.name, ''), NOT EXISTS (SELECT FROM storage.contents e"
+    "SELECT h.oid, h.size, coalesce(h.name, ''), NOT EXISTS (SELECT FROM storage.contents e"  # noqa: S608 - our words
     "  WHERE e.oid = h.oid AND e.store_id = ANY(CAST(:before AS smallint[]))), coalesce(h.is_doubted, false)"
     " FROM (SELECT o.oid, max(o.size) AS size, max(c.name) AS name, bool_or(c.is_doubted) AS is_doubted"
     "  FROM storage.objects o LEFT JOIN storage.contents c ON c.oid = o.oid AND c.store_id = :store"
-    "  WHERE o.removed_at IS NULL AND o.oid > :after AND (c.name IS NOT NULL OR CAST(:is_primary AS boolean)"
+    f"  WHERE {KEPT} AND o.oid > :after AND (c.name IS NOT NULL OR CAST(:is_primary AS boolean)"
     "   AND NOT EXISTS (SELECT FROM storage.contents e"
     "    WHERE e.oid = o.oid AND e.store_id = ANY(ARRAY(SELECT id FROM storage.stores))))"
     "  GROUP BY o.oid ORDER BY o.oid LIMIT :limit) h ORDER BY h.oid"
 )
 _OBJECT = text(
-    "SELECT o.size, c.store_id, c.name"
-    " FROM (SELECT max(size) AS size FROM storage.objects WHERE oid = :oid AND removed_at IS NULL) o"
+    "SELECT o.size, c.store_id, c.name"  # noqa: S608 - our words
+    f" FROM (SELECT max(size) AS size FROM storage.objects WHERE oid = :oid AND {KEPT}) o"
     " LEFT JOIN storage.contents c ON c.oid = :oid AND c.store_id = ANY(ARRAY(SELECT id FROM storage.stores))"
 )
 _REPOSITORIES = text(
-    "SELECT coalesce(r.name, 'repository ' || o.repository_id) FROM storage.objects o"
+    "SELECT coalesce(r.name, 'repository ' || o.repository_id) FROM storage.objects o"  # noqa: S608 - our words
     " LEFT JOIN locks.repositories r ON r.id = o.repository_id"
-    " WHERE o.oid = :oid AND o.removed_at IS NULL ORDER BY 1"
+    f" WHERE o.oid = :oid AND {KEPT} ORDER BY 1"
 )
 # One statement, because a blob name moves from one table to the next.
 _STATE = text(

@@ -9,10 +9,13 @@ from services.backup.files import open_file
 from services.common.oid import is_oid
 from services.storage.blob_names import is_name, oid_of
 
+KEPT = "(removed_at IS NULL OR bin_until IS NOT NULL)"
+"""The condition that a repository holds an object, or has it in its bin."""
+
 QUERY = (
-    "SELECT DISTINCT ON (o.oid) o.oid, o.size, coalesce(c.name, o.oid)"
+    "SELECT DISTINCT ON (o.oid) o.oid, o.size, coalesce(c.name, o.oid)"  # noqa: S608 - our words
     " FROM storage.objects o LEFT JOIN storage.contents c USING (oid) LEFT JOIN storage.stores s ON s.id = c.store_id"
-    " WHERE o.removed_at IS NULL ORDER BY o.oid, c.is_doubted, s.is_primary DESC NULLS LAST, c.store_id"
+    f" WHERE {KEPT} ORDER BY o.oid, c.is_doubted, s.is_primary DESC NULLS LAST, c.store_id"
 )
 """The query whose rows COPY writes as this list: if several stores have an object, with its best blob name."""
 

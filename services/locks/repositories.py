@@ -26,6 +26,12 @@ def repository_not_found(name: str) -> NotFound:
     return NotFound(Reason.REPOSITORY_NOT_FOUND, f"there is no repository {name}")
 
 
+async def names_of(connection: AsyncConnection, repository_ids: Sequence[int]) -> list[str]:
+    """Return the names of those of the repositories that exist, in order."""
+    names = select(col(Repository.name)).where(col(Repository.id).in_(repository_ids)).order_by(col(Repository.name))
+    return list(await connection.scalars(names))
+
+
 async def create_repository(
     connection: AsyncConnection,
     name: str,

@@ -14,7 +14,7 @@ _DEADLINE_SECONDS = 30.0
 _SERVICE: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
 _STORE_SERVICE: str = stores.DESCRIPTOR.services_by_name["StoreService"].full_name
 _REPEATABLE = {
-    _SERVICE: ["DeleteObject", "DeleteRepository", "ListObjects", "GetUsage"],
+    _SERVICE: ["DeleteObject", "PurgeObject", "CopyObjects", "DeleteRepository", "ListObjects", "GetUsage"],
     _STORE_SERVICE: ["CreateStore", "ListStores", "StartCopy", "StopCopy", "SetPrimaryStore", "DeleteStore"],
 }
 

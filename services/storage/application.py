@@ -83,6 +83,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         lookups=lookups,
         removal_feed=RemovalFeed(notifications),
         idle_seconds=settings.storage_idle_seconds,
+        bin_days=settings.storage_bin_days,
         shared_memory=settings.shared_memory_path,
     )
 

@@ -29,6 +29,8 @@ class StorageContext:
     lookups: ObjectLookups
     removal_feed: RemovalFeed
     idle_seconds: float
+    bin_days: float
+    """The time that the bytes of removed objects are kept."""
     shared_memory: Path | None
     """The folder in memory that callers on this host share; None if there is none."""
     sweep_wanted: asyncio.Event = field(default_factory=asyncio.Event)

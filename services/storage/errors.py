@@ -17,6 +17,16 @@ def object_removed(oid: str, reason: str) -> FailedPrecondition:
     return FailedPrecondition(Reason.OBJECT_REMOVED, f"object {oid} was removed: {shortened}", removal_reason=shortened)
 
 
+def object_not_removed(oid: str) -> NotFound:
+    """Return the error that there is no tombstone of the object."""
+    return NotFound(Reason.OBJECT_NOT_FOUND, f"object {oid} was not removed")
+
+
+def object_purged(oid: str) -> FailedPrecondition:
+    """Return the error that the bytes of the removed object are not in the bin."""
+    return FailedPrecondition(Reason.OBJECT_PURGED, f"the bytes of object {oid} are not in the bin any more")
+
+
 def repository_deleted() -> NotFound:
     """Return the error that nothing can be added to the repository any more."""
     return NotFound(Reason.REPOSITORY_NOT_FOUND, "the repository was deleted")

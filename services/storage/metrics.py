@@ -17,6 +17,9 @@ _COPIED_BYTES = Counter("towpath_store_copied_bytes_total", "Their bytes.", ["st
 AVAILABLE_BYTES = Snapshot("towpath_storage_available_bytes", "Bytes that uploads may still fill.", [])
 REPOSITORY_OBJECTS = Snapshot("towpath_repository_objects", "Objects that a repository holds.", ["repository_id"])
 REPOSITORY_BYTES = Snapshot("towpath_repository_bytes", "Bytes that a repository holds.", ["repository_id"])
+REPOSITORY_BIN_BYTES = Snapshot(
+    "towpath_repository_bin_bytes", "Bytes of removed objects that a repository keeps in its bin.", ["repository_id"]
+)
 
 _OBJECT_BYTES = Counter("towpath_object_bytes_total", "Bytes of objects written and read.", ["direction"])
 BYTES_IN = _OBJECT_BYTES.labels("in")

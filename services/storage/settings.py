@@ -66,6 +66,14 @@ class StorageSettings(MigrationSettings):
     storage_bandwidth_limit: Bytes = Field(
         default=0, description="bytes that a repository may move per UTC day, both ways together; 0 for no limit"
     )
+    storage_bin_days: float = Field(
+        default=30.0,
+        ge=0,
+        le=36_500,
+        allow_inf_nan=False,
+        description="how long the bytes of a removed object stay in the bin, from which `towpath object undelete` "
+        "brings them back; 0 for not at all",
+    )
     storage_pool_size: int = Field(default=10, ge=1, description="the most connections to Postgres")
     storage_idle_seconds: Seconds = Field(
         default=60.0, description="how long a stream of bytes may be silent before it is cut off"

@@ -1,4 +1,4 @@
-"""The sweeper: deletes blobs to which nothing refers any more, from uploads, removals and replacements."""
+"""The sweeper: empties the bins, and deletes blobs to which nothing refers any more."""
 
 import asyncio
 
@@ -10,6 +10,7 @@ from services.storage.context import StorageContext
 from services.storage.index import contents, objects
 from services.storage.index.contents import BlobLocation
 from services.storage.index.writer_lease import is_expired
+from services.storage.objects.bin import empty_bins
 from services.storage.stores.registry import Store
 
 _INTERVAL_SECONDS = 3600.0
@@ -23,7 +24,7 @@ _log = get_logger(__name__)
 
 
 class Sweeper:
-    """Sweeps at start, when `sweep_wanted` is set, when blobs are due, and every hour. Its owner runs `run`."""
+    """Sweeps at start, when `sweep_wanted` is set, when a bin or blob is due, and every hour. Its owner runs `run`."""
 
     def __init__(self, context: StorageContext) -> None:
         self._context = context
@@ -43,7 +44,9 @@ class Sweeper:
     async def _sweep(self) -> float:
         self._context.sweep_wanted.clear()
         await self._give_up()
-        return await self._discard()
+        until_bin = await empty_bins(self._context)
+        until_blob = await self._discard()
+        return until_blob if until_bin is None else min(max(until_bin, 1.0), until_blob)
 
     async def _give_up(self) -> None:
         """Abandon ended uploads of this process, expired direct uploads, and the uploads of writers that are gone."""

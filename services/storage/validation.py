@@ -1,5 +1,7 @@
 """Validation of the fields of requests."""
 
+from collections.abc import Collection
+
 from services.common.errors import InvalidArgument, Reason
 from services.common.oid import is_oid
 from services.storage.intent import Intent
@@ -7,6 +9,7 @@ from services.storage.intent import Intent
 REASON_CHARACTERS = 1000
 PAGE_DEFAULT = 100
 PAGE_MAX = 1000
+OIDS_MAX = 1000
 _MAX_WAIT_SECONDS = 5
 
 
@@ -22,6 +25,20 @@ def oid(value: str) -> str:
     if not is_oid(value):
         raise InvalidArgument(Reason.INVALID_OID, f"oid: expected 64 lower-case hexadecimal digits, got {value[:80]!a}")
     return value
+
+
+def other_repository_id(value: int, *, than: int) -> int:
+    """Return a repository's id. Raises `InvalidArgument` as `repository_id` does, and if it is the id `than`."""
+    if repository_id(value) == than:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"to_repository_id: expected another repository than {than}")
+    return value
+
+
+def oids(values: Collection[str]) -> list[str]:
+    """Return oids, each once, in ascending order. Raises `InvalidArgument`."""
+    if len(values) > OIDS_MAX:
+        raise InvalidArgument(Reason.BATCH_TOO_LARGE, f"oids: expected at most {OIDS_MAX}, got {len(values)}")
+    return sorted({oid(value) for value in values})
 
 
 def not_negative(name: str, value: int) -> int:

@@ -38,7 +38,7 @@ def run(*arguments: str, environment: dict[str, str] | None = None) -> subproces
 def timeless(record: dict[str, Any]) -> dict[str, Any]:
     """Check that the ids and times of a record are of their form, and return the rest of it."""
     rest = dict(record)
-    for name in [name for name in rest if name.endswith("_at")]:
+    for name in [name for name in rest if name.endswith(("_at", "_until"))]:
         assert MOMENT.fullmatch(rest.pop(name))
     assert rest.pop("id", 1)
     return rest
@@ -344,7 +344,7 @@ def test_locks_of_many_paths(stack: Stack) -> None:
 
 
 async def test_objects_and_usage(stack: Stack) -> None:
-    """`object list|remove|restore` and `usage`."""
+    """`object list|copy|remove|undelete|purge|restore` and `usage`."""
     stack.towpath("repo", "add", "objects/tests")
     stack.towpath("grant", "alice", "objects/tests", "--role", "write")
     data = content("administered", 12_345)
@@ -365,6 +365,7 @@ async def test_objects_and_usage(stack: Stack) -> None:
                 "object_count": 1,
                 "object_bytes": 12_345,
                 "removed_count": 0,
+                "bin_bytes": 0,
                 "bytes_in_today": 12_345,
                 "bytes_out_today": 0,
                 "locks": 0,
@@ -373,7 +374,24 @@ async def test_objects_and_usage(stack: Stack) -> None:
         assert {"objects/tests", "demo/assets"} <= {line.split()[0] for line in text(stack, "usage")}
         removed = stack.towpath("object", "remove", "objects/tests", oid, "--reason", "not ours")
         assert timeless(removed) == {"oid": oid, "size": 12_345, "removal_reason": "not ours", "removed_by": "admin"}
+        assert removed["bin_until"] > removed["removed_at"]
         assert text(stack, "object", "list", "objects/tests")[1].endswith("not ours")
+        assert stack.towpath("usage", "objects/tests")["repositories"][0]["bin_bytes"] == 12_345
+        undeleted = stack.towpath("object", "undelete", "objects/tests", oid)
+        assert timeless(undeleted) == {"repository": "objects/tests", "oid": oid, "size": 12_345}
+        assert (await alice.download(oid, 12_345)).content == data
+        stack.towpath("repo", "add", "objects/fork")
+        copied = stack.towpath("object", "copy", "objects/tests", "objects/fork", oid)
+        assert copied == {"repository": "objects/fork", "copied_count": 1, "missing": [], "removed": []}
+        assert stack.towpath("object", "copy", "objects/tests", "objects/fork", "--all")["copied_count"] == 0
+        unknown = oid_of(b"unknown")
+        assert unknown in failure(stack, "object", "copy", "objects/tests", "objects/fork", unknown)
+        assert "--all" in failure(stack, "object", "copy", "objects/tests", "objects/fork")
+        stack.towpath("object", "remove", "objects/tests", oid, "--reason", "not ours")
+        stack.towpath("repo", "remove", "objects/fork", "--force")
+        purged = stack.towpath("object", "purge", "objects/tests", oid, "--yes")
+        assert (purged["needed_by"], "bin_until" in purged) == ([], False)
+        assert "not in the bin" in failure(stack, "object", "undelete", "objects/tests", oid)
         assert stack.towpath("object", "restore", "objects/tests", oid) == {"repository": "objects/tests", "oid": oid}
         assert (await alice.upload(data)).status_code == 200
     assert oid in failure(stack, "object", "restore", "objects/tests", oid)

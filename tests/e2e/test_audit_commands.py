@@ -142,7 +142,13 @@ async def test_every_command_that_changes_something_has_a_row(stack: Stack) -> N
     run("lock remove", repository, "a.psd", types=("lock.released",))
     async with Client(f"{stack.origin}/{repository}", "ann", secret) as ann:
         assert (await ann.upload(data)).status_code == 200
+    run("repo add", "audit/fork", types=("repository.created",))
+    run("object copy", repository, "audit/fork", "--all", types=("object.copied",))
+    run("repo remove", "audit/fork", "--force", types=("repository.deleted",))
     run("object remove", repository, oid, "--reason", "wrong", types=("object.removed",))
+    run("object undelete", repository, oid, types=("object.restored",))
+    run("object remove", repository, oid, "--reason", "wrong", types=("object.removed",))
+    run("object purge", repository, oid, "--yes", types=("object.purged",))
     run("object restore", repository, oid, types=("object.restored",))
     second = stack.data.parent / "second"
     second.mkdir()

@@ -117,6 +117,11 @@ class Administration:
         self._stub.RemoveObject(request, STEP_SECONDS, self._metadata)
         self.wait_everywhere()
 
+    def purge_object(self, repository: str, oid: str) -> None:
+        """Take the bytes of a removed object out of the bin."""
+        self._stub.PurgeObject(pb.PurgeObjectRequest(repository=repository, oid=oid), STEP_SECONDS, self._metadata)
+        self.wait_everywhere()
+
     def restore_object(self, repository: str, oid: str) -> None:
-        """Let an object that was removed be uploaded again."""
+        """Bring a removed object back; if its bytes are gone, let it be uploaded again."""
         self._stub.RestoreObject(pb.RestoreObjectRequest(repository=repository, oid=oid), STEP_SECONDS, self._metadata)

@@ -93,10 +93,19 @@ def test_an_object_removed_after_it_was_asked_for_is_410_within_a_second(
     assert alice.entry("download", blob)["error"]["code"] == 410
 
 
-def test_a_removed_object_that_is_restored_may_be_uploaded_again(alice: Client, operator: Administration) -> None:
-    """An owner who removed an object by mistake can restore it, and then its bytes are accepted again."""
+def test_a_removed_object_comes_back_from_the_bin(alice: Client, operator: Administration) -> None:
+    """An owner who removed an object by mistake can restore it, and nobody needs to upload it again."""
     blob = alice.upload(new_blob())
     operator.remove_object("demo/assets", blob.oid, "a mistake")
+    operator.restore_object("demo/assets", blob.oid)
+    assert alice.get(alice.action("download", blob)).content == blob.content
+
+
+def test_a_purged_object_that_is_restored_may_be_uploaded_again(alice: Client, operator: Administration) -> None:
+    """Without its bytes, a restored object is missing, and its bytes are accepted again."""
+    blob = alice.upload(new_blob())
+    operator.remove_object("demo/assets", blob.oid, "a mistake")
+    operator.purge_object("demo/assets", blob.oid)
     operator.restore_object("demo/assets", blob.oid)
     assert alice.entry("download", blob)["error"]["code"] == 404
     assert alice.holds(alice.upload(blob))

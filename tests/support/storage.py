@@ -107,6 +107,16 @@ class StorageClient:
         request = pb.DeleteObjectRequest(repository_id=repository_id, oid=oid, reason=reason, removed_by="alice")
         return (await self.stub.DeleteObject(request, timeout=STEP_SECONDS)).object
 
+    async def purge(self, repository_id: int, oid: str) -> pb.PurgeObjectResponse:
+        """Take the bytes of a removed object out of the bin."""
+        request = pb.PurgeObjectRequest(repository_id=repository_id, oid=oid)
+        return await self.stub.PurgeObject(request, timeout=STEP_SECONDS)
+
+    async def restore(self, repository_id: int, oid: str, *, bytes_required: bool = True) -> pb.RestoreObjectResponse:
+        """Bring a removed object back."""
+        request = pb.RestoreObjectRequest(repository_id=repository_id, oid=oid, bytes_required=bytes_required)
+        return await self.stub.RestoreObject(request, timeout=STEP_SECONDS)
+
     def path(self, oid: str) -> Path:
         """Return where an object's bytes lie; a path that does not exist where there are none."""
         return stored_path(self.root, oid)

@@ -165,7 +165,7 @@ def released_lock_record(released: admin.ReleasedLock) -> dict[str, Any]:
 
 
 def object_record(stored: Object) -> dict[str, Any]:
-    """Return the printed fields of an object: the fields of its removal are absent while the repository holds it."""
+    """Return the printed fields of an object: those of its removal and of the bin are there only where they apply."""
     record = {"oid": stored.oid, "size": stored.size, "created_at": moment(stored.created_at)}
     if stored.HasField("removed_at"):
         record |= {
@@ -173,6 +173,8 @@ def object_record(stored: Object) -> dict[str, Any]:
             "removal_reason": stored.removal_reason,
             "removed_by": stored.removed_by,
         }
+    if stored.HasField("bin_until"):
+        record["bin_until"] = moment(stored.bin_until)
     return record
 
 
@@ -183,6 +185,7 @@ def usage_record(entry: admin.ListUsageResponse.Usage) -> dict[str, Any]:
         "object_count": entry.usage.object_count,
         "object_bytes": entry.usage.object_bytes,
         "removed_count": entry.usage.removed_count,
+        "bin_bytes": entry.usage.bin_bytes,
         "bytes_in_today": entry.usage.bytes_in_today,
         "bytes_out_today": entry.usage.bytes_out_today,
         "locks": entry.locks,

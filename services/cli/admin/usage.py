@@ -27,7 +27,7 @@ def usage(
     if as_json:
         show_record({"repositories": records, "available_bytes": available}, as_json=True)
         return
-    columns = ("repository", "object_count", "object_bytes", "removed_count", "bytes_in_today", "bytes_out_today")
-    show_records(records, (*columns, "locks"), as_json=False)
+    held = ("repository", "object_count", "object_bytes", "removed_count", "bin_bytes")
+    show_records(records, (*held, "bytes_in_today", "bytes_out_today", "locks"), as_json=False)
     if available is not None:
         typer.echo(f"{decimal(available)} can still be stored.")

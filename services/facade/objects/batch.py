@@ -154,7 +154,7 @@ def check_entry(entry: ObjectEntry, request: BatchRequest, limits: Limits) -> Ob
 def refusal(entry: ObjectEntry, found: ObjectStat, operation: Operation) -> ObjectError | None:
     """Return the error of a valid entry by the state of its object; None where there is no error."""
     if found.status == pb.OBJECT_STATUS_REMOVED:
-        return {"code": 410, "message": removed_message(found.removal_reason)}
+        return {"code": 410, "message": removed_message(found.removal_reason, operation)}
     if found.status == pb.OBJECT_STATUS_PRESENT:
         if found.size != entry.size:
             return {"code": 422, "message": f"size: the object has {found.size} bytes"}
@@ -178,9 +178,12 @@ def with_actions(
     return f'{{"oid":"{oid}","size":{size},"authenticated":true{actions}}}'
 
 
-def removed_message(reason: str) -> str:
-    """Return the message for an object that was removed."""
-    return f"the object was removed: {reason}" if reason else "the object was removed"
+def removed_message(reason: str, operation: Operation) -> str:
+    """Return the message for an object that was removed; to an upload it says what the pusher can do."""
+    removed = f"the object was removed: {reason}" if reason else "the object was removed"
+    if operation is Operation.DOWNLOAD:
+        return removed
+    return f"{removed}; an administrator can undelete it, and `git push --no-verify` pushes without it"
 
 
 def with_error(entry: ObjectEntry, error: ObjectError | None) -> str:

@@ -3,6 +3,7 @@
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import FailedPrecondition, NotFound, Reason, ServiceError
+from services.facade.auth.action_tokens import Operation
 from services.facade.clients.services import ServiceClients
 from services.facade.objects.batch import removed_message
 
@@ -11,7 +12,7 @@ async def require_stored(clients: ServiceClients, repository_id: int, oid: str, 
     """Raise `NotFound` or `FailedPrecondition` (OBJECT_REMOVED) unless the repository holds the object in this size."""
     [found] = await clients.objects.stat(repository_id, [(oid, size)])
     if found.status == pb.OBJECT_STATUS_REMOVED:
-        raise FailedPrecondition(Reason.OBJECT_REMOVED, removed_message(found.removal_reason))
+        raise FailedPrecondition(Reason.OBJECT_REMOVED, removed_message(found.removal_reason, Operation.VERIFY))
     if found.status != pb.OBJECT_STATUS_PRESENT or found.size != size:
         raise NotFound(Reason.OBJECT_NOT_FOUND, f"oid: no object {oid} of {size} bytes is held")
 
@@ -33,7 +34,8 @@ async def confirm_upload(clients: ServiceClients, repository_id: int, oid: str, 
                 raise missing from error
             if error.reason == Reason.OBJECT_REMOVED:
                 raise FailedPrecondition(
-                    Reason.OBJECT_REMOVED, removed_message(error.metadata.get("removal_reason", ""))
+                    Reason.OBJECT_REMOVED,
+                    removed_message(error.metadata.get("removal_reason", ""), Operation.VERIFY),
                 ) from error
             raise
         return True

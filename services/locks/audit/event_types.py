@@ -27,6 +27,8 @@ _CHANGES = ("created", "changed", "deleted")
 
 OBJECT_REMOVED = f"{PREFIX}object.removed"
 OBJECT_RESTORED = f"{PREFIX}object.restored"
+OBJECT_PURGED = f"{PREFIX}object.purged"
+OBJECT_COPIED = f"{PREFIX}object.copied"
 TOKEN_DELETED = f"{PREFIX}token.deleted"
 HOOK_REDELIVERED = f"{PREFIX}hook.redelivered"
 STORE_CREATED = f"{PREFIX}store.created"
@@ -41,6 +43,8 @@ EVENT_TYPES = frozenset(
         *(f"{PREFIX}lock.{change}" for change in ("created", "released", "forced", "stolen")),
         OBJECT_REMOVED,
         OBJECT_RESTORED,
+        OBJECT_PURGED,
+        OBJECT_COPIED,
         HOOK_REDELIVERED,
         STORE_CREATED,
         STORE_DELETED,

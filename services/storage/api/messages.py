@@ -65,6 +65,8 @@ def object_message(record: Record) -> pb.Object:
         message.removed_at.FromDatetime(record.removed_at)
         message.removal_reason = record.removal_reason or ""
         message.removed_by = record.removed_by or ""
+    if record.bin_until is not None:
+        message.bin_until.FromDatetime(record.bin_until)
     return message
 
 

@@ -27,6 +27,8 @@ from services.storage.context import StorageContext
 from services.storage.direct.confirm import confirm_object
 from services.storage.direct.sign import sign_found, sign_objects
 from services.storage.intent import Intent
+from services.storage.objects.bin import purge_object
+from services.storage.objects.copy_between_repositories import copy_objects
 from services.storage.objects.delete import delete_object, delete_repository, restore_object
 from services.storage.objects.locate import disks_of, locate_object, suffix_on_disk
 from services.storage.objects.read import open_object
@@ -39,7 +41,10 @@ from services.storage.uploads.stream import DATA, UploadStream, WriteRequest, bo
 
 SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
 
-ADMIN_METHODS = [f"/{SERVICE_NAME}/{name}" for name in ("DeleteObject", "RestoreObject", "DeleteRepository")]
+ADMIN_METHODS = [
+    f"/{SERVICE_NAME}/{name}"
+    for name in ("DeleteObject", "RestoreObject", "PurgeObject", "CopyObjects", "DeleteRepository")
+]
 """The full names of the methods that are reserved for administration."""
 
 _log = get_logger(__name__)
@@ -216,11 +221,33 @@ class StorageService(StorageServiceServicer):
         return pb.DeleteObjectResponse(object=object_message(tombstone))
 
     async def RestoreObject(self, request: pb.RestoreObjectRequest, _context: _Context) -> pb.RestoreObjectResponse:
-        """Remove a tombstone."""
-        await restore_object(
+        """Take the object out of the bin, or remove its tombstone."""
+        held = await restore_object(
+            self._context,
+            validation.repository_id(request.repository_id),
+            validation.oid(request.oid),
+            bytes_required=request.bytes_required,
+        )
+        return pb.RestoreObjectResponse(object=None if held is None else object_message(held))
+
+    async def PurgeObject(self, request: pb.PurgeObjectRequest, _context: _Context) -> pb.PurgeObjectResponse:
+        """Take the bytes of a removed object out of the bin."""
+        tombstone, repository_ids = await purge_object(
             self._context, validation.repository_id(request.repository_id), validation.oid(request.oid)
         )
-        return pb.RestoreObjectResponse()
+        return pb.PurgeObjectResponse(object=object_message(tombstone), repository_ids=repository_ids)
+
+    async def CopyObjects(self, request: pb.CopyObjectsRequest, _context: _Context) -> pb.CopyObjectsResponse:
+        """Let another repository hold objects too."""
+        copied = await copy_objects(
+            self._context,
+            validation.repository_id(request.repository_id),
+            validation.other_repository_id(request.to_repository_id, than=request.repository_id),
+            validation.oids(request.oids),
+        )
+        return pb.CopyObjectsResponse(
+            copied_oids=copied.copied, missing_oids=copied.missing, removed_oids=copied.removed
+        )
 
     async def DeleteRepository(
         self, request: pb.DeleteRepositoryRequest, _context: _Context
@@ -248,6 +275,8 @@ class StorageService(StorageServiceServicer):
                     object_count=holdings.object_count,
                     object_bytes=holdings.object_bytes,
                     removed_count=holdings.removed_count,
+                    bin_count=holdings.bin_count,
+                    bin_bytes=holdings.bin_bytes,
                     bytes_in_today=moved.bytes_in,
                     bytes_out_today=moved.bytes_out,
                 )

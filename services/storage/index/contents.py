@@ -53,8 +53,12 @@ _UPLOAD = (col(OngoingUpload.store_id), col(OngoingUpload.name), _writable_until
 _CONTENT = (col(Content.store_id), col(Content.name), col(Content.writable_until))
 
 
-HELD = exists().where(col(Object.oid) == col(Content.oid), col(Object.removed_at).is_(None))
-"""The condition that some repository holds the object of a row of `contents`."""
+# In these words, because Postgres takes the partial index `objects_kept_oid` only where they are its own.
+IS_KEPT = or_(col(Object.removed_at).is_(None), col(Object.bin_until).is_not(None))
+"""The condition that a repository holds an object, or has it in its bin."""
+
+KEPT = exists().where(col(Object.oid) == col(Content.oid), IS_KEPT)
+"""The condition that some repository needs the object of a row of `contents`."""
 
 _another = aliased(Content)
 ELSEWHERE = exists().where(
@@ -202,8 +206,8 @@ async def mark_damaged(connection: AsyncConnection, found: Collection[BlobLocati
 
 
 async def release_unreferenced(connection: AsyncConnection, oids: Sequence[str]) -> None:
-    """Discard the blobs of those of `oids` that no repository holds. The caller must have locked the oids."""
-    released = delete(Content).where(col(Content.oid) == any_of(oids), ~HELD)
+    """Discard the blobs of those of `oids` that no repository needs. The caller must have locked the oids."""
+    released = delete(Content).where(col(Content.oid) == any_of(oids), ~KEPT)
     await _discard(connection, released.returning(*_CONTENT), in_seconds=0)
 
 

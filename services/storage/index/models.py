@@ -85,8 +85,9 @@ class Object(StorageModel, table=True):
     __table_args__ = (
         CheckConstraint("size >= 0", name="objects_size_check"),
         CheckConstraint("(removed_at IS NULL) = (removal_reason IS NULL)", name="objects_removal_check"),
-        # Answers whether any repository holds the object.
-        Index("objects_held_oid", "oid", postgresql_where=text("removed_at IS NULL")),
+        # Answers whether any repository needs the bytes of the object.
+        Index("objects_kept_oid", "oid", postgresql_where=text("removed_at IS NULL OR bin_until IS NOT NULL")),
+        Index("objects_bin_until", "bin_until", postgresql_where=text("bin_until IS NOT NULL")),
     )
 
     repository_id: int = _id(BigInteger)
@@ -96,6 +97,8 @@ class Object(StorageModel, table=True):
     removed_at: datetime.datetime | None = Field(default=None, sa_type=DateTime(timezone=True))
     removal_reason: str | None = None
     removed_by: str | None = None
+    bin_until: datetime.datetime | None = Field(default=None, sa_type=DateTime(timezone=True))
+    """The time until which the bytes of a removed object are kept; NULL for a held object, or if they are gone."""
 
 
 class Content(StorageModel, table=True):

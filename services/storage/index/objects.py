@@ -11,8 +11,8 @@ from sqlmodel import col
 
 from services.storage.index import advisory_locks
 from services.storage.index.advisory_locks import key
-from services.storage.index.contents import any_of
-from services.storage.index.models import DeletedRepository, Object
+from services.storage.index.contents import IS_KEPT, any_of
+from services.storage.index.models import Content, DeletedRepository, Object
 
 
 class Record(NamedTuple):
@@ -24,6 +24,8 @@ class Record(NamedTuple):
     removed_at: datetime.datetime | None
     removal_reason: str | None
     removed_by: str | None
+    bin_until: datetime.datetime | None = None
+    """The time until which the bytes of a removed object are kept; None if they are gone."""
 
 
 class ObjectToAdd(NamedTuple):
@@ -49,6 +51,16 @@ _ADD = text(f"""
     ON CONFLICT (repository_id, oid) DO UPDATE SET size = excluded.size WHERE objects.removed_at IS NULL
     RETURNING objects.repository_id, {_RECORD_SQL}
 """)  # noqa: S608 - our own names
+
+
+_COPY = text("""
+    INSERT INTO storage.objects (repository_id, oid, size)
+    SELECT :to_repository_id, oid, size FROM storage.objects AS held
+    WHERE repository_id = :repository_id AND oid = ANY(CAST(:oids AS text[])) AND removed_at IS NULL
+        AND EXISTS (SELECT FROM storage.contents WHERE contents.oid = held.oid AND NOT is_doubted)
+    ON CONFLICT (repository_id, oid) DO NOTHING
+    RETURNING oid
+""")
 
 
 async def lock(
@@ -93,10 +105,9 @@ async def find(connection: AsyncConnection, repository_id: int, oid: str) -> Rec
     return _record((await connection.execute(statement)).one_or_none())
 
 
-async def is_held(connection: AsyncConnection, oid: str) -> bool:
-    """Return whether any repository holds the object."""
-    held = exists().where(col(Object.oid) == oid, col(Object.removed_at).is_(None))
-    return bool(await connection.scalar(select(held)))
+async def is_kept(connection: AsyncConnection, oid: str) -> bool:
+    """Return whether any repository holds the object, or has it in its bin."""
+    return bool(await connection.scalar(select(exists().where(col(Object.oid) == oid, IS_KEPT))))
 
 
 async def page(connection: AsyncConnection, repository_id: int, *, after: str, limit: int) -> list[Record]:
@@ -123,10 +134,38 @@ async def add(connection: AsyncConnection, added: Collection[ObjectToAdd]) -> di
     }
 
 
+async def copy(connection: AsyncConnection, repository_id: int, to_repository_id: int, oids: Sequence[str]) -> set[str]:
+    """Record that a repository holds those of these objects that another one holds, and return what it did not hold.
+
+    Objects without an undamaged blob are left out, and so are those that were removed from the repository. The caller
+    must have called `lock`.
+    """
+    values = {"repository_id": repository_id, "to_repository_id": to_repository_id, "oids": list(oids)}
+    return set(await connection.scalars(_COPY, values))
+
+
+async def held_or_removed(connection: AsyncConnection, repository_id: int, oids: Sequence[str]) -> dict[str, bool]:
+    """Return those of `oids` that a repository has a record of, each with whether it is a tombstone."""
+    statement = select(col(Object.oid), col(Object.removed_at).is_not(None).label("is_removed")).where(
+        col(Object.repository_id) == repository_id, col(Object.oid) == any_of(oids)
+    )
+    return {row.oid: row.is_removed for row in await connection.execute(statement)}
+
+
 async def add_tombstone(
-    connection: AsyncConnection, repository_id: int, oid: str, *, reason: str, removed_by: str
+    connection: AsyncConnection,
+    repository_id: int,
+    oid: str,
+    *,
+    reason: str,
+    removed_by: str,
+    bin_for: datetime.timedelta,
 ) -> Record | None:
-    """Turn the record of a held object into a tombstone and return it; None if the object is not held."""
+    """Turn the record of a held object into a tombstone and return it; None if the object is not held.
+
+    The bytes are kept for the time `bin_for`.
+    """
+    until = func.now() + bin_for if bin_for else None
     statement = (
         update(Object)
         .where(
@@ -134,10 +173,62 @@ async def add_tombstone(
             col(Object.oid) == oid,
             col(Object.removed_at).is_(None),
         )
-        .values(removed_at=func.now(), removal_reason=reason, removed_by=removed_by)
+        .values(removed_at=func.now(), removal_reason=reason, removed_by=removed_by, bin_until=until)
         .returning(*_RECORD)
     )
     return _record((await connection.execute(statement)).one_or_none())
+
+
+async def take_out_of_bin(connection: AsyncConnection, repository_id: int, oid: str) -> Record | None:
+    """Make a repository hold an object in its bin again, and return it; None if the bytes are not there."""
+    statement = (
+        update(Object)
+        .where(
+            col(Object.repository_id) == repository_id,
+            col(Object.oid) == oid,
+            col(Object.bin_until).is_not(None),
+            # A service of an earlier version knows no bin, and may have let the bytes go.
+            exists().where(col(Content.oid) == oid),
+        )
+        .values(removed_at=None, removal_reason=None, removed_by=None, bin_until=None)
+        .returning(*_RECORD)
+    )
+    return _record((await connection.execute(statement)).one_or_none())
+
+
+async def end_in_bin(connection: AsyncConnection, repository_id: int, oid: str) -> Record | None:
+    """Let the bytes of a removed object be kept no more, and return its tombstone; None if it was not removed."""
+    statement = (
+        update(Object)
+        .where(col(Object.repository_id) == repository_id, col(Object.oid) == oid, col(Object.removed_at).is_not(None))
+        .values(bin_until=None)
+        .returning(*_RECORD)
+    )
+    return _record((await connection.execute(statement)).one_or_none())
+
+
+async def due_in_bin(connection: AsyncConnection, *, limit: int) -> list[str]:
+    """Return up to `limit` oids of objects whose time in a bin is over."""
+    due = select(col(Object.oid)).where(col(Object.bin_until) <= func.now()).order_by(col(Object.bin_until))
+    return list(await connection.scalars(due.limit(limit)))
+
+
+async def end_due_in_bin(connection: AsyncConnection, oids: Sequence[str]) -> None:
+    """Let the bytes of those of `oids` be kept no more whose time in a bin is over."""
+    due = update(Object).where(col(Object.oid) == any_of(oids), col(Object.bin_until) <= func.now())
+    await connection.execute(due.values(bin_until=None))
+
+
+async def seconds_in_bin(connection: AsyncConnection) -> float | None:
+    """Return the number of seconds until the time of the next object in a bin is over; None if there is none."""
+    seconds = await connection.scalar(select(func.extract("epoch", func.min(col(Object.bin_until)) - func.now())))
+    return None if seconds is None else max(0.0, float(seconds))
+
+
+async def repositories_that_keep(connection: AsyncConnection, oid: str, *, limit: int) -> list[int]:
+    """Return up to `limit` ids of repositories that hold an object, or have it in their bin, in ascending order."""
+    statement = select(col(Object.repository_id)).where(col(Object.oid) == oid, IS_KEPT)
+    return list(await connection.scalars(statement.order_by(col(Object.repository_id)).limit(limit)))
 
 
 async def remove_tombstone(connection: AsyncConnection, repository_id: int, oid: str) -> bool:

@@ -11,7 +11,7 @@ from sqlmodel import col
 
 from services.storage.index import advisory_locks
 from services.storage.index.advisory_locks import key
-from services.storage.index.contents import ELSEWHERE, HELD
+from services.storage.index.contents import ELSEWHERE, IS_KEPT, KEPT
 from services.storage.index.models import Content, CopyRecord, Discard, Object, OngoingUpload, StoreRecord
 
 ANYWHERE = 0
@@ -89,10 +89,10 @@ async def set_primary(connection: AsyncConnection, store_id: int) -> None:
 
 
 def _held(after: str, limit: int) -> CTE:
-    """Return a keyset page of held objects by oid, which bounds the work of a statement for an index of any size."""
+    """Return a keyset page of objects held or in a bin by oid, which bounds the work for an index of any size."""
     statement = (
         select(col(Object.oid), func.max(col(Object.size)).label("size"))
-        .where(col(Object.removed_at).is_(None), col(Object.oid) > after)
+        .where(IS_KEPT, col(Object.oid) > after)
         .group_by(col(Object.oid))
         .order_by(col(Object.oid))
         .limit(limit)
@@ -169,7 +169,7 @@ async def has_uploads(connection: AsyncConnection, store_id: int) -> bool:
 
 async def has_alone(connection: AsyncConnection, store_id: int) -> bool:
     """Return whether a store has a blob of a held object of which no other store has an undamaged blob."""
-    alone = exists().where(col(Content.store_id) == store_id, ~ELSEWHERE, HELD)
+    alone = exists().where(col(Content.store_id) == store_id, ~ELSEWHERE, KEPT)
     return bool(await connection.scalar(select(alone)))
 
 

@@ -1,12 +1,12 @@
-"""Removal of objects. The index discards the blobs of objects that no repository holds; the sweeper deletes them."""
+"""Removal of objects: into the bin, and back. The sweeper deletes the blobs of objects that no repository needs."""
 
+import datetime
 from functools import partial
 
 from sqlalchemy.ext.asyncio import AsyncConnection
 
-from services.common.errors import NotFound, Reason
 from services.storage.context import StorageContext
-from services.storage.errors import object_not_found
+from services.storage.errors import object_not_found, object_not_removed, object_purged
 from services.storage.index import contents, objects
 from services.storage.index.objects import Record
 
@@ -19,12 +19,16 @@ async def delete_object(
 ) -> Record:
     """Replace the object by a tombstone and return it; the tombstone of an earlier removal stays.
 
-    Raises `NotFound` if the repository has neither the object nor its tombstone.
+    The bytes are kept in the bin for `context.bin_days`. Raises `NotFound` if the repository has neither the object
+    nor its tombstone.
     """
+    bin_for = datetime.timedelta(days=context.bin_days)
 
     async def work(connection: AsyncConnection) -> Record:
         await objects.lock(connection, [oid])
-        buried = await objects.add_tombstone(connection, repository_id, oid, reason=reason, removed_by=removed_by)
+        buried = await objects.add_tombstone(
+            connection, repository_id, oid, reason=reason, removed_by=removed_by, bin_for=bin_for
+        )
         record = buried or await objects.find(connection, repository_id, oid)
         if record is None:
             raise object_not_found(oid)
@@ -36,18 +40,34 @@ async def delete_object(
     return tombstone
 
 
-async def restore_object(context: StorageContext, repository_id: int, oid: str) -> None:
-    """Remove a tombstone. Raises `NotFound` if there is none."""
+async def restore_object(
+    context: StorageContext, repository_id: int, oid: str, *, bytes_required: bool
+) -> Record | None:
+    """Let a repository hold a removed object again, and return it; None if only its tombstone was taken away.
+
+    Raises `NotFound` if there is no tombstone, and `FailedPrecondition` (OBJECT_PURGED) if the bytes are required and
+    not in the bin.
+    """
     taken = False
 
-    async def work(connection: AsyncConnection) -> None:
+    async def work(connection: AsyncConnection) -> Record | None:
         nonlocal taken
+        await objects.lock(connection, [oid])
+        if (held := await objects.take_out_of_bin(connection, repository_id, oid)) is not None:
+            taken = True
+            return held
+        record = await objects.find(connection, repository_id, oid)
         # An earlier attempt may have been committed although its answer was lost.
-        taken = await objects.remove_tombstone(connection, repository_id, oid) or taken
-        if not taken:
-            raise NotFound(Reason.OBJECT_NOT_FOUND, f"object {oid} was not removed")
+        if not taken and (record is None or record.removed_at is None):
+            raise object_not_removed(oid)
+        if record is None or record.removed_at is None:
+            return record
+        if bytes_required:
+            raise object_purged(oid)
+        taken = await objects.remove_tombstone(connection, repository_id, oid)
+        return None
 
-    await context.database.run(work)
+    return await context.database.run(work)
 
 
 async def delete_repository(context: StorageContext, repository_id: int) -> int:

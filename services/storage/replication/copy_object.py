@@ -89,8 +89,8 @@ async def _finish(
 async def _commit(oid: str, store: Store, name: str, replaces: str | None, connection: AsyncConnection) -> bool:
     """Commit the copied blob; return whether it is now the object's blob in the store."""
     await objects.lock(connection, [oid], stores=[store.id])
-    if not await objects.is_held(connection, oid):
-        # All repositories have removed the object meanwhile: nothing would ever discard this blob.
+    if not await objects.is_kept(connection, oid):
+        # No repository needs the object any more: nothing would ever discard this blob.
         await contents.give_up(connection, [name])
         return False
     arrived = UploadedBlob(store.id, oid, name, replaces, store.replaced_seconds)

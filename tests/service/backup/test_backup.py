@@ -46,6 +46,7 @@ async def test_incremental(installation: Installation, target: Path) -> None:
     inode = stored_path(target, first).stat().st_ino
     new = await storage.write(2, b"new")
     await storage.delete(1, gone)
+    await storage.purge(1, gone)
     made = (await place.run("backup", target)).document
     assert (made["objects"], made["copied_objects"]) == (2, 1)
     assert stored_path(target, first).stat().st_ino == inode

@@ -87,6 +87,7 @@ async def test_orphans_and_what_will_be_swept(installation: Installation, databa
     async with engine.connect() as connection:
         await objects.hold_deletions(connection)
         await storage.delete(1, removed)
+        await storage.purge(1, removed)
         for name in (orphan, left):
             async with DiskBackend(storage.root).create(name, 1) as begun:
                 await begun.write(b"x")

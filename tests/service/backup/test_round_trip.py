@@ -16,7 +16,7 @@ from tests.support.postgres import TestPostgres
 from tests.support.storage import oid_of
 from tests.support.waiting import STEP_SECONDS, until
 
-SMALL, LARGE = b"small", bytes(range(256)) * 20_000
+SMALL, LARGE, REMOVED = b"small", bytes(range(256)) * 20_000, b"removed"
 PATH = "strange\t\n\\N\\.\r \N{SNOWMAN}.psd"
 
 
@@ -32,7 +32,7 @@ async def _fill(old: Installation) -> tuple[int, int]:
     await old.locks.grant("alice", "studio/film", admin.ROLE_WRITE, ref_patterns=["refs/heads/*", 'refs/heads/a"{b}'])
     await old.storage.write(repository, SMALL)
     await old.storage.write(repository, LARGE)
-    await old.storage.delete(repository, await old.storage.write(repository, b"removed"), reason="a licence")
+    await old.storage.delete(repository, await old.storage.write(repository, REMOVED), reason="a licence")
     return user, repository
 
 
@@ -78,7 +78,7 @@ async def test_everything_comes_back(
     position = (await anext(aiter(watch))).position
     watch.cancel()
     made = (await old.place.run("backup", target)).document
-    assert (made["objects"], made["bytes"], made["lost"]) == (2, len(SMALL) + len(LARGE), [])
+    assert (made["objects"], made["bytes"], made["lost"]) == (3, len(SMALL) + len(LARGE) + len(REMOVED), [])
     answer = (await empty_place.run("restore", target, "--digest", made["digest"])).document
     assert answer["rows"] == made["rows"] > 8
     assert (answer["check"]["missing"], answer["check"]["corrupt"], answer["check"]["orphaned"]) == (0, 0, 0)
@@ -99,7 +99,10 @@ async def test_everything_comes_back(
     async with running_installation(empty_place) as new:
         assert await new.storage.read(repository, oid_of(SMALL)) == SMALL
         assert await new.storage.read(repository, oid_of(LARGE)) == LARGE
-        assert await new.storage.statuses(repository, oid_of(b"removed")) == [pb.OBJECT_STATUS_REMOVED]
+        assert await new.storage.statuses(repository, oid_of(REMOVED)) == [pb.OBJECT_STATUS_REMOVED]
+        undelete = pb.RestoreObjectRequest(repository_id=repository, oid=oid_of(REMOVED), bytes_required=True)
+        await new.storage.stub.RestoreObject(undelete, timeout=STEP_SECONDS)
+        assert await new.storage.read(repository, oid_of(REMOVED)) == REMOVED
         caller = await new.locks.peer.call(new.locks.access.Authenticate, access.AuthenticateRequest(token=secret))
         assert caller.user_id == user
         with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:

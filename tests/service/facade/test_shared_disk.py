@@ -193,6 +193,7 @@ async def test_an_object_deleted_meanwhile_comes_whole(shared: Shared) -> None:
         writer.write(raw.head(action, "GET"))
         await reader.readuntil(b"\r\n\r\n")
         await storage.delete(shared.place.repository_id, oid_of(data))
+        await storage.purge(shared.place.repository_id, oid_of(data))
         await until(lambda: not storage.path(oid_of(data)).exists())
         assert shared.open_files(data)
         assert await reader.readexactly(len(data)) == data

@@ -58,9 +58,21 @@ async def _remove(service: RunningLocks, repository: str, oid: str, reason: str 
     return (await service.admin_peer.call(service.admin.RemoveObject, request)).object
 
 
-async def _restore(service: RunningLocks, repository: str, oid: str) -> None:
-    request = admin.RestoreObjectRequest(repository=repository, oid=oid)
-    await service.admin_peer.call(service.admin.RestoreObject, request)
+async def _restore(
+    service: RunningLocks, repository: str, oid: str, *, bytes_required: bool = False
+) -> admin.RestoreObjectResponse:
+    request = admin.RestoreObjectRequest(repository=repository, oid=oid, bytes_required=bytes_required)
+    return await service.admin_peer.call(service.admin.RestoreObject, request)
+
+
+async def _purge(service: RunningLocks, repository: str, oid: str) -> admin.PurgeObjectResponse:
+    request = admin.PurgeObjectRequest(repository=repository, oid=oid)
+    return await service.admin_peer.call(service.admin.PurgeObject, request)
+
+
+async def _copy(service: RunningLocks, repository: str, to: str, *oids: str) -> admin.CopyObjectsResponse:
+    request = admin.CopyObjectsRequest(repository=repository, to_repository=to, oids=oids)
+    return await service.admin_peer.call(service.admin.CopyObjects, request)
 
 
 async def _usage(service: RunningLocks, repository: str = "") -> admin.ListUsageResponse:
@@ -88,16 +100,52 @@ async def test_objects_in_pages(both: Both) -> None:
 
 
 async def test_removal_and_restoration(both: Both) -> None:
-    """The tombstone tells why and by whom; without it the object may be written again."""
+    """The tombstone tells why, by whom, and until when the object can come back with its bytes."""
     name, repository_id = await _repository(both.locks)
     oid = await both.storage.write(repository_id, b"to be removed")
     tombstone = await _remove(both.locks, name, oid)
     assert (tombstone.oid, tombstone.removal_reason, tombstone.removed_by) == (oid, "licence", "admin")
     assert await both.storage.statuses(repository_id, oid) == [storage_pb.OBJECT_STATUS_REMOVED]
     assert (await _objects(both.locks, name)).objects[0].removal_reason == "licence"
-    await _restore(both.locks, name, oid)
+    assert tombstone.HasField("bin_until")
+    restored = await _restore(both.locks, name, oid, bytes_required=True)
+    assert (restored.object.oid, restored.object.HasField("removed_at")) == (oid, False)
+    assert await both.storage.read(repository_id, oid) == b"to be removed"
+
+
+async def test_purge(both: Both) -> None:
+    """A purge names the other repositories that need the bytes; after it the object can only be uploaded again."""
+    name, repository_id = await _repository(both.locks)
+    other, other_id = await _repository(both.locks)
+    for id_ in (repository_id, other_id):
+        oid = await both.storage.write(id_, b"to be purged")
+        await _remove(both.locks, name if id_ == repository_id else other, oid)
+    assert list((await _purge(both.locks, name, oid)).repositories) == [other]
+    assert list((await _purge(both.locks, other, oid)).repositories) == []
+    with refused(FailedPrecondition, Reason.OBJECT_PURGED):
+        await _restore(both.locks, name, oid, bytes_required=True)
+    assert not (await _restore(both.locks, name, oid)).HasField("object")
     assert await both.storage.statuses(repository_id, oid) == [storage_pb.OBJECT_STATUS_MISSING]
-    await both.storage.write(repository_id, b"to be removed")
+    with refused(NotFound, Reason.OBJECT_NOT_FOUND):
+        await _purge(both.locks, name, oid)
+
+
+async def test_copies_for_a_fork(both: Both) -> None:
+    """Another repository holds the objects too, but none that was removed from it."""
+    name, repository_id = await _repository(both.locks)
+    fork, fork_id = await _repository(both.locks)
+    held, lost = [await both.storage.write(repository_id, data) for data in (b"to be copied", b"removed in the fork")]
+    await both.storage.write(fork_id, b"removed in the fork")
+    await _remove(both.locks, fork, lost)
+    copied = await _copy(both.locks, name, fork, held, lost, oid_of(b"unknown"))
+    assert copied == admin.CopyObjectsResponse(
+        copied_oids=[held], missing_oids=[oid_of(b"unknown")], removed_oids=[lost]
+    )
+    assert await both.storage.read(fork_id, held) == b"to be copied"
+    with refused(InvalidArgument, Reason.INVALID_FIELD):
+        await _copy(both.locks, name, name, held)
+    with refused(InvalidArgument, Reason.BATCH_TOO_LARGE):
+        await _copy(both.locks, name, fork, *[held] * 1001)
 
 
 async def test_errors_of_the_storage_service(both: Both) -> None:
@@ -146,6 +194,8 @@ async def test_unknown_repositories(both: Both) -> None:
         _objects(both.locks, "no/such"),
         _remove(both.locks, "no/such", oid_of(b"")),
         _restore(both.locks, "no/such", oid_of(b"")),
+        _purge(both.locks, "no/such", oid_of(b"")),
+        _copy(both.locks, "no/such", "no/such", oid_of(b"")),
         _usage(both.locks, "no/such"),
         _delete(both.locks, "no/such", force=True),
     ):

@@ -95,13 +95,14 @@ async def test_killed_while_the_commit_goes_on(process: StorageProcess, client: 
 async def test_killed_between_tombstone_and_bytes(
     process: StorageProcess, client: StorageClient, sql: Sql, database_url: SecretStr
 ) -> None:
-    """Bytes of an object that is removed already go after the next start."""
+    """Bytes of an object that is removed and purged already go after the next start."""
     await process.start()
     oid = await client.write(1, b"data")
     engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
     async with engine.connect() as connection:
         await objects.hold_deletions(connection)
         await client.delete(1, oid)
+        await client.purge(1, oid)
         await process.stop()
         await process.start()
         # Whoever holds deletions, such as a backup, may still read it.
@@ -130,6 +131,8 @@ async def test_killed_at_any_moment(process: StorageProcess, client: StorageClie
                 del acknowledged[oid]
                 await client.delete(1, oid)
                 acknowledged[oid] = REMOVED
+                if moments.random() < 0.5:
+                    await client.purge(1, oid)
 
     rounds = 0
     while rounds < 4 or len(acknowledged) <= 10:
@@ -146,8 +149,9 @@ async def test_killed_at_any_moment(process: StorageProcess, client: StorageClie
     for oid, status in acknowledged.items():
         if status == PRESENT:
             assert oid_of(await client.read(1, oid)) == oid
-    held = (await sql("SELECT oid FROM storage.objects WHERE removed_at IS NULL ORDER BY oid")).split()
-    await until(lambda: [oid_in(path.name) for path in client.files()] == held)
+    kept = "SELECT oid FROM storage.objects WHERE removed_at IS NULL OR bin_until IS NOT NULL ORDER BY oid"
+    oids = (await sql(kept)).split()
+    await until(lambda: [oid_in(path.name) for path in client.files()] == oids)
     assert await sql("SELECT count(*) FROM storage.uploads") == "0"
 
 

@@ -333,6 +333,7 @@ async def test_what_is_put_again_after_its_removal_is_removed_again(direct: Dire
     assert await direct.put(signed, data) == 200
     await direct.confirm(repository, data)
     await direct.service.delete(repository, oid_of(data))
+    await direct.service.purge(repository, oid_of(data))
     await until(lambda: _nothing_stored(direct, data))
     assert await direct.put(signed, data) == 200
     discards = tables("discards", data)

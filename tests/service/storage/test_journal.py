@@ -323,6 +323,7 @@ async def test_an_object_that_was_removed_does_not_come_back(process: StoragePro
     await process.start()
     kept, removed = await client.write(1, b"kept"), await client.write(1, b"removed")
     await client.delete(1, removed)
+    await client.purge(1, removed)
     await until(lambda: not client.path(removed).exists())
     await process.stop()
     await process.start()

@@ -46,7 +46,8 @@ async def test_pages_while_objects_come_and_go(storage: RunningStorage) -> None:
     oids = sorted([await storage.write(1, b"%d" % number) for number in range(4)])
     first = await page(storage, limit=2)
     await storage.delete(1, oids[1])
-    await storage.stub.RestoreObject(pb.RestoreObjectRequest(repository_id=1, oid=oids[1]), timeout=STEP_SECONDS)
+    await storage.purge(1, oids[1])
+    await storage.restore(1, oids[1], bytes_required=False)
     assert await storage.statuses(1, oids[1]) == [pb.OBJECT_STATUS_MISSING]
     rest = await page(storage, cursor=first.next_cursor, limit=2)
     assert [each.oid for each in [*first.objects, *rest.objects]] == oids
@@ -67,7 +68,15 @@ async def test_usage(storage: RunningStorage) -> None:
     await storage.read(1, oid, offset=90)
     await storage.delete(1, oid)
     answer = await storage.stub.GetUsage(pb.GetUsageRequest(repository_ids=[2, 1, 3, 1]), timeout=STEP_SECONDS)
-    one = pb.RepositoryUsage(object_count=1, object_bytes=50, removed_count=1, bytes_in_today=150, bytes_out_today=10)
+    one = pb.RepositoryUsage(
+        object_count=1,
+        object_bytes=50,
+        removed_count=1,
+        bin_count=1,
+        bin_bytes=100,
+        bytes_in_today=150,
+        bytes_out_today=10,
+    )
     two = pb.RepositoryUsage(object_count=1, object_bytes=7, bytes_in_today=7)
     assert list(answer.repositories) == [two, one, pb.RepositoryUsage(), one]
     assert answer.available_bytes > 0

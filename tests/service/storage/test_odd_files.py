@@ -86,8 +86,9 @@ async def test_a_sweep_goes_on_past_a_folder_in_a_files_place(storage: RunningSt
     path = stored_path(storage.root, odd)
     path.unlink()
     (path / "within").mkdir(parents=True)
-    await storage.delete(1, odd)
-    await storage.delete(1, other)
+    for oid in (odd, other):
+        await storage.delete(1, oid)
+        await storage.purge(1, oid)
     await until(lambda: not stored_path(storage.root, other).exists())
     later = "SELECT count(*) FROM storage.discards WHERE due_at > now() + interval '30 minutes'"
     await until(lambda: path.exists())
@@ -98,4 +99,5 @@ async def test_a_sweep_goes_on_past_a_folder_in_a_files_place(storage: RunningSt
     # What comes later is swept as ever.
     third = await storage.write(1, b"third")
     await storage.delete(1, third)
+    await storage.purge(1, third)
     await until(lambda: not stored_path(storage.root, third).exists())

@@ -118,6 +118,7 @@ async def test_power_is_cut_amid_uploads(
             for oid in held:
                 with suppress(grpc.aio.AioRpcError):
                     await client.delete(1, oid)
+                    await client.purge(1, oid)
             acknowledged.clear()
             await sql("DELETE FROM storage.objects")
             await process.stop()

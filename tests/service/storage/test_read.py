@@ -141,6 +141,7 @@ async def test_object_deleted_while_it_is_read(storage: RunningStorage) -> None:
     stream = aiter(storage.stub.ReadObject(request(oid), timeout=STEP_SECONDS))
     assert (await anext(stream)).header.size == len(content)
     await storage.delete(1, oid)
+    await storage.purge(1, oid)
     await until(lambda: storage.files() == [])
     assert b"".join([response.data async for response in stream]) == content
 

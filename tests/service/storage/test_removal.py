@@ -1,7 +1,9 @@
-"""DeleteObject, RestoreObject, DeleteRepository: tombstones, and when bytes go."""
+"""DeleteObject, RestoreObject, DeleteRepository without a bin: tombstones, and when bytes go."""
 
 import asyncio
 import os
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import grpc
 import pytest
@@ -13,16 +15,17 @@ from services.database.engine import create_engine
 from services.storage.index import objects
 from services.storage.index.schema import SCHEMA
 from tests.service.storage.conftest import Sql
-from tests.support.storage import RunningStorage, StorageClient, failure, oid_of
+from tests.support.storage import RunningStorage, StorageClient, failure, oid_of, running_storage
 from tests.support.waiting import STEP_SECONDS, until
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
 
 
-async def restore(storage: RunningStorage, repository_id: int, oid: str) -> None:
-    """Take a tombstone away."""
-    request = pb.RestoreObjectRequest(repository_id=repository_id, oid=oid)
-    await storage.stub.RestoreObject(request, timeout=STEP_SECONDS)
+@pytest.fixture
+async def storage(database_url: SecretStr, tmp_path: Path) -> AsyncIterator[RunningStorage]:
+    """A storage service on a disk, empty, that keeps nothing in bins."""
+    async with running_storage(database_url, tmp_path, storage_bin_days=0) as running:
+        yield running
 
 
 async def nothing_due_within_a_minute(sql: Sql, *, count: int) -> bool:
@@ -73,7 +76,7 @@ async def test_restore(storage: RunningStorage) -> None:
     oid = await storage.write(1, b"data")
     await storage.write(2, b"data")
     await storage.delete(1, oid)
-    await restore(storage, 1, oid)
+    await storage.restore(1, oid, bytes_required=False)
     assert await storage.statuses(1, oid) == [MISSING]
     await storage.write(1, b"data")
     assert await storage.statuses(1, oid) == [PRESENT]
@@ -83,7 +86,11 @@ async def test_what_is_not_there(storage: RunningStorage) -> None:
     """Removing what the repository never held, and restoring what was not removed, is NOT_FOUND."""
     oid = await storage.write(2, b"data")
     held = await storage.write(1, b"held")
-    for call in (storage.delete(1, oid), restore(storage, 1, oid), restore(storage, 1, held)):
+    for call in (
+        storage.delete(1, oid),
+        storage.restore(1, oid, bytes_required=False),
+        storage.restore(1, held, bytes_required=False),
+    ):
         error = await failure(call)
         assert (error.status.name, error.reason) == ("NOT_FOUND", "OBJECT_NOT_FOUND")
     assert await storage.statuses(1, held) == [PRESENT]
@@ -186,7 +193,7 @@ async def test_removals_and_uploads_of_one_oid_at_once(storage: RunningStorage) 
             await storage.write(repository_id, content)
             assert await storage.read(repository_id, oid) == content
             await storage.delete(repository_id, oid)
-            await restore(storage, repository_id, oid)
+            await storage.restore(repository_id, oid, bytes_required=False)
 
     await asyncio.gather(*(come_and_go(repository_id) for repository_id in range(1, 6)))
     await until(lambda: storage.files() == [])

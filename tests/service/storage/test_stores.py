@@ -184,13 +184,30 @@ async def test_a_copy_that_fails_fails_no_upload(storage: RunningStorage, stores
 
 
 async def test_what_is_removed_goes_from_every_store(storage: RunningStorage, stores: Stores) -> None:
-    """Nothing of an object remains in a copy either."""
+    """Nothing of an object remains in a copy either, once it is in no bin."""
     oid = await storage.write(1, os.urandom(2000))
     await stores.fill("second", "first")
     paths = [stores.path(name, oid) for name in ("first", "second")]
-    assert all(path.exists() for path in paths)
     await storage.delete(1, oid)
+    assert all(path.exists() for path in paths)
+    await storage.purge(1, oid)
     await until(lambda: not any(path.exists() for path in paths))
+
+
+async def test_a_bin_moves_along(storage: RunningStorage, stores: Stores) -> None:
+    """The objects in a bin are lacking in a new store, are copied there, and come back from there."""
+    data = os.urandom(2000)
+    oid = await storage.write(1, data)
+    await storage.delete(1, oid)
+    await stores.add("second")
+    assert (await stores.get("second")).lacking_count == 1
+    assert (await failure(stores.set_primary("second"))).reason == Reason.STORE_INCOMPLETE
+    await stores.copy("first", "second")
+    await stores.wait_filled("second")
+    await stores.set_primary("second")
+    await stores.remove("first")
+    await storage.restore(1, oid)
+    assert await storage.read(1, oid) == data
 
 
 async def test_an_upload_that_fails_leaves_nothing_in_a_copy(storage: RunningStorage, stores: Stores) -> None:

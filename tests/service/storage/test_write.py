@@ -236,6 +236,7 @@ async def test_removed_object_is_not_taken_back(storage: RunningStorage) -> None
     """A removed object is refused by its header, with the reason."""
     await storage.write(1, DATA)
     await storage.delete(1, OID, reason="a licence")
+    await storage.purge(1, OID)
     await until(lambda: storage.files() == [])
     assert await refused(storage, header(), then_silent=True) == "FAILED_PRECONDITION OBJECT_REMOVED"
     error = await failure(storage.stub.WriteObject(upload(1, OID, len(DATA), [DATA]), timeout=STEP_SECONDS))
@@ -260,6 +261,7 @@ async def test_object_removed_while_it_is_written(storage: RunningStorage) -> No
     await asyncio.wait_for(started.wait(), STEP_SECONDS)
     await until(lambda: bool(storage.incoming()))
     await storage.delete(1, OID)
+    await storage.purge(1, OID)
     go_on.set()
     assert (await failure(writing)).reason == "OBJECT_REMOVED"
     await until(lambda: storage.files() == [])

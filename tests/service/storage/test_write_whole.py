@@ -53,6 +53,7 @@ async def test_what_is_refused_of_a_group(storage: RunningStorage) -> None:
     """Wrong bytes, what was removed, and what is of a deleted repository; those that came with them are held."""
     removed = await storage.write(1, b"removed")
     await storage.delete(1, removed)
+    await storage.purge(1, removed)
     await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=9), timeout=STEP_SECONDS)
     good = [b"good %d" % number for number in range(20)]
     *held, wrong, gone, closed = await asyncio.gather(
@@ -93,6 +94,7 @@ async def test_what_is_refused_of_several_in_one_message(storage: RunningStorage
     """For whatever reason: it lacks its object, leaves nothing, and holds up no other."""
     removed = await storage.write(1, b"removed")
     await storage.delete(1, removed)
+    await storage.purge(1, removed)
     await storage.stub.DeleteRepository(pb.DeleteRepositoryRequest(repository_id=9), timeout=STEP_SECONDS)
     bad = b"a disk that fails"
     folder = storage.root / "objects" / oid_of(bad)[:2]

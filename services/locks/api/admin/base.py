@@ -59,9 +59,9 @@ class Handlers(AdminServiceServicer):
         check_name(field, name)
         return await find_user(connection, name)
 
-    async def find_repository(self, name: str) -> Repository:
+    async def find_repository(self, name: str, *, field: str = "repository") -> Repository:
         """Return the repository that a request names. Raises `InvalidArgument`, `NotFound` (REPOSITORY_NOT_FOUND)."""
-        check_repository_name("repository", name)
+        check_repository_name(field, name)
         return await self.database.run(partial(find_repository, name=name))
 
     async def audit(

@@ -9,9 +9,9 @@ from towpath.storage.v1 import storage_service_pb2 as storage
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.audit_messages import object_fields
 from services.locks.api.hook_messages import removed_object_payload
-from services.locks.audit.event_types import OBJECT_REMOVED, OBJECT_RESTORED
+from services.locks.audit.event_types import OBJECT_COPIED, OBJECT_PURGED, OBJECT_REMOVED, OBJECT_RESTORED
 from services.locks.models import Repository, User
-from services.locks.repositories import count_locks, list_repositories
+from services.locks.repositories import count_locks, list_repositories, names_of
 from services.locks.webhooks.deliveries import record_removed_object
 
 
@@ -57,14 +57,58 @@ class ObjectHandlers(Handlers):
 
     @administrator_only
     async def RestoreObject(self, request: pb.RestoreObjectRequest, _administrator: User) -> pb.RestoreObjectResponse:
-        """Delete the tombstone of an object."""
+        """Take an object out of the bin, or delete its tombstone."""
         repository = await self.find_repository(request.repository)
-        await self.storage.call(
+        restored = await self.storage.call(
             self.storage.objects.RestoreObject,
-            storage.RestoreObjectRequest(repository_id=repository.id, oid=request.oid),
+            storage.RestoreObjectRequest(
+                repository_id=repository.id, oid=request.oid, bytes_required=request.bytes_required
+            ),
         )
-        await self.audit(OBJECT_RESTORED, subject=f"object {request.oid}", repository=repository.name)
-        return pb.RestoreObjectResponse()
+        held = restored.object if restored.HasField("object") else None
+        await self.audit(
+            OBJECT_RESTORED,
+            subject=f"object {request.oid}",
+            repository=repository.name,
+            after=None if held is None else object_fields(held),
+        )
+        return pb.RestoreObjectResponse(object=held)
+
+    @administrator_only
+    async def PurgeObject(self, request: pb.PurgeObjectRequest, _administrator: User) -> pb.PurgeObjectResponse:
+        """Take the bytes of a removed object out of the bin."""
+        repository = await self.find_repository(request.repository)
+        purged = await self.storage.call(
+            self.storage.objects.PurgeObject, storage.PurgeObjectRequest(repository_id=repository.id, oid=request.oid)
+        )
+        await self.audit(
+            OBJECT_PURGED,
+            subject=f"object {request.oid}",
+            repository=repository.name,
+            after=object_fields(purged.object),
+        )
+        names = await self.database.run(partial(names_of, repository_ids=purged.repository_ids))
+        return pb.PurgeObjectResponse(object=purged.object, repositories=names)
+
+    @administrator_only
+    async def CopyObjects(self, request: pb.CopyObjectsRequest, _administrator: User) -> pb.CopyObjectsResponse:
+        """Let a repository hold objects of another one too; the audit log has one event for each call."""
+        source = await self.find_repository(request.repository)
+        target = await self.find_repository(request.to_repository, field="to_repository")
+        copied = await self.storage.call(
+            self.storage.objects.CopyObjects,
+            storage.CopyObjectsRequest(repository_id=source.id, to_repository_id=target.id, oids=request.oids),
+        )
+        if copied.copied_oids:
+            await self.audit(
+                OBJECT_COPIED,
+                subject=f"objects of {source.name}",
+                repository=target.name,
+                after={"from": source.name, "oids": list(copied.copied_oids)},
+            )
+        return pb.CopyObjectsResponse(
+            copied_oids=copied.copied_oids, missing_oids=copied.missing_oids, removed_oids=copied.removed_oids
+        )
 
     @administrator_only
     async def ListUsage(self, request: pb.ListUsageRequest, _administrator: User) -> pb.ListUsageResponse:

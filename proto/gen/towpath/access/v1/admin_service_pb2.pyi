@@ -2962,6 +2962,60 @@ class RestoreObjectRequest(_message.Message):
 
     REPOSITORY_FIELD_NUMBER: _builtins.int
     OID_FIELD_NUMBER: _builtins.int
+    BYTES_REQUIRED_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The repository's name."""
+    oid: _builtins.str
+    """The object's id."""
+    bytes_required: _builtins.bool
+    """Fail unless the bytes come back too."""
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        oid: _builtins.str = ...,
+        bytes_required: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_required", b"bytes_required", "oid", b"oid", "repository", b"repository"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreObjectRequest: _TypeAlias = RestoreObjectRequest  # noqa: Y015
+
+@_typing.final
+class RestoreObjectResponse(_message.Message):
+    """RestoreObjectResponse says that the tombstone is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def object(self) -> _storage_service_pb2.Object:
+        """The object, held again; not set if its bytes were not in the bin."""
+
+    def __init__(
+        self,
+        *,
+        object: _storage_service_pb2.Object | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreObjectResponse: _TypeAlias = RestoreObjectResponse  # noqa: Y015
+
+@_typing.final
+class PurgeObjectRequest(_message.Message):
+    """PurgeObjectRequest names a removed object whose bytes are to go."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    OID_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name."""
     oid: _builtins.str
@@ -2978,24 +3032,105 @@ class RestoreObjectRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RestoreObjectRequest: _TypeAlias = RestoreObjectRequest  # noqa: Y015
+Global___PurgeObjectRequest: _TypeAlias = PurgeObjectRequest  # noqa: Y015
 
 @_typing.final
-class RestoreObjectResponse(_message.Message):
-    """RestoreObjectResponse says that the tombstone is gone."""
+class PurgeObjectResponse(_message.Message):
+    """PurgeObjectResponse carries the tombstone, and says where the bytes are still needed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    OBJECT_FIELD_NUMBER: _builtins.int
+    REPOSITORIES_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def object(self) -> _storage_service_pb2.Object:
+        """The object, removed."""
+
+    @_builtins.property
+    def repositories(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The names of the repositories that hold the object, or have it in their bin; at most 1,000."""
+
     def __init__(
         self,
+        *,
+        object: _storage_service_pb2.Object | None = ...,
+        repositories: _abc.Iterable[_builtins.str] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["object", b"object", "repositories", b"repositories"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RestoreObjectResponse: _TypeAlias = RestoreObjectResponse  # noqa: Y015
+Global___PurgeObjectResponse: _TypeAlias = PurgeObjectResponse  # noqa: Y015
+
+@_typing.final
+class CopyObjectsRequest(_message.Message):
+    """CopyObjectsRequest names objects, and the repositories."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    TO_REPOSITORY_FIELD_NUMBER: _builtins.int
+    OIDS_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The name of the repository that holds them."""
+    to_repository: _builtins.str
+    """The name of the repository that is to hold them too."""
+    @_builtins.property
+    def oids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The objects' ids, at most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        to_repository: _builtins.str = ...,
+        oids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["oids", b"oids", "repository", b"repository", "to_repository", b"to_repository"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CopyObjectsRequest: _TypeAlias = CopyObjectsRequest  # noqa: Y015
+
+@_typing.final
+class CopyObjectsResponse(_message.Message):
+    """CopyObjectsResponse says what became of the objects that were asked for. The rest was held already."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COPIED_OIDS_FIELD_NUMBER: _builtins.int
+    MISSING_OIDS_FIELD_NUMBER: _builtins.int
+    REMOVED_OIDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def copied_oids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The ids of those that the other repository holds from now on."""
+
+    @_builtins.property
+    def missing_oids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The ids of those that the repository does not hold, or whose bytes are lost."""
+
+    @_builtins.property
+    def removed_oids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The ids of those that were removed from the other repository."""
+
+    def __init__(
+        self,
+        *,
+        copied_oids: _abc.Iterable[_builtins.str] | None = ...,
+        missing_oids: _abc.Iterable[_builtins.str] | None = ...,
+        removed_oids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copied_oids", b"copied_oids", "missing_oids", b"missing_oids", "removed_oids", b"removed_oids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CopyObjectsResponse: _TypeAlias = CopyObjectsResponse  # noqa: Y015
 
 @_typing.final
 class ListUsageRequest(_message.Message):

@@ -232,6 +232,16 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RestoreObjectRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RestoreObjectResponse.FromString,
                 _registered_method=True)
+        self.PurgeObject = channel.unary_unary(
+                '/towpath.access.v1.AdminService/PurgeObject',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.PurgeObjectRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.PurgeObjectResponse.FromString,
+                _registered_method=True)
+        self.CopyObjects = channel.unary_unary(
+                '/towpath.access.v1.AdminService/CopyObjects',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsResponse.FromString,
+                _registered_method=True)
         self.ListUsage = channel.unary_unary(
                 '/towpath.access.v1.AdminService/ListUsage',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageRequest.SerializeToString,
@@ -619,16 +629,34 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RemoveObject(self, request, context):
-        """RemoveObject removes an object from a repository and leaves a tombstone. Errors: NOT_FOUND
-        (OBJECT_NOT_FOUND).
+        """RemoveObject removes an object from a repository and leaves a tombstone; its bytes are in the bin for
+        a time. Errors: NOT_FOUND (OBJECT_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def RestoreObject(self, request, context):
-        """RestoreObject takes a tombstone away, so that the object may be uploaded again. Errors: NOT_FOUND
-        (OBJECT_NOT_FOUND: there is no tombstone).
+        """RestoreObject takes a tombstone away: the repository holds the object again if its bytes are in the
+        bin; otherwise the object may be uploaded again. Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no
+        tombstone), FAILED_PRECONDITION (OBJECT_PURGED: with bytes_required, the bytes are not in the bin).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PurgeObject(self, request, context):
+        """PurgeObject takes the bytes of a removed object out of the bin, and tells which other repositories
+        still need them. Errors: NOT_FOUND (OBJECT_NOT_FOUND: the object was not removed).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CopyObjects(self, request, context):
+        """CopyObjects lets a repository hold objects that another one holds, without an upload, such as for a
+        fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
+        both are the same repository, BATCH_TOO_LARGE).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -980,6 +1008,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.RestoreObject,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RestoreObjectRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RestoreObjectResponse.SerializeToString,
+            ),
+            'PurgeObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurgeObject,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.PurgeObjectRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.PurgeObjectResponse.SerializeToString,
+            ),
+            'CopyObjects': grpc.unary_unary_rpc_method_handler(
+                    servicer.CopyObjects,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsResponse.SerializeToString,
             ),
             'ListUsage': grpc.unary_unary_rpc_method_handler(
                     servicer.ListUsage,
@@ -2111,6 +2149,60 @@ class AdminService:
             '/towpath.access.v1.AdminService/RestoreObject',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.RestoreObjectRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.RestoreObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PurgeObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/PurgeObject',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.PurgeObjectRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.PurgeObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CopyObjects(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/CopyObjects',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsResponse.FromString,
             options,
             channel_credentials,
             insecure,

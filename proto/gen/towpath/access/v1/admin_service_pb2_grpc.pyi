@@ -163,12 +163,22 @@ class AdminServiceStub:
     Errors: INVALID_ARGUMENT (INVALID_CURSOR).
     """
     RemoveObject: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveObjectRequest, _admin_service_pb2.RemoveObjectResponse]
-    """RemoveObject removes an object from a repository and leaves a tombstone. Errors: NOT_FOUND
-    (OBJECT_NOT_FOUND).
+    """RemoveObject removes an object from a repository and leaves a tombstone; its bytes are in the bin for
+    a time. Errors: NOT_FOUND (OBJECT_NOT_FOUND).
     """
     RestoreObject: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RestoreObjectRequest, _admin_service_pb2.RestoreObjectResponse]
-    """RestoreObject takes a tombstone away, so that the object may be uploaded again. Errors: NOT_FOUND
-    (OBJECT_NOT_FOUND: there is no tombstone).
+    """RestoreObject takes a tombstone away: the repository holds the object again if its bytes are in the
+    bin; otherwise the object may be uploaded again. Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no
+    tombstone), FAILED_PRECONDITION (OBJECT_PURGED: with bytes_required, the bytes are not in the bin).
+    """
+    PurgeObject: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.PurgeObjectRequest, _admin_service_pb2.PurgeObjectResponse]
+    """PurgeObject takes the bytes of a removed object out of the bin, and tells which other repositories
+    still need them. Errors: NOT_FOUND (OBJECT_NOT_FOUND: the object was not removed).
+    """
+    CopyObjects: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CopyObjectsRequest, _admin_service_pb2.CopyObjectsResponse]
+    """CopyObjects lets a repository hold objects that another one holds, without an upload, such as for a
+    fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
+    both are the same repository, BATCH_TOO_LARGE).
     """
     ListUsage: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsageRequest, _admin_service_pb2.ListUsageResponse]
     """ListUsage tells how much the repositories hold and have moved today."""
@@ -378,12 +388,22 @@ class AdminServiceAsyncStub(AdminServiceStub):
     Errors: INVALID_ARGUMENT (INVALID_CURSOR).
     """
     RemoveObject: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RemoveObjectRequest, _admin_service_pb2.RemoveObjectResponse]  # type: ignore[assignment]
-    """RemoveObject removes an object from a repository and leaves a tombstone. Errors: NOT_FOUND
-    (OBJECT_NOT_FOUND).
+    """RemoveObject removes an object from a repository and leaves a tombstone; its bytes are in the bin for
+    a time. Errors: NOT_FOUND (OBJECT_NOT_FOUND).
     """
     RestoreObject: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RestoreObjectRequest, _admin_service_pb2.RestoreObjectResponse]  # type: ignore[assignment]
-    """RestoreObject takes a tombstone away, so that the object may be uploaded again. Errors: NOT_FOUND
-    (OBJECT_NOT_FOUND: there is no tombstone).
+    """RestoreObject takes a tombstone away: the repository holds the object again if its bytes are in the
+    bin; otherwise the object may be uploaded again. Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no
+    tombstone), FAILED_PRECONDITION (OBJECT_PURGED: with bytes_required, the bytes are not in the bin).
+    """
+    PurgeObject: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.PurgeObjectRequest, _admin_service_pb2.PurgeObjectResponse]  # type: ignore[assignment]
+    """PurgeObject takes the bytes of a removed object out of the bin, and tells which other repositories
+    still need them. Errors: NOT_FOUND (OBJECT_NOT_FOUND: the object was not removed).
+    """
+    CopyObjects: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CopyObjectsRequest, _admin_service_pb2.CopyObjectsResponse]  # type: ignore[assignment]
+    """CopyObjects lets a repository hold objects that another one holds, without an upload, such as for a
+    fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
+    both are the same repository, BATCH_TOO_LARGE).
     """
     ListUsage: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsageRequest, _admin_service_pb2.ListUsageResponse]  # type: ignore[assignment]
     """ListUsage tells how much the repositories hold and have moved today."""
@@ -812,8 +832,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.RemoveObjectRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.RemoveObjectResponse, _abc.Awaitable[_admin_service_pb2.RemoveObjectResponse]]:
-        """RemoveObject removes an object from a repository and leaves a tombstone. Errors: NOT_FOUND
-        (OBJECT_NOT_FOUND).
+        """RemoveObject removes an object from a repository and leaves a tombstone; its bytes are in the bin for
+        a time. Errors: NOT_FOUND (OBJECT_NOT_FOUND).
         """
 
     @_abc_1.abstractmethod
@@ -822,8 +842,30 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.RestoreObjectRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.RestoreObjectResponse, _abc.Awaitable[_admin_service_pb2.RestoreObjectResponse]]:
-        """RestoreObject takes a tombstone away, so that the object may be uploaded again. Errors: NOT_FOUND
-        (OBJECT_NOT_FOUND: there is no tombstone).
+        """RestoreObject takes a tombstone away: the repository holds the object again if its bytes are in the
+        bin; otherwise the object may be uploaded again. Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no
+        tombstone), FAILED_PRECONDITION (OBJECT_PURGED: with bytes_required, the bytes are not in the bin).
+        """
+
+    @_abc_1.abstractmethod
+    def PurgeObject(
+        self,
+        request: _admin_service_pb2.PurgeObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.PurgeObjectResponse, _abc.Awaitable[_admin_service_pb2.PurgeObjectResponse]]:
+        """PurgeObject takes the bytes of a removed object out of the bin, and tells which other repositories
+        still need them. Errors: NOT_FOUND (OBJECT_NOT_FOUND: the object was not removed).
+        """
+
+    @_abc_1.abstractmethod
+    def CopyObjects(
+        self,
+        request: _admin_service_pb2.CopyObjectsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.CopyObjectsResponse, _abc.Awaitable[_admin_service_pb2.CopyObjectsResponse]]:
+        """CopyObjects lets a repository hold objects that another one holds, without an upload, such as for a
+        fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
+        both are the same repository, BATCH_TOO_LARGE).
         """
 
     @_abc_1.abstractmethod

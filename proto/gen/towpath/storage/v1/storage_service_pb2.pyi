@@ -85,6 +85,7 @@ class Object(_message.Message):
     REMOVED_AT_FIELD_NUMBER: _builtins.int
     REMOVAL_REASON_FIELD_NUMBER: _builtins.int
     REMOVED_BY_FIELD_NUMBER: _builtins.int
+    BIN_UNTIL_FIELD_NUMBER: _builtins.int
     oid: _builtins.str
     """The object's id."""
     size: _builtins.int
@@ -101,6 +102,10 @@ class Object(_message.Message):
     def removed_at(self) -> _timestamp_pb2.Timestamp:
         """When it was removed; not set for one that is held."""
 
+    @_builtins.property
+    def bin_until(self) -> _timestamp_pb2.Timestamp:
+        """Until when its bytes are in the bin; not set for an object that is held, or whose bytes are gone."""
+
     def __init__(
         self,
         *,
@@ -110,10 +115,11 @@ class Object(_message.Message):
         removed_at: _timestamp_pb2.Timestamp | None = ...,
         removal_reason: _builtins.str = ...,
         removed_by: _builtins.str = ...,
+        bin_until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "removed_at", b"removed_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["bin_until", b"bin_until", "created_at", b"created_at", "removed_at", b"removed_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "oid", b"oid", "removal_reason", b"removal_reason", "removed_at", b"removed_at", "removed_by", b"removed_by", "size", b"size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bin_until", b"bin_until", "created_at", b"created_at", "oid", b"oid", "removal_reason", b"removal_reason", "removed_at", b"removed_at", "removed_by", b"removed_by", "size", b"size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1116,6 +1122,60 @@ class RestoreObjectRequest(_message.Message):
 
     REPOSITORY_ID_FIELD_NUMBER: _builtins.int
     OID_FIELD_NUMBER: _builtins.int
+    BYTES_REQUIRED_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository."""
+    oid: _builtins.str
+    """The object's id."""
+    bytes_required: _builtins.bool
+    """Fail unless the bytes come back too."""
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        oid: _builtins.str = ...,
+        bytes_required: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_required", b"bytes_required", "oid", b"oid", "repository_id", b"repository_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreObjectRequest: _TypeAlias = RestoreObjectRequest  # noqa: Y015
+
+@_typing.final
+class RestoreObjectResponse(_message.Message):
+    """RestoreObjectResponse says that the tombstone is gone."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def object(self) -> Global___Object:
+        """The object, held again; not set if its bytes were not in the bin."""
+
+    def __init__(
+        self,
+        *,
+        object: Global___Object | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreObjectResponse: _TypeAlias = RestoreObjectResponse  # noqa: Y015
+
+@_typing.final
+class PurgeObjectRequest(_message.Message):
+    """PurgeObjectRequest names a removed object whose bytes are to go."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    OID_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository."""
     oid: _builtins.str
@@ -1132,24 +1192,105 @@ class RestoreObjectRequest(_message.Message):
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RestoreObjectRequest: _TypeAlias = RestoreObjectRequest  # noqa: Y015
+Global___PurgeObjectRequest: _TypeAlias = PurgeObjectRequest  # noqa: Y015
 
 @_typing.final
-class RestoreObjectResponse(_message.Message):
-    """RestoreObjectResponse says that the tombstone is gone."""
+class PurgeObjectResponse(_message.Message):
+    """PurgeObjectResponse carries the tombstone, and says where the bytes are still needed."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    OBJECT_FIELD_NUMBER: _builtins.int
+    REPOSITORY_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def object(self) -> Global___Object:
+        """The object, removed."""
+
+    @_builtins.property
+    def repository_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The repositories that hold the object, or have it in their bin, in ascending order; at most 1,000."""
+
     def __init__(
         self,
+        *,
+        object: Global___Object | None = ...,
+        repository_ids: _abc.Iterable[_builtins.int] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["object", b"object"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["object", b"object", "repository_ids", b"repository_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RestoreObjectResponse: _TypeAlias = RestoreObjectResponse  # noqa: Y015
+Global___PurgeObjectResponse: _TypeAlias = PurgeObjectResponse  # noqa: Y015
+
+@_typing.final
+class CopyObjectsRequest(_message.Message):
+    """CopyObjectsRequest names objects, and the repositories."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    TO_REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    OIDS_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository that holds them."""
+    to_repository_id: _builtins.int
+    """The repository that is to hold them too."""
+    @_builtins.property
+    def oids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The objects' ids, at most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        to_repository_id: _builtins.int = ...,
+        oids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["oids", b"oids", "repository_id", b"repository_id", "to_repository_id", b"to_repository_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CopyObjectsRequest: _TypeAlias = CopyObjectsRequest  # noqa: Y015
+
+@_typing.final
+class CopyObjectsResponse(_message.Message):
+    """CopyObjectsResponse says what became of the objects that were asked for. The rest was held already."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COPIED_OIDS_FIELD_NUMBER: _builtins.int
+    MISSING_OIDS_FIELD_NUMBER: _builtins.int
+    REMOVED_OIDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def copied_oids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The ids of those that the other repository holds from now on."""
+
+    @_builtins.property
+    def missing_oids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The ids of those that the repository does not hold, or whose bytes are lost."""
+
+    @_builtins.property
+    def removed_oids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """The ids of those that were removed from the other repository."""
+
+    def __init__(
+        self,
+        *,
+        copied_oids: _abc.Iterable[_builtins.str] | None = ...,
+        missing_oids: _abc.Iterable[_builtins.str] | None = ...,
+        removed_oids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copied_oids", b"copied_oids", "missing_oids", b"missing_oids", "removed_oids", b"removed_oids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CopyObjectsResponse: _TypeAlias = CopyObjectsResponse  # noqa: Y015
 
 @_typing.final
 class DeleteRepositoryRequest(_message.Message):
@@ -1318,6 +1459,8 @@ class RepositoryUsage(_message.Message):
     REMOVED_COUNT_FIELD_NUMBER: _builtins.int
     BYTES_IN_TODAY_FIELD_NUMBER: _builtins.int
     BYTES_OUT_TODAY_FIELD_NUMBER: _builtins.int
+    BIN_COUNT_FIELD_NUMBER: _builtins.int
+    BIN_BYTES_FIELD_NUMBER: _builtins.int
     object_count: _builtins.int
     """How many objects it holds."""
     object_bytes: _builtins.int
@@ -1328,6 +1471,10 @@ class RepositoryUsage(_message.Message):
     """The bytes written today."""
     bytes_out_today: _builtins.int
     """The bytes read today."""
+    bin_count: _builtins.int
+    """How many of the removed objects are in its bin."""
+    bin_bytes: _builtins.int
+    """Their bytes together."""
     def __init__(
         self,
         *,
@@ -1336,10 +1483,12 @@ class RepositoryUsage(_message.Message):
         removed_count: _builtins.int = ...,
         bytes_in_today: _builtins.int = ...,
         bytes_out_today: _builtins.int = ...,
+        bin_count: _builtins.int = ...,
+        bin_bytes: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bytes_in_today", b"bytes_in_today", "bytes_out_today", b"bytes_out_today", "object_bytes", b"object_bytes", "object_count", b"object_count", "removed_count", b"removed_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bin_bytes", b"bin_bytes", "bin_count", b"bin_count", "bytes_in_today", b"bytes_in_today", "bytes_out_today", b"bytes_out_today", "object_bytes", b"object_bytes", "object_count", b"object_count", "removed_count", b"removed_count"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 

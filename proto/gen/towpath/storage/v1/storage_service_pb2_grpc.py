@@ -106,6 +106,16 @@ class StorageServiceStub:
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.RestoreObjectRequest.SerializeToString,
                 response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.RestoreObjectResponse.FromString,
                 _registered_method=True)
+        self.PurgeObject = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/PurgeObject',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.PurgeObjectRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.PurgeObjectResponse.FromString,
+                _registered_method=True)
+        self.CopyObjects = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/CopyObjects',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CopyObjectsRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CopyObjectsResponse.FromString,
+                _registered_method=True)
         self.DeleteRepository = channel.unary_unary(
                 '/towpath.storage.v1.StorageService/DeleteRepository',
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.DeleteRepositoryRequest.SerializeToString,
@@ -268,8 +278,9 @@ class StorageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteObject(self, request, context):
-        """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
-        other repository holds the object. Deleting what is deleted already changes nothing.
+        """DeleteObject removes an object from a repository and leaves a tombstone. The bytes stay in the bin for
+        TOWPATH_STORAGE_BIN_DAYS, and go then unless a repository holds the object. Deleting what is deleted
+        already changes nothing.
 
         Errors: NOT_FOUND (OBJECT_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: no reason is given).
         """
@@ -278,9 +289,33 @@ class StorageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def RestoreObject(self, request, context):
-        """RestoreObject takes a tombstone away, so that the object may be written again.
+        """RestoreObject takes a tombstone away: the repository holds the object again if its bytes are in the
+        bin; otherwise the object may be written again.
 
-        Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no tombstone).
+        Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no tombstone), FAILED_PRECONDITION (OBJECT_PURGED: with
+        `bytes_required`, the bytes are not in the bin).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PurgeObject(self, request, context):
+        """PurgeObject takes the bytes of a removed object out of the bin before their time, and leaves the
+        tombstone. The bytes stay while another repository holds the object, or has it in its bin. Purging
+        what is purged already changes nothing.
+
+        Errors: NOT_FOUND (OBJECT_NOT_FOUND: the object was not removed).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CopyObjects(self, request, context):
+        """CopyObjects lets a repository hold objects that another repository holds, without an upload. What it
+        holds already stays as it is, and what was removed from it stays removed. At most 1,000 objects.
+
+        Errors: NOT_FOUND (REPOSITORY_NOT_FOUND: the repository that is to hold them was deleted),
+        INVALID_ARGUMENT (INVALID_FIELD: both are the same repository, BATCH_TOO_LARGE).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -377,6 +412,16 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     servicer.RestoreObject,
                     request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.RestoreObjectRequest.FromString,
                     response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.RestoreObjectResponse.SerializeToString,
+            ),
+            'PurgeObject': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurgeObject,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.PurgeObjectRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.PurgeObjectResponse.SerializeToString,
+            ),
+            'CopyObjects': grpc.unary_unary_rpc_method_handler(
+                    servicer.CopyObjects,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CopyObjectsRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CopyObjectsResponse.SerializeToString,
             ),
             'DeleteRepository': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteRepository,
@@ -752,6 +797,60 @@ class StorageService:
             '/towpath.storage.v1.StorageService/RestoreObject',
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.RestoreObjectRequest.SerializeToString,
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.RestoreObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PurgeObject(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/PurgeObject',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.PurgeObjectRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.PurgeObjectResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CopyObjects(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/CopyObjects',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.CopyObjectsRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.CopyObjectsResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -131,15 +131,32 @@ class StorageServiceStub:
     answer to the header.
     """
     DeleteObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteObjectRequest, _storage_service_pb2.DeleteObjectResponse]
-    """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
-    other repository holds the object. Deleting what is deleted already changes nothing.
+    """DeleteObject removes an object from a repository and leaves a tombstone. The bytes stay in the bin for
+    TOWPATH_STORAGE_BIN_DAYS, and go then unless a repository holds the object. Deleting what is deleted
+    already changes nothing.
 
     Errors: NOT_FOUND (OBJECT_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: no reason is given).
     """
     RestoreObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.RestoreObjectRequest, _storage_service_pb2.RestoreObjectResponse]
-    """RestoreObject takes a tombstone away, so that the object may be written again.
+    """RestoreObject takes a tombstone away: the repository holds the object again if its bytes are in the
+    bin; otherwise the object may be written again.
 
-    Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no tombstone).
+    Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no tombstone), FAILED_PRECONDITION (OBJECT_PURGED: with
+    `bytes_required`, the bytes are not in the bin).
+    """
+    PurgeObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.PurgeObjectRequest, _storage_service_pb2.PurgeObjectResponse]
+    """PurgeObject takes the bytes of a removed object out of the bin before their time, and leaves the
+    tombstone. The bytes stay while another repository holds the object, or has it in its bin. Purging
+    what is purged already changes nothing.
+
+    Errors: NOT_FOUND (OBJECT_NOT_FOUND: the object was not removed).
+    """
+    CopyObjects: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.CopyObjectsRequest, _storage_service_pb2.CopyObjectsResponse]
+    """CopyObjects lets a repository hold objects that another repository holds, without an upload. What it
+    holds already stays as it is, and what was removed from it stays removed. At most 1,000 objects.
+
+    Errors: NOT_FOUND (REPOSITORY_NOT_FOUND: the repository that is to hold them was deleted),
+    INVALID_ARGUMENT (INVALID_FIELD: both are the same repository, BATCH_TOO_LARGE).
     """
     DeleteRepository: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteRepositoryRequest, _storage_service_pb2.DeleteRepositoryResponse]
     """DeleteRepository forgets all objects and tombstones of a repository, for good: nothing can be written
@@ -256,15 +273,32 @@ class StorageServiceAsyncStub(StorageServiceStub):
     answer to the header.
     """
     DeleteObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteObjectRequest, _storage_service_pb2.DeleteObjectResponse]  # type: ignore[assignment]
-    """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
-    other repository holds the object. Deleting what is deleted already changes nothing.
+    """DeleteObject removes an object from a repository and leaves a tombstone. The bytes stay in the bin for
+    TOWPATH_STORAGE_BIN_DAYS, and go then unless a repository holds the object. Deleting what is deleted
+    already changes nothing.
 
     Errors: NOT_FOUND (OBJECT_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: no reason is given).
     """
     RestoreObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.RestoreObjectRequest, _storage_service_pb2.RestoreObjectResponse]  # type: ignore[assignment]
-    """RestoreObject takes a tombstone away, so that the object may be written again.
+    """RestoreObject takes a tombstone away: the repository holds the object again if its bytes are in the
+    bin; otherwise the object may be written again.
 
-    Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no tombstone).
+    Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no tombstone), FAILED_PRECONDITION (OBJECT_PURGED: with
+    `bytes_required`, the bytes are not in the bin).
+    """
+    PurgeObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.PurgeObjectRequest, _storage_service_pb2.PurgeObjectResponse]  # type: ignore[assignment]
+    """PurgeObject takes the bytes of a removed object out of the bin before their time, and leaves the
+    tombstone. The bytes stay while another repository holds the object, or has it in its bin. Purging
+    what is purged already changes nothing.
+
+    Errors: NOT_FOUND (OBJECT_NOT_FOUND: the object was not removed).
+    """
+    CopyObjects: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.CopyObjectsRequest, _storage_service_pb2.CopyObjectsResponse]  # type: ignore[assignment]
+    """CopyObjects lets a repository hold objects that another repository holds, without an upload. What it
+    holds already stays as it is, and what was removed from it stays removed. At most 1,000 objects.
+
+    Errors: NOT_FOUND (REPOSITORY_NOT_FOUND: the repository that is to hold them was deleted),
+    INVALID_ARGUMENT (INVALID_FIELD: both are the same repository, BATCH_TOO_LARGE).
     """
     DeleteRepository: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteRepositoryRequest, _storage_service_pb2.DeleteRepositoryResponse]  # type: ignore[assignment]
     """DeleteRepository forgets all objects and tombstones of a repository, for good: nothing can be written
@@ -450,8 +484,9 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _storage_service_pb2.DeleteObjectRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_storage_service_pb2.DeleteObjectResponse, _abc.Awaitable[_storage_service_pb2.DeleteObjectResponse]]:
-        """DeleteObject removes an object from a repository and leaves a tombstone; the bytes go when no
-        other repository holds the object. Deleting what is deleted already changes nothing.
+        """DeleteObject removes an object from a repository and leaves a tombstone. The bytes stay in the bin for
+        TOWPATH_STORAGE_BIN_DAYS, and go then unless a repository holds the object. Deleting what is deleted
+        already changes nothing.
 
         Errors: NOT_FOUND (OBJECT_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: no reason is given).
         """
@@ -462,9 +497,37 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _storage_service_pb2.RestoreObjectRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_storage_service_pb2.RestoreObjectResponse, _abc.Awaitable[_storage_service_pb2.RestoreObjectResponse]]:
-        """RestoreObject takes a tombstone away, so that the object may be written again.
+        """RestoreObject takes a tombstone away: the repository holds the object again if its bytes are in the
+        bin; otherwise the object may be written again.
 
-        Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no tombstone).
+        Errors: NOT_FOUND (OBJECT_NOT_FOUND: there is no tombstone), FAILED_PRECONDITION (OBJECT_PURGED: with
+        `bytes_required`, the bytes are not in the bin).
+        """
+
+    @_abc_1.abstractmethod
+    def PurgeObject(
+        self,
+        request: _storage_service_pb2.PurgeObjectRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.PurgeObjectResponse, _abc.Awaitable[_storage_service_pb2.PurgeObjectResponse]]:
+        """PurgeObject takes the bytes of a removed object out of the bin before their time, and leaves the
+        tombstone. The bytes stay while another repository holds the object, or has it in its bin. Purging
+        what is purged already changes nothing.
+
+        Errors: NOT_FOUND (OBJECT_NOT_FOUND: the object was not removed).
+        """
+
+    @_abc_1.abstractmethod
+    def CopyObjects(
+        self,
+        request: _storage_service_pb2.CopyObjectsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.CopyObjectsResponse, _abc.Awaitable[_storage_service_pb2.CopyObjectsResponse]]:
+        """CopyObjects lets a repository hold objects that another repository holds, without an upload. What it
+        holds already stays as it is, and what was removed from it stays removed. At most 1,000 objects.
+
+        Errors: NOT_FOUND (REPOSITORY_NOT_FOUND: the repository that is to hold them was deleted),
+        INVALID_ARGUMENT (INVALID_FIELD: both are the same repository, BATCH_TOO_LARGE).
         """
 
     @_abc_1.abstractmethod
