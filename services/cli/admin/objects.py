@@ -59,10 +59,10 @@ def copy_objects(
             removed.extend(response.removed_oids)
 
     Target(data, server).run(copy)
-    if oids and missing:
-        raise CommandError(f"{source} does not hold {', '.join(missing)}; the others are copied")
-    if oids and removed:
-        raise CommandError(f"removed from {target}: {', '.join(removed)}; the others are copied")
+    if oids and (missing or removed):
+        reasons = [f"{source} does not hold {oid}" for oid in missing]
+        reasons += [f"{oid} was removed from {target}" for oid in removed]
+        raise CommandError(f"{'; '.join(reasons)}; the others are copied")
     record = {"repository": target, "copied_count": copied_count, "missing": missing, "removed": removed}
     show_record(record, as_json=as_json)
 

@@ -40,7 +40,7 @@ _DELETE_EVENTS = text("""
         WHERE repository_id = :repository_id AND stripe = :stripe AND number <= :number ORDER BY number LIMIT :limit
     )
 """)
-# One statement, because facades ask anew about all access after each, also after one that deletes nothing.
+# Without a limit, because facades ask anew about all access after each statement, also one that deletes nothing.
 # For a day, the owner of a token is told that it has expired.
 _OLD = "(issuer_id IS NOT NULL OR ssh_key_id IS NOT NULL) AND expires_at < now() - interval '1 day'"
 _HAS_OLD_TOKENS = text(f"SELECT EXISTS (SELECT FROM locks.tokens WHERE {_OLD})")  # noqa: S608 - the condition above

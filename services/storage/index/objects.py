@@ -52,7 +52,6 @@ _ADD = text(f"""
     RETURNING objects.repository_id, {_RECORD_SQL}
 """)  # noqa: S608 - our own names
 
-
 _COPY = text("""
     INSERT INTO storage.objects (repository_id, oid, size)
     SELECT :to_repository_id, oid, size FROM storage.objects AS held
@@ -61,6 +60,9 @@ _COPY = text("""
     ON CONFLICT (repository_id, oid) DO NOTHING
     RETURNING oid
 """)
+
+MAX_LOCKED = 200
+"""The most objects that one transaction should lock, because Postgres has room for some thousands of locks."""
 
 
 async def lock(

@@ -10,8 +10,6 @@ from services.storage.index import contents, objects
 from services.storage.index.objects import Record
 
 _MAX_REPOSITORIES = 1000
-# Each object takes a lock in Postgres, which has room for some thousands of locks.
-_BATCH = 200
 
 
 class Purged(NamedTuple):
@@ -42,7 +40,7 @@ async def empty_bins(context: StorageContext) -> float | None:
     """Take out of all bins what is due; return the number of seconds until more is, None if the bins are empty."""
 
     async def work(connection: AsyncConnection) -> int:
-        oids = await objects.due_in_bin(connection, limit=_BATCH)
+        oids = await objects.due_in_bin(connection, limit=objects.MAX_LOCKED)
         await objects.lock(connection, oids)
         await objects.end_due_in_bin(connection, oids)
         await contents.release_unreferenced(connection, oids)

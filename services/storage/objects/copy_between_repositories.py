@@ -9,9 +9,6 @@ from services.storage.context import StorageContext
 from services.storage.errors import repository_deleted
 from services.storage.index import objects
 
-# Each object takes a lock in Postgres, which has room for some thousands of locks.
-_BATCH = 200
-
 
 class Copied(NamedTuple):
     """The oids of objects that were copied, that are not to be had, and that were removed from the other repository."""
@@ -29,7 +26,7 @@ async def copy_objects(
     Raises `NotFound` (REPOSITORY_NOT_FOUND) if the repository that is to hold them was deleted.
     """
     found = Copied([], [], [])
-    for batch in (oids[start : start + _BATCH] for start in range(0, len(oids), _BATCH)):
+    for batch in (oids[start : start + objects.MAX_LOCKED] for start in range(0, len(oids), objects.MAX_LOCKED)):
 
         async def work(connection: AsyncConnection, batch: Sequence[str] = batch) -> Copied:
             await objects.lock(connection, batch, into=[to_repository_id])

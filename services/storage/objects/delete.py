@@ -10,9 +10,6 @@ from services.storage.errors import object_not_found, object_not_removed, object
 from services.storage.index import contents, objects
 from services.storage.index.objects import Record
 
-# Each object takes a lock in Postgres, which has room for some thousands of locks.
-_BATCH = 200
-
 
 async def delete_object(
     context: StorageContext, repository_id: int, oid: str, *, reason: str, removed_by: str
@@ -78,7 +75,7 @@ async def delete_repository(context: StorageContext, repository_id: int) -> int:
     held = 0
 
     async def work(connection: AsyncConnection) -> list[Record]:
-        oids = await objects.some_of(connection, repository_id, limit=_BATCH)
+        oids = await objects.some_of(connection, repository_id, limit=objects.MAX_LOCKED)
         await objects.lock(connection, oids)
         forgotten = await objects.forget(connection, repository_id, oids)
         await contents.release_unreferenced(connection, oids)
