@@ -51,6 +51,7 @@ class Reason(StrEnum):
     MAPPING_NOT_FOUND = "MAPPING_NOT_FOUND"
     MEMORY_NOT_SHARED = "MEMORY_NOT_SHARED"
     NOT_ADMINISTRATOR = "NOT_ADMINISTRATOR"
+    OBJECT_DAMAGED = "OBJECT_DAMAGED"
     OBJECT_NOT_FOUND = "OBJECT_NOT_FOUND"
     OBJECT_PURGED = "OBJECT_PURGED"
     OBJECT_REMOVED = "OBJECT_REMOVED"
@@ -162,6 +163,12 @@ class Aborted(ServiceError):
     """The call lost a race and may be retried."""
 
     status = grpc.StatusCode.ABORTED
+
+
+class DataLoss(ServiceError):
+    """Data that should be there is damaged or lost."""
+
+    status = grpc.StatusCode.DATA_LOSS
 
 
 class DeadlineExceeded(ServiceError):

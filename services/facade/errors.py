@@ -48,6 +48,7 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, Reason.STORAGE_FULL): 507,
     (None, Reason.BANDWIDTH_EXCEEDED): 509,
     (None, Reason.OBJECT_REMOVED): 410,
+    (None, Reason.OBJECT_DAMAGED): 502,
     (None, Reason.LOCK_NOT_FOUND): 404,
     (None, Reason.UNSUPPORTED_TOKEN_TYPE): 400,
     # Clients retry 429 and 507. Of the statuses that the protocol has for locks, 403 is an error that a user can fix.
@@ -129,7 +130,7 @@ class ErrorRenderer:
         """
         area = _area_of(scope)
         status = http_status(error, area)
-        message = _TOLD.get(status, error.message)
+        message = error.message if error.reason == Reason.OBJECT_DAMAGED else _TOLD.get(status, error.message)
         if status >= _OTHERWISE:
             message = f"{message} (request id {request_id.current()})"
         if status in REFUSED and self._refusals is not None:

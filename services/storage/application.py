@@ -32,9 +32,11 @@ from services.storage.index.removal_feed import RemovalFeed
 from services.storage.index.schema import SCHEMA
 from services.storage.index.writer_lease import WriterLease
 from services.storage.journal import Journals
+from services.storage.objects.read import VERIFIED_SHARES
 from services.storage.objects.usage import refresh_sizes
 from services.storage.objects.write_small import SmallObjectWriter
 from services.storage.replication.copier import Copier
+from services.storage.scrubber import Scrubber
 from services.storage.settings import StorageSettings
 from services.storage.stores.registry import StoreRegistry
 from services.storage.stores.transfer_modes import configured_directions
@@ -84,6 +86,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         removal_feed=RemovalFeed(notifications),
         idle_seconds=settings.storage_idle_seconds,
         bin_days=settings.storage_bin_days,
+        verified_share=VERIFIED_SHARES[settings.storage_verify_reads],
         shared_memory=settings.shared_memory_path,
     )
 
@@ -111,6 +114,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         journals.run,
         Sweeper(context).run,
         Copier(context).run,
+        Scrubber(context, days=settings.storage_scrub_days, rate=settings.storage_scrub_rate).run,
         notifications.keep_listening,
     )
     # Started only once Postgres is reached: an unsupported pooler ends the service, and before that each loop would

@@ -31,6 +31,8 @@ class StorageContext:
     idle_seconds: float
     bin_days: float
     """The time that the bytes of removed objects are kept."""
+    verified_share: float
+    """The share of whole reads that are verified."""
     shared_memory: Path | None
     """The folder in memory that callers on this host share; None if there is none."""
     sweep_wanted: asyncio.Event = field(default_factory=asyncio.Event)

@@ -1,6 +1,6 @@
 """The errors of the storage service that more than one call raises, each worded once."""
 
-from services.common.errors import FailedPrecondition, NotFound, Reason, ResourceExhausted, Unavailable
+from services.common.errors import DataLoss, FailedPrecondition, NotFound, Reason, ResourceExhausted, Unavailable
 
 # A status travels in HTTP/2 headers, whose size is limited.
 _REASON_CHARACTERS = 200
@@ -15,6 +15,14 @@ def object_removed(oid: str, reason: str) -> FailedPrecondition:
     """Return the error that the object was removed; its metadata `removal_reason` has the reason, shortened."""
     shortened = reason if len(reason) <= _REASON_CHARACTERS else f"{reason[:_REASON_CHARACTERS]}…"
     return FailedPrecondition(Reason.OBJECT_REMOVED, f"object {oid} was removed: {shortened}", removal_reason=shortened)
+
+
+def object_damaged(oid: str) -> DataLoss:
+    """Return the error that no store has the bytes of the object as they were uploaded."""
+    return DataLoss(
+        Reason.OBJECT_DAMAGED,
+        f"the bytes of object {oid} are damaged or lost; a push from a clone that has them heals it",
+    )
 
 
 def object_not_removed(oid: str) -> NotFound:

@@ -14,6 +14,12 @@ OBJECTS_MISSING = Counter(
 OBJECTS_DOUBTED = Counter("towpath_objects_doubted_total", "Bytes found missing or damaged in a store.")
 _COPIED_OBJECTS = Counter("towpath_store_copied_objects_total", "Objects brought from one store to another.", ["store"])
 _COPIED_BYTES = Counter("towpath_store_copied_bytes_total", "Their bytes.", ["store"])
+_SCRUBBED_BYTES = Counter(
+    "towpath_store_scrubbed_bytes_total", "Bytes of a store that the scrubber has read.", ["store"]
+)
+STORE_OLDEST_CHECK = Snapshot(
+    "towpath_store_oldest_check_timestamp_seconds", "When all bytes of a store had been read back at last.", ["store"]
+)
 AVAILABLE_BYTES = Snapshot("towpath_storage_available_bytes", "Bytes that uploads may still fill.", [])
 REPOSITORY_OBJECTS = Snapshot("towpath_repository_objects", "Objects that a repository holds.", ["repository_id"])
 REPOSITORY_BYTES = Snapshot("towpath_repository_bytes", "Bytes that a repository holds.", ["repository_id"])
@@ -52,6 +58,11 @@ def decided() -> Iterator[None]:
         count_rejected(Reason.INTERNAL)
         raise
     UPLOADS_STORED.inc()
+
+
+def count_scrubbed(store: str, size: int) -> None:
+    """Count bytes that the scrubber has read."""
+    _SCRUBBED_BYTES.labels(store).inc(size)
 
 
 def count_copied(store: str, size: int) -> None:

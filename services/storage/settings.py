@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field, SecretStr, field_validator
 
@@ -74,7 +75,28 @@ class StorageSettings(MigrationSettings):
         description="how long the bytes of a removed object stay in the bin, from which `towpath object undelete` "
         "brings them back; 0 for not at all",
     )
-    storage_pool_size: int = Field(default=10, ge=1, description="the most connections to Postgres")
+    storage_scrub_days: float = Field(
+        default=30.0,
+        ge=0,
+        le=3650,
+        allow_inf_nan=False,
+        description="all bytes in every store are read back and compared with their SHA-256 within so many days; 0 for "
+        "never",
+    )
+    storage_scrub_rate: int | None = Field(
+        default=None,
+        ge=1,
+        description="the most bytes a second of one store that are read for that; by default twice what the days need, "
+        "and at least 1 MiB",
+    )
+    storage_verify_reads: Literal["always", "sample", "never"] = Field(
+        default="never",
+        description="which whole downloads through Towpath are compared with their SHA-256 on the way, and cut off "
+        "before their end if they are not right: `always`, `sample` for one of sixteen, or `never`; those of a shared "
+        "disk go through the storage service then",
+    )
+    # Four are held: the lease, the notifications, and for the time of a turn those of the scrubber and the copier.
+    storage_pool_size: int = Field(default=10, ge=6, description="the most connections to Postgres, at least 6")
     storage_idle_seconds: Seconds = Field(
         default=60.0, description="how long a stream of bytes may be silent before it is cut off"
     )

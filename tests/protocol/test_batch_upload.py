@@ -102,8 +102,12 @@ def test_an_object_whose_bytes_are_lost_is_offered_for_upload_again(alice: Clien
     action = alice.action("download", blob)
     path = stored_path(stack.data / "storage", blob.oid)
     path.unlink()
-    assert alice.get(action).status_code == 404
-    assert alice.entry("download", blob)["error"]["code"] == 404
+    answer = alice.get(action)
+    assert answer.status_code == 502
+    assert "a push from a clone that has them heals it" in answer.json()["message"]
+    error = alice.entry("download", blob)["error"]
+    assert error["code"] == 502
+    assert "a push from a clone that has them heals it" in error["message"]
     alice.upload(blob)
     assert alice.get(alice.action("download", blob)).content == blob.content
 

@@ -66,7 +66,7 @@ def stored_path(root: Path, oid: str) -> Path:
 
 def _modified(path: Path) -> int:
     try:
-        return path.stat().st_mtime_ns
+        return path.lstat().st_mtime_ns
     except FileNotFoundError:
         # One that is just being removed is none.
         return 0

@@ -251,6 +251,8 @@ def store_record(store: Store) -> dict[str, Any]:
         "lacking_bytes": store.lacking_bytes,
         "created_at": moment(store.created_at),
     }
+    if store.HasField("oldest_check_at"):
+        record["oldest_check_at"] = moment(store.oldest_check_at)
     if store.HasField("copy"):
         record["copy"] = {
             "from": store.copy.from_store,

@@ -14,7 +14,7 @@ from services.cli.output import show_record, show_records, show_removal
 
 app = typer.Typer(help="Add and remove stores, and move all objects from one to another.", no_args_is_help=True)
 
-_COLUMNS = ("name", "url", "primary", "objects", "bytes", "lacking", "copy_of", "problem")
+_COLUMNS = ("name", "url", "primary", "objects", "bytes", "lacking", "copy_of", "problem", "oldest_check")
 _INTERRUPTED = 130
 
 Name = Annotated[str, typer.Argument(metavar="NAME", help="The store's name.", show_default=False)]
@@ -37,7 +37,7 @@ def add_store(
 
 @app.command("list")
 def list_stores(data: Data = None, server: Server = None, as_json: Json = False) -> None:
-    """List all stores by name, what they have, and what they lack that another has."""
+    """List all stores by name, what they have, what they lack that another has, and their oldest check of bytes."""
     response = Target(data, server).ask(lambda admin: admin.ListStores, pb.ListStoresRequest())
     show_records(map(store_record if as_json else _shown, response.stores), _COLUMNS, as_json=as_json)
 
@@ -148,6 +148,8 @@ def _shown(store: Store) -> dict[str, Any]:
         shown["copy_of"] = _copy(store.copy)
     if store.copy.problem:
         shown["problem"] = store.copy.problem
+    if store.HasField("oldest_check_at"):
+        shown["oldest_check"] = f"{store.oldest_check_at.ToDatetime():%Y-%m-%d}"
     return shown
 
 

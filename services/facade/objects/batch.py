@@ -29,6 +29,7 @@ _ENTRY_BYTES = 160
 _REST_BYTES = 64 * 1024
 # git-lfs asks for this many, and signing them takes 2 ms; signing more would delay other requests for too long.
 _MAX_INLINE_OBJECTS = 100
+_DAMAGED = "the bytes of the object are damaged or lost on the server; a push from a clone that has them heals it"
 _INTENTS = {Operation.DOWNLOAD: pb.INTENT_READ, Operation.UPLOAD: pb.INTENT_WRITE}
 
 
@@ -158,6 +159,8 @@ def refusal(entry: ObjectEntry, found: ObjectStat, operation: Operation) -> Obje
     if found.status == pb.OBJECT_STATUS_PRESENT:
         if found.size != entry.size:
             return {"code": 422, "message": f"size: the object has {found.size} bytes"}
+    elif operation is Operation.DOWNLOAD and found.status == pb.OBJECT_STATUS_DAMAGED:
+        return {"code": 502, "message": _DAMAGED}
     elif operation is Operation.DOWNLOAD:
         return {"code": 404, "message": "the object does not exist"}
     return None

@@ -1,5 +1,6 @@
 """gRPC servicer of StoreService. Each method translates the request, calls one function and translates the result."""
 
+import datetime
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ from towpath.storage.v1.store_service_pb2_grpc import StoreServiceServicer
 
 from services.storage import validation
 from services.storage.context import StorageContext
-from services.storage.index import store_table
+from services.storage.index import checks, store_table
 from services.storage.index.store_table import StoreHoldings, StoreListing
 from services.storage.replication import store_admin
 
@@ -73,11 +74,17 @@ class StoreService(StoreServiceServicer):
     async def _messages(self) -> list[pb.Store]:
         listed = await self._context.database.run(store_table.list_stores)
         has = await store_admin.holdings_of(self._context)
+        checked = await self._context.database.run(checks.oldest)
         names = {store.record.id: store.record.name for store in listed}
-        return [_message(store, has, names) for store in listed]
+        return [_message(store, has, names, checked.get(store.record.id)) for store in listed]
 
 
-def _message(listed: StoreListing, holdings: Mapping[int, StoreHoldings], names: Mapping[int, str]) -> pb.Store:
+def _message(
+    listed: StoreListing,
+    holdings: Mapping[int, StoreHoldings],
+    names: Mapping[int, str],
+    oldest_check_at: datetime.datetime | None,
+) -> pb.Store:
     store, copy = listed
     has, anywhere = holdings.get(store.id, StoreHoldings()), holdings[store_table.ANYWHERE]
     message = pb.Store(
@@ -90,6 +97,8 @@ def _message(listed: StoreListing, holdings: Mapping[int, StoreHoldings], names:
         lacking_bytes=max(0, anywhere.bytes - has.bytes),
     )
     message.created_at.FromDatetime(store.created_at)
+    if oldest_check_at is not None:
+        message.oldest_check_at.FromDatetime(oldest_check_at)
     if copy is not None:
         message.copy.from_store = names[copy.from_id]
         message.copy.parallel = copy.parallel

@@ -47,9 +47,12 @@ class TrafficQuota:
         self._limit = limit
         self._unflushed: dict[_Key, Transferred] = {}
         self._flushing = asyncio.Lock()
+        self.moved_bytes = 0
+        """All bytes that this process has counted."""
 
     def count(self, repository_id: int, *, bytes_in: int = 0, bytes_out: int = 0) -> None:
         """Count bytes that a repository has just transferred."""
+        self.moved_bytes += bytes_in + bytes_out
         metrics.BYTES_IN.inc(bytes_in)
         metrics.BYTES_OUT.inc(bytes_out)
         moved = self._unflushed.setdefault((repository_id, today()), Transferred())

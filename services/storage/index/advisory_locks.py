@@ -1,9 +1,10 @@
 """The keys of this service's advisory locks in Postgres."""
 
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 
-from sqlalchemy import ColumnElement, func, literal, text
-from sqlalchemy.ext.asyncio import AsyncConnection
+from sqlalchemy import ColumnElement, func, literal, select, text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
 
 _LOCK = text("""
     SELECT CAST(pg_advisory_xact_lock(hashtextextended('towpath storage ' || name, 0)) AS text)
@@ -22,6 +23,21 @@ def store_key(store_id: int) -> str:
 def key(name: object) -> ColumnElement[int]:
     """Return the key of the lock of that name."""
     return func.hashtextextended(f"towpath storage {name}", literal(0))
+
+
+@asynccontextmanager
+async def held_alone(engine: AsyncEngine, name: str) -> AsyncIterator[bool]:
+    """Yield True if only this process holds the lock of that name, which it then does until the block ends."""
+    async with engine.connect() as connection:
+        # A transaction that stays open would prevent Postgres from vacuuming.
+        await connection.execution_options(isolation_level="AUTOCOMMIT")
+        try:
+            yield bool(await connection.scalar(select(func.pg_try_advisory_lock(key(name)))))
+            await connection.execute(select(func.pg_advisory_unlock_all()))
+        except BaseException:
+            # The lock ends with the session, which the pool would retain.
+            await connection.invalidate()
+            raise
 
 
 async def lock(connection: AsyncConnection, *, alone: Sequence[str] = (), shared: Sequence[str] = ()) -> None:

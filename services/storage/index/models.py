@@ -105,7 +105,10 @@ class Content(StorageModel, table=True):
     """The blob of a held object in one store."""
 
     __tablename__ = "contents"
-    __table_args__ = (Index("contents_doubted", "store_id", "oid", postgresql_where=text("is_doubted")),)
+    __table_args__ = (
+        Index("contents_doubted", "store_id", "oid", postgresql_where=text("is_doubted")),
+        Index("contents_checked_at", "store_id", "checked_at", postgresql_where=text("NOT is_doubted")),
+    )
 
     # The key begins with the oid because a batch looks in all stores at once.
     oid: str = _oid()
@@ -115,6 +118,8 @@ class Content(StorageModel, table=True):
     """The time until which a client may put the same bytes there again with its signed URL; NULL if it cannot."""
     is_doubted: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
     """True if the blob was found damaged: it is replaced from another store or by a client."""
+    checked_at: datetime.datetime = _now()
+    """The time at which all bytes were last found right: at their arrival, or by the scrubber."""
 
 
 class OngoingUpload(StorageModel, table=True):

@@ -7,7 +7,7 @@ from services.common.rpc.log_fields import add_log_fields
 from services.storage.backends.disk import DiskBackend
 from services.storage.context import StorageContext
 from services.storage.index.contents import BlobLocation
-from services.storage.objects.read import held_object, range_length
+from services.storage.objects.read import held_object, is_to_be_verified, range_length
 
 
 class LocatedObject(NamedTuple):
@@ -18,7 +18,12 @@ class LocatedObject(NamedTuple):
 
 
 def disks_of(context: StorageContext) -> list[int]:
-    """Return the ids of the stores that other processes may read as folders, the primary first."""
+    """Return the ids of the stores that other processes may read as folders now, the primary first.
+
+    There are none if the next read is to be verified, which this service does.
+    """
+    if is_to_be_verified(context):
+        return []
     return [store.id for store in context.stores.all if isinstance(store.backend, DiskBackend)]
 
 
@@ -38,8 +43,9 @@ async def locate_object(
     await context.quota.check(repository_id)
     held = await held_object(context, repository_id, oid)
     count = range_length(held.size, offset, length)
-    found = (store.backend.relative_path(name) for store, name in context.stores.of(held.locations))
-    paths = [path for path in found if path is not None]
+    disks = disks_of(context)
+    located = [(store, name) for store, name in context.stores.of(held.locations) if store.id in disks]
+    paths = [path for store, name in located if (path := store.backend.relative_path(name)) is not None]
     if paths:
         context.quota.count(repository_id, bytes_out=count)
         add_log_fields(bytes_out=count)

@@ -19,6 +19,7 @@ class Status(Enum):
     PRESENT = auto()
     MISSING = auto()
     REMOVED = auto()
+    DAMAGED = auto()
 
 
 class ObjectKey(NamedTuple):
@@ -37,7 +38,8 @@ class ObjectStat(NamedTuple):
     locations: Sequence[BlobLocation] = ()
 
 
-_MISSING = ObjectStat(Status.MISSING)
+_MISSING, _DAMAGED = ObjectStat(Status.MISSING), ObjectStat(Status.DAMAGED)
+_TO_BE_WRITTEN = (Status.MISSING, Status.DAMAGED)
 
 
 async def stat_objects(
@@ -56,8 +58,8 @@ async def stat_objects(
 
 
 def missing_bytes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> int | None:
-    """Return the number of bytes to be written for the missing objects; None if no object is missing."""
-    sizes = {key.oid: key.size for key, answer in zip(keys, answers, strict=True) if answer.status is Status.MISSING}
+    """Return the number of bytes to be written for missing and damaged objects; None if there are none."""
+    sizes = {key.oid: key.size for key, answer in zip(keys, answers, strict=True) if answer.status in _TO_BE_WRITTEN}
     return sum(sizes.values()) if sizes else None
 
 
@@ -66,7 +68,7 @@ def _answer(located: Located) -> ObjectStat:
     if located.is_removed:
         return ObjectStat(Status.REMOVED, removal_reason=located.removal_reason or "")
     if not located.locations:
-        return ObjectStat(Status.MISSING)
+        return _DAMAGED if located.damaged else _MISSING
     return ObjectStat(Status.PRESENT, located.size, "", located.locations)
 
 

@@ -4,19 +4,15 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-
-from sqlalchemy import func, select
 
 from services.common.concurrency.periodic import run_periodically
 from services.common.errors import ServiceError
 from services.common.observability.logs import get_logger
 from services.storage.context import StorageContext
 from services.storage.index import store_table
-from services.storage.index.advisory_locks import key
+from services.storage.index.advisory_locks import held_alone
 from services.storage.replication.copy_object import bring
 from services.storage.replication.rate_limit import RateLimiter
 from services.storage.stores.registry import Copy
@@ -29,8 +25,6 @@ _AGAIN_SECONDS = 5.0
 _TURN_SECONDS = 10.0
 # Scans of the index take at most this share of the time: the longer a scan takes, the later the next one starts.
 _MAX_SHARE_OF_TIME = 0.1
-
-_ALONE = key("copier")
 
 _log = get_logger(__name__)
 
@@ -58,22 +52,8 @@ class Copier:
         self._context.copy_wanted.clear()
         if len(self._context.stores.all) == 1:
             return _INTERVAL_SECONDS
-        async with self._alone() as is_alone:
+        async with held_alone(self._context.database.engine, "copier") as is_alone:
             return await self._round() if is_alone else _AGAIN_SECONDS
-
-    @asynccontextmanager
-    async def _alone(self) -> AsyncIterator[bool]:
-        """Yield True if only this process copies now; other processes try again later."""
-        async with self._context.database.engine.connect() as connection:
-            # A transaction that stays open would prevent Postgres from vacuuming.
-            await connection.execution_options(isolation_level="AUTOCOMMIT")
-            try:
-                yield bool(await connection.scalar(select(func.pg_try_advisory_lock(_ALONE))))
-                await connection.execute(select(func.pg_advisory_unlock_all()))
-            except BaseException:
-                # The lock ends with the session, which the pool would retain.
-                await connection.invalidate()
-                raise
 
     async def _round(self) -> float:
         """Scan the index once for each store; return the number of seconds until the next scan."""

@@ -40,6 +40,7 @@ BUCKET = Store(
     lacking_bytes=2_000_000,
     copy=COPY,
     created_at=Timestamp(seconds=0),
+    oldest_check_at=Timestamp(seconds=24 * 3600),
 )
 WHOLE = Store(name="bucket", object_count=3, object_bytes=2_500_000, copy=COPY)
 RECORD = {
@@ -51,6 +52,7 @@ RECORD = {
     "lacking_count": 2,
     "lacking_bytes": 2_000_000,
     "created_at": "1970-01-01T00:00:00Z",
+    "oldest_check_at": "1970-01-02T00:00:00Z",
     "copy": {
         "from": "first",
         "parallel": 8,
@@ -134,7 +136,19 @@ def test_list() -> None:
     """For people human sizes, a word for what has no URL, and of a copy whose it is."""
     stdout, _ = towpath("list")
     title, bucket, first = stdout.splitlines()
-    assert title.split() == ["NAME", "URL", "PRIMARY", "OBJECTS", "BYTES", "LACKING", "COPY", "OF", "PROBLEM"]
+    assert title.split() == [
+        "NAME",
+        "URL",
+        "PRIMARY",
+        "OBJECTS",
+        "BYTES",
+        "LACKING",
+        "COPY",
+        "OF",
+        "PROBLEM",
+        "OLDEST",
+        "CHECK",
+    ]
     for text in ("500.0 kB", "2 objects, 2.0 MB", "first (8 at once, at most 50.0 MB/s)", BUCKET.url):
         assert text in bucket
     assert first.split() == ["first", "(TOWPATH_STORAGE_URL)", "yes", "3", "2.5", "MB", "nothing"]
@@ -146,7 +160,7 @@ def test_list_as_json() -> None:
     stdout, _ = towpath("list", "--json")
     bucket, first = json.loads(stdout)
     assert bucket == RECORD
-    assert first.keys() == RECORD.keys() - {"url", "copy"}
+    assert first.keys() == RECORD.keys() - {"url", "oldest_check_at", "copy"}
     assert first["primary"] is True
 
 

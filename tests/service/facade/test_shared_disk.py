@@ -295,7 +295,7 @@ async def _get(action: Action) -> httpx.Response:
 
 @pytest.mark.parametrize("damage", ["missing", "shorter", "longer", "a folder"])
 async def test_what_is_lost_is_told_as_storage_tells_it(inner: Inner, damage: str) -> None:
-    """404, and never a wrong byte: no file of another size is sent (trap-2, trap-6)."""
+    """502 with a clear message, and never a wrong byte: no file of another size is sent (trap-2, trap-6)."""
     data = content(f"lost {damage}", 1_000_000)
     async with _beside(inner, inner.storage.root) as place:
         action, path = await _stored(place, data)
@@ -304,7 +304,9 @@ async def test_what_is_lost_is_told_as_storage_tells_it(inner: Inner, damage: st
             path.mkdir()
         elif damage != "missing":
             path.write_bytes(data[:-1] if damage == "shorter" else data + b"x")
-        check_error(await _get(action), 404)
+        answer = await _get(action)
+        check_error(answer, 502)
+        assert "damaged or lost" in answer.json()["message"]
         if damage == "a folder":
             path.rmdir()
 

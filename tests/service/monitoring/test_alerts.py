@@ -15,6 +15,7 @@ from tests.support.prometheus import FOLDER
 
 ALERTS: list[dict[str, Any]] = yaml.safe_load((FOLDER / "alerts.yml").read_text())["groups"][0]["rules"]
 RUNBOOK = FOLDER.parent / "docs" / "monitoring.md"
+DAY_SECONDS = 24 * 3600
 GIBIBYTE = 1024**3
 
 
@@ -42,6 +43,7 @@ _HTTP = "towpath_http_requests_total"
 _REJECTED = "towpath_uploads_rejected_total"
 _LAG, _LATENCY = "towpath_event_loop_lag_seconds", "towpath_http_request_seconds"
 _AVAILABLE = 'towpath_storage_available_bytes{instance="a"}'
+_CHECKED = 'towpath_store_oldest_check_timestamp_seconds{{store="first",instance="{}"}}'
 _POOL = 'towpath_database_pool_size{job="locks",instance="a"}'
 _IN_USE = 'towpath_database_connections{state="in_use",job="locks",instance="a"}'
 _IDLE = 'towpath_database_connections{state="idle",job="locks",instance="a"}'
@@ -55,6 +57,16 @@ CASES = {
             'towpath_objects_missing_total{instance="b"}': "0x40",
         },
         {'towpath_objects_missing_total{instance="a"}': "7x40"},
+    ),
+    "TowpathBytesDamaged": Case(
+        {'towpath_objects_doubted_total{instance="a"}': "0x10 1x30"},
+        {'towpath_objects_doubted_total{instance="a"}': "7x40"},
+    ),
+    "TowpathScrubLate": Case(
+        # 46 days before the tests' time 0, and 44 days beside an older moment that another process knew.
+        {_CHECKED.format("a"): f"{-46 * DAY_SECONDS}x90"},
+        {_CHECKED.format("a"): f"{-44 * DAY_SECONDS}x90", _CHECKED.format("b"): f"{-60 * DAY_SECONDS}x90"},
+        minutes=90,
     ),
     "TowpathStorageNearlyFull": Case(
         {_AVAILABLE: f"{9 * GIBIBYTE}x30"},

@@ -81,7 +81,7 @@ async def test_a_trace_goes_on_from_the_caller_and_a_failure_is_marked(
         path.unlink()
         path.symlink_to(path.name)
         alice.http.headers["X-Request-Id"] = "traced-failure"
-        assert (await alice.http.get(action.href, headers=action.header)).status_code == 503
+        assert (await alice.http.get(action.href, headers=action.header)).status_code == 502
     await collector.until(lambda: len(_of(collector.of_request("traced-failure"), "storage")) > 1)
     await collector.until(lambda: len(_of(collector.of_request("traced-failure"), "facade")) == 1)
     await collector.until(lambda: len(_of(collector.of_request("traced-lock"), "locks")) > 2)

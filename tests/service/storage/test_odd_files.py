@@ -76,8 +76,8 @@ async def test_what_is_no_file_holds_nothing_up(storage: RunningStorage, odd: st
     path.unlink()
     (path.mkdir if odd == "folder" else lambda: os.mkfifo(path))()
     error = await failure(storage.read(1, oid))
-    assert error.status.name in ("NOT_FOUND", "UNAVAILABLE", "INTERNAL", "DATA_LOSS")
-    assert await storage.statuses(1, oid) == [pb.OBJECT_STATUS_MISSING]
+    assert error.status.name == "DATA_LOSS"
+    assert await storage.statuses(1, oid) == [pb.OBJECT_STATUS_DAMAGED]
 
 
 async def test_a_sweep_goes_on_past_a_folder_in_a_files_place(storage: RunningStorage, sql: Sql) -> None:

@@ -116,7 +116,7 @@ async def test_trap_6_lost_bytes_are_reported_and_kept(storage: RunningStorage, 
     left = storage.files()
     with capture_logs() as logs:
         error = await failure(responses(storage, request()))
-    assert (error.status.name, error.reason) == ("NOT_FOUND", "OBJECT_NOT_FOUND")
+    assert (error.status.name, error.reason) == ("DATA_LOSS", "OBJECT_DAMAGED")
     assert [(line["log_level"], line["oid"]) for line in logs if "lost" in line["event"]] == [("error", OID)]
     assert storage.files() == left
 
@@ -131,7 +131,7 @@ async def test_file_that_ends_while_it_is_read(storage: RunningStorage) -> None:
             os.truncate(storage.path(oid), CHUNK_BYTES)
 
     error = await failure(read())
-    assert error.reason == "OBJECT_NOT_FOUND"
+    assert error.reason == "OBJECT_DAMAGED"
 
 
 async def test_object_deleted_while_it_is_read(storage: RunningStorage) -> None:

@@ -13,6 +13,7 @@ from tests.support.storage import RunningStorage, failure, oid_of, running_stora
 from tests.support.waiting import STEP_SECONDS
 
 PRESENT, MISSING, REMOVED = pb.OBJECT_STATUS_PRESENT, pb.OBJECT_STATUS_MISSING, pb.OBJECT_STATUS_REMOVED
+DAMAGED = pb.OBJECT_STATUS_DAMAGED
 Key = pb.BatchStatObjectsRequest.ObjectKey
 
 
@@ -57,7 +58,7 @@ async def test_no_oracle_across_repositories(storage: RunningStorage) -> None:
 
 @pytest.mark.parametrize("damage", ["missing", "shorter", "longer"])
 async def test_trap_36_lost_bytes_can_be_written_again(storage: RunningStorage, damage: str) -> None:
-    """Bytes that a reader finds lost are MISSING, logged as an error, and healed by the next upload (trap-36)."""
+    """Bytes that a reader finds lost are DAMAGED, logged as an error, and healed by the next upload (trap-36)."""
     content = os.urandom(1000)
     oid = await storage.write(1, content)
     path = storage.path(oid)
@@ -66,8 +67,8 @@ async def test_trap_36_lost_bytes_can_be_written_again(storage: RunningStorage, 
     else:
         path.write_bytes(content[:-1] if damage == "shorter" else content + b"x")
     with capture_logs() as logs:
-        assert (await failure(storage.read(1, oid))).reason == "OBJECT_NOT_FOUND"
-        assert await storage.statuses(1, oid, oid) == [MISSING, MISSING]
+        assert (await failure(storage.read(1, oid))).reason == "OBJECT_DAMAGED"
+        assert await storage.statuses(1, oid, oid) == [DAMAGED, DAMAGED]
     assert [(line["log_level"], line["oid"]) for line in logs if "are lost" in line["event"]] == [("error", oid)]
     await storage.write(1, content)
     assert await storage.statuses(1, oid) == [PRESENT]

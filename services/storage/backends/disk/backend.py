@@ -10,7 +10,7 @@ from pathlib import Path
 from services.common.concurrency.uncancellable import run_in_thread
 from services.storage.backends.base import Chunk
 from services.storage.backends.disk.durable import DurableDirectories, sync_file, sync_folder
-from services.storage.backends.disk.errors import NO_ROOM, on_disk
+from services.storage.backends.disk.errors import NO_FILE, NO_ROOM, on_disk
 from services.storage.backends.disk.listing import contents_of, subfolders
 from services.storage.backends.disk.new_file import NewFile
 from services.storage.backends.disk.paths import incoming_path, objects_folder, path_of, relative_path
@@ -129,7 +129,9 @@ class DiskBackend:
             try:
                 # `Path` takes longer than the system call itself, and a batch asks for hundreds of names.
                 status = os.stat(f"{self.root}/{relative_path(name)}")  # noqa: PTH116 - see above
-            except (FileNotFoundError, NotADirectoryError):
+            except OSError as error:
+                if error.errno not in NO_FILE:
+                    raise
                 continue
             if stat.S_ISREG(status.st_mode):
                 sizes[name] = status.st_size

@@ -14,6 +14,9 @@ Result = TypeVar("Result")
 
 NO_ROOM = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
+# A link to itself is ELOOP.
+NO_FILE = (errno.ENOENT, errno.ENOTDIR, errno.ELOOP)
+
 # These errors concern a single name and say nothing about the disk.
 _OF_A_NAME = (FileNotFoundError, FileExistsError, IsADirectoryError, NotADirectoryError)
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from services.common.files import OwnedDescriptor
 from services.common.rpc.options import CHUNK_BYTES
 from services.storage.backends.base import BytesMissing
-from services.storage.backends.disk.errors import on_disk
+from services.storage.backends.disk.errors import NO_FILE, on_disk
 from services.storage.backends.disk.paths import objects_folder, path_of
 
 
@@ -46,7 +46,9 @@ class DiskFile:
         try:
             # O_NONBLOCK, so that opening something else than a file, such as a FIFO, does not block.
             self._file.open(self._path, os.O_RDONLY | os.O_NONBLOCK)
-        except (FileNotFoundError, NotADirectoryError) as error:
+        except OSError as error:
+            if error.errno not in NO_FILE:
+                raise
             if not objects_folder(self._root).exists():
                 # The disk is not mounted, so nothing is known about the file.
                 raise OSError(errno.ENODEV, os.strerror(errno.ENODEV)) from error

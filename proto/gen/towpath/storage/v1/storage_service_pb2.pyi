@@ -32,9 +32,11 @@ class _ObjectStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ObjectSt
     OBJECT_STATUS_PRESENT: _ObjectStatus.ValueType  # 1
     """Held: it can be read."""
     OBJECT_STATUS_MISSING: _ObjectStatus.ValueType  # 2
-    """Not held, or its bytes are lost: it can be written."""
+    """Not held: it can be written."""
     OBJECT_STATUS_REMOVED: _ObjectStatus.ValueType  # 3
     """Removed on purpose."""
+    OBJECT_STATUS_DAMAGED: _ObjectStatus.ValueType  # 4
+    """Held, but no store has its bytes as they were written: it can be written, which heals it."""
 
 class ObjectStatus(_ObjectStatus, metaclass=_ObjectStatusEnumTypeWrapper):
     """ObjectStatus says whether a repository holds an object."""
@@ -44,9 +46,11 @@ OBJECT_STATUS_UNSPECIFIED: ObjectStatus.ValueType  # 0
 OBJECT_STATUS_PRESENT: ObjectStatus.ValueType  # 1
 """Held: it can be read."""
 OBJECT_STATUS_MISSING: ObjectStatus.ValueType  # 2
-"""Not held, or its bytes are lost: it can be written."""
+"""Not held: it can be written."""
 OBJECT_STATUS_REMOVED: ObjectStatus.ValueType  # 3
 """Removed on purpose."""
+OBJECT_STATUS_DAMAGED: ObjectStatus.ValueType  # 4
+"""Held, but no store has its bytes as they were written: it can be written, which heals it."""
 Global___ObjectStatus: _TypeAlias = ObjectStatus  # noqa: Y015
 
 class _Intent:

@@ -188,7 +188,8 @@ class StorageServiceServicer:
 
         Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the reason),
         OUT_OF_RANGE (OFFSET_OUT_OF_RANGE: beyond the end; the metadata `size` of the error tells the size),
-        RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+        RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED), DATA_LOSS (OBJECT_DAMAGED: no store has the bytes as they were
+        written; if that is found out on the way, the last bytes are not sent).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')

@@ -73,7 +73,8 @@ class StorageServiceStub:
 
     Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the reason),
     OUT_OF_RANGE (OFFSET_OUT_OF_RANGE: beyond the end; the metadata `size` of the error tells the size),
-    RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+    RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED), DATA_LOSS (OBJECT_DAMAGED: no store has the bytes as they were
+    written; if that is found out on the way, the last bytes are not sent).
     """
     LocateObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.LocateObjectRequest, _storage_service_pb2.LocateObjectResponse]
     """LocateObject tells where on a disk an object's bytes lie, for a caller that shares that disk and reads them
@@ -215,7 +216,8 @@ class StorageServiceAsyncStub(StorageServiceStub):
 
     Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the reason),
     OUT_OF_RANGE (OFFSET_OUT_OF_RANGE: beyond the end; the metadata `size` of the error tells the size),
-    RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+    RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED), DATA_LOSS (OBJECT_DAMAGED: no store has the bytes as they were
+    written; if that is found out on the way, the last bytes are not sent).
     """
     LocateObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.LocateObjectRequest, _storage_service_pb2.LocateObjectResponse]  # type: ignore[assignment]
     """LocateObject tells where on a disk an object's bytes lie, for a caller that shares that disk and reads them
@@ -378,7 +380,8 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
 
         Errors: NOT_FOUND (OBJECT_NOT_FOUND), FAILED_PRECONDITION (OBJECT_REMOVED, with the reason),
         OUT_OF_RANGE (OFFSET_OUT_OF_RANGE: beyond the end; the metadata `size` of the error tells the size),
-        RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+        RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED), DATA_LOSS (OBJECT_DAMAGED: no store has the bytes as they were
+        written; if that is found out on the way, the last bytes are not sent).
         """
 
     @_abc_1.abstractmethod

@@ -25,7 +25,7 @@ _sym_db = _symbol_database.Default()
 from google.protobuf import timestamp_pb2 as google_dot_protobuf_dot_timestamp__pb2
 
 
-DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&towpath/storage/v1/store_service.proto\x12\x12towpath.storage.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe8\x01\n\x05Store\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x12\n\nis_primary\x18\x03 \x01(\x08\x12\x14\n\x0cobject_count\x18\x04 \x01(\x03\x12\x14\n\x0cobject_bytes\x18\x05 \x01(\x03\x12\x15\n\rlacking_count\x18\x06 \x01(\x03\x12\x15\n\rlacking_bytes\x18\x07 \x01(\x03\x12&\n\x04\x63opy\x18\x08 \x01(\x0b\x32\x18.towpath.storage.v1.Copy\x12.\n\ncreated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x87\x01\n\x04\x43opy\x12\x12\n\nfrom_store\x18\x01 \x01(\t\x12\x10\n\x08parallel\x18\x02 \x01(\x05\x12\x18\n\x10\x62ytes_per_second\x18\x03 \x01(\x03\x12.\n\nstarted_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07problem\x18\x05 \x01(\t\"/\n\x12\x43reateStoreRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\"?\n\x13\x43reateStoreResponse\x12(\n\x05store\x18\x01 \x01(\x0b\x32\x19.towpath.storage.v1.Store\"\x13\n\x11ListStoresRequest\"?\n\x12ListStoresResponse\x12)\n\x06stores\x18\x01 \x03(\x0b\x32\x19.towpath.storage.v1.Store\"d\n\x10StartCopyRequest\x12\x12\n\nfrom_store\x18\x01 \x01(\t\x12\x10\n\x08to_store\x18\x02 \x01(\t\x12\x10\n\x08parallel\x18\x03 \x01(\x05\x12\x18\n\x10\x62ytes_per_second\x18\x04 \x01(\x03\"=\n\x11StartCopyResponse\x12(\n\x05store\x18\x01 \x01(\x0b\x32\x19.towpath.storage.v1.Store\"\x1f\n\x0fStopCopyRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x10StopCopyResponse\x12(\n\x05store\x18\x01 \x01(\x0b\x32\x19.towpath.storage.v1.Store\"&\n\x16SetPrimaryStoreRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"C\n\x17SetPrimaryStoreResponse\x12(\n\x05store\x18\x01 \x01(\x0b\x32\x19.towpath.storage.v1.Store\"\"\n\x12\x44\x65leteStoreRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteStoreResponse2\xc8\x04\n\x0cStoreService\x12^\n\x0b\x43reateStore\x12&.towpath.storage.v1.CreateStoreRequest\x1a\'.towpath.storage.v1.CreateStoreResponse\x12[\n\nListStores\x12%.towpath.storage.v1.ListStoresRequest\x1a&.towpath.storage.v1.ListStoresResponse\x12X\n\tStartCopy\x12$.towpath.storage.v1.StartCopyRequest\x1a%.towpath.storage.v1.StartCopyResponse\x12U\n\x08StopCopy\x12#.towpath.storage.v1.StopCopyRequest\x1a$.towpath.storage.v1.StopCopyResponse\x12j\n\x0fSetPrimaryStore\x12*.towpath.storage.v1.SetPrimaryStoreRequest\x1a+.towpath.storage.v1.SetPrimaryStoreResponse\x12^\n\x0b\x44\x65leteStore\x12&.towpath.storage.v1.DeleteStoreRequest\x1a\'.towpath.storage.v1.DeleteStoreResponseb\x06proto3')
+DESCRIPTOR = _descriptor_pool.Default().AddSerializedFile(b'\n&towpath/storage/v1/store_service.proto\x12\x12towpath.storage.v1\x1a\x1fgoogle/protobuf/timestamp.proto\"\x9d\x02\n\x05Store\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\x12\x12\n\nis_primary\x18\x03 \x01(\x08\x12\x14\n\x0cobject_count\x18\x04 \x01(\x03\x12\x14\n\x0cobject_bytes\x18\x05 \x01(\x03\x12\x15\n\rlacking_count\x18\x06 \x01(\x03\x12\x15\n\rlacking_bytes\x18\x07 \x01(\x03\x12&\n\x04\x63opy\x18\x08 \x01(\x0b\x32\x18.towpath.storage.v1.Copy\x12.\n\ncreated_at\x18\t \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x33\n\x0foldest_check_at\x18\n \x01(\x0b\x32\x1a.google.protobuf.Timestamp\"\x87\x01\n\x04\x43opy\x12\x12\n\nfrom_store\x18\x01 \x01(\t\x12\x10\n\x08parallel\x18\x02 \x01(\x05\x12\x18\n\x10\x62ytes_per_second\x18\x03 \x01(\x03\x12.\n\nstarted_at\x18\x04 \x01(\x0b\x32\x1a.google.protobuf.Timestamp\x12\x0f\n\x07problem\x18\x05 \x01(\t\"/\n\x12\x43reateStoreRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\x12\x0b\n\x03url\x18\x02 \x01(\t\"?\n\x13\x43reateStoreResponse\x12(\n\x05store\x18\x01 \x01(\x0b\x32\x19.towpath.storage.v1.Store\"\x13\n\x11ListStoresRequest\"?\n\x12ListStoresResponse\x12)\n\x06stores\x18\x01 \x03(\x0b\x32\x19.towpath.storage.v1.Store\"d\n\x10StartCopyRequest\x12\x12\n\nfrom_store\x18\x01 \x01(\t\x12\x10\n\x08to_store\x18\x02 \x01(\t\x12\x10\n\x08parallel\x18\x03 \x01(\x05\x12\x18\n\x10\x62ytes_per_second\x18\x04 \x01(\x03\"=\n\x11StartCopyResponse\x12(\n\x05store\x18\x01 \x01(\x0b\x32\x19.towpath.storage.v1.Store\"\x1f\n\x0fStopCopyRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"<\n\x10StopCopyResponse\x12(\n\x05store\x18\x01 \x01(\x0b\x32\x19.towpath.storage.v1.Store\"&\n\x16SetPrimaryStoreRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"C\n\x17SetPrimaryStoreResponse\x12(\n\x05store\x18\x01 \x01(\x0b\x32\x19.towpath.storage.v1.Store\"\"\n\x12\x44\x65leteStoreRequest\x12\x0c\n\x04name\x18\x01 \x01(\t\"\x15\n\x13\x44\x65leteStoreResponse2\xc8\x04\n\x0cStoreService\x12^\n\x0b\x43reateStore\x12&.towpath.storage.v1.CreateStoreRequest\x1a\'.towpath.storage.v1.CreateStoreResponse\x12[\n\nListStores\x12%.towpath.storage.v1.ListStoresRequest\x1a&.towpath.storage.v1.ListStoresResponse\x12X\n\tStartCopy\x12$.towpath.storage.v1.StartCopyRequest\x1a%.towpath.storage.v1.StartCopyResponse\x12U\n\x08StopCopy\x12#.towpath.storage.v1.StopCopyRequest\x1a$.towpath.storage.v1.StopCopyResponse\x12j\n\x0fSetPrimaryStore\x12*.towpath.storage.v1.SetPrimaryStoreRequest\x1a+.towpath.storage.v1.SetPrimaryStoreResponse\x12^\n\x0b\x44\x65leteStore\x12&.towpath.storage.v1.DeleteStoreRequest\x1a\'.towpath.storage.v1.DeleteStoreResponseb\x06proto3')
 
 _globals = globals()
 _builder.BuildMessageAndEnumDescriptors(DESCRIPTOR, _globals)
@@ -33,33 +33,33 @@ _builder.BuildTopDescriptorsAndMessages(DESCRIPTOR, 'towpath.storage.v1.store_se
 if not _descriptor._USE_C_DESCRIPTORS:
   DESCRIPTOR._loaded_options = None
   _globals['_STORE']._serialized_start=96
-  _globals['_STORE']._serialized_end=328
-  _globals['_COPY']._serialized_start=331
-  _globals['_COPY']._serialized_end=466
-  _globals['_CREATESTOREREQUEST']._serialized_start=468
-  _globals['_CREATESTOREREQUEST']._serialized_end=515
-  _globals['_CREATESTORERESPONSE']._serialized_start=517
-  _globals['_CREATESTORERESPONSE']._serialized_end=580
-  _globals['_LISTSTORESREQUEST']._serialized_start=582
-  _globals['_LISTSTORESREQUEST']._serialized_end=601
-  _globals['_LISTSTORESRESPONSE']._serialized_start=603
-  _globals['_LISTSTORESRESPONSE']._serialized_end=666
-  _globals['_STARTCOPYREQUEST']._serialized_start=668
-  _globals['_STARTCOPYREQUEST']._serialized_end=768
-  _globals['_STARTCOPYRESPONSE']._serialized_start=770
-  _globals['_STARTCOPYRESPONSE']._serialized_end=831
-  _globals['_STOPCOPYREQUEST']._serialized_start=833
-  _globals['_STOPCOPYREQUEST']._serialized_end=864
-  _globals['_STOPCOPYRESPONSE']._serialized_start=866
-  _globals['_STOPCOPYRESPONSE']._serialized_end=926
-  _globals['_SETPRIMARYSTOREREQUEST']._serialized_start=928
-  _globals['_SETPRIMARYSTOREREQUEST']._serialized_end=966
-  _globals['_SETPRIMARYSTORERESPONSE']._serialized_start=968
-  _globals['_SETPRIMARYSTORERESPONSE']._serialized_end=1035
-  _globals['_DELETESTOREREQUEST']._serialized_start=1037
-  _globals['_DELETESTOREREQUEST']._serialized_end=1071
-  _globals['_DELETESTORERESPONSE']._serialized_start=1073
-  _globals['_DELETESTORERESPONSE']._serialized_end=1094
-  _globals['_STORESERVICE']._serialized_start=1097
-  _globals['_STORESERVICE']._serialized_end=1681
+  _globals['_STORE']._serialized_end=381
+  _globals['_COPY']._serialized_start=384
+  _globals['_COPY']._serialized_end=519
+  _globals['_CREATESTOREREQUEST']._serialized_start=521
+  _globals['_CREATESTOREREQUEST']._serialized_end=568
+  _globals['_CREATESTORERESPONSE']._serialized_start=570
+  _globals['_CREATESTORERESPONSE']._serialized_end=633
+  _globals['_LISTSTORESREQUEST']._serialized_start=635
+  _globals['_LISTSTORESREQUEST']._serialized_end=654
+  _globals['_LISTSTORESRESPONSE']._serialized_start=656
+  _globals['_LISTSTORESRESPONSE']._serialized_end=719
+  _globals['_STARTCOPYREQUEST']._serialized_start=721
+  _globals['_STARTCOPYREQUEST']._serialized_end=821
+  _globals['_STARTCOPYRESPONSE']._serialized_start=823
+  _globals['_STARTCOPYRESPONSE']._serialized_end=884
+  _globals['_STOPCOPYREQUEST']._serialized_start=886
+  _globals['_STOPCOPYREQUEST']._serialized_end=917
+  _globals['_STOPCOPYRESPONSE']._serialized_start=919
+  _globals['_STOPCOPYRESPONSE']._serialized_end=979
+  _globals['_SETPRIMARYSTOREREQUEST']._serialized_start=981
+  _globals['_SETPRIMARYSTOREREQUEST']._serialized_end=1019
+  _globals['_SETPRIMARYSTORERESPONSE']._serialized_start=1021
+  _globals['_SETPRIMARYSTORERESPONSE']._serialized_end=1088
+  _globals['_DELETESTOREREQUEST']._serialized_start=1090
+  _globals['_DELETESTOREREQUEST']._serialized_end=1124
+  _globals['_DELETESTORERESPONSE']._serialized_start=1126
+  _globals['_DELETESTORERESPONSE']._serialized_end=1147
+  _globals['_STORESERVICE']._serialized_start=1150
+  _globals['_STORESERVICE']._serialized_end=1734
 # @@protoc_insertion_point(module_scope)

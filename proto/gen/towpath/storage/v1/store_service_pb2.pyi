@@ -34,6 +34,7 @@ class Store(_message.Message):
     LACKING_BYTES_FIELD_NUMBER: _builtins.int
     COPY_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    OLDEST_CHECK_AT_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name: 1 to 64 of [a-z0-9-]."""
     url: _builtins.str
@@ -56,6 +57,10 @@ class Store(_message.Message):
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was added."""
 
+    @_builtins.property
+    def oldest_check_at(self) -> _timestamp_pb2.Timestamp:
+        """When all its bytes had been read back and found right at last; not set for a store without objects."""
+
     def __init__(
         self,
         *,
@@ -68,10 +73,11 @@ class Store(_message.Message):
         lacking_bytes: _builtins.int = ...,
         copy: Global___Copy | None = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        oldest_check_at: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["copy", b"copy", "created_at", b"created_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["copy", b"copy", "created_at", b"created_at", "oldest_check_at", b"oldest_check_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["copy", b"copy", "created_at", b"created_at", "is_primary", b"is_primary", "lacking_bytes", b"lacking_bytes", "lacking_count", b"lacking_count", "name", b"name", "object_bytes", b"object_bytes", "object_count", b"object_count", "url", b"url"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["copy", b"copy", "created_at", b"created_at", "is_primary", b"is_primary", "lacking_bytes", b"lacking_bytes", "lacking_count", b"lacking_count", "name", b"name", "object_bytes", b"object_bytes", "object_count", b"object_count", "oldest_check_at", b"oldest_check_at", "url", b"url"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
