@@ -57,12 +57,15 @@ _COUNTED = frozenset(
 )
 """Tables that triggers fill from the rows of other tables, also during a restore."""
 
+_PASSING = frozenset(Relation("storage", name) for name in ("collections", "retained_oids"))
+"""Tables whose rows are of no use but to a running process, and may be many."""
+
 
 async def tables(connection: AsyncConnection) -> dict[Relation, tuple[str, ...]]:
-    """Return all tables and their columns, except Alembic's tables and the tables that triggers fill."""
+    """Return all tables and their columns, except Alembic's, those of triggers, and those of running processes."""
     rows = await connection.execute(_TABLES, {"schemas": list(SCHEMAS)})
     found = {Relation(schema, name): tuple(columns) for schema, name, columns in rows}
-    return {table: columns for table, columns in found.items() if table not in _COUNTED}
+    return {table: columns for table, columns in found.items() if table not in _COUNTED | _PASSING}
 
 
 async def sequences(connection: AsyncConnection) -> list[Relation]:
@@ -75,7 +78,7 @@ async def loading_order(connection: AsyncConnection) -> list[Relation]:
     order: TopologicalSorter[Relation] = TopologicalSorter({table: [] for table in await tables(connection)})
     for schema, name, other_schema, other in await connection.execute(_REFERENCES, {"schemas": list(SCHEMAS)}):
         order.add(Relation(schema, name), Relation(other_schema, other))
-    return [table for table in order.static_order() if table not in _COUNTED]
+    return [table for table in order.static_order() if table not in _COUNTED | _PASSING]
 
 
 @asynccontextmanager

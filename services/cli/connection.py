@@ -11,6 +11,7 @@ import grpc
 import typer
 from google.protobuf.message import Message
 from pydantic import SecretStr
+from towpath.access.v1 import admin_service_pb2 as pb
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
 
 from services.cli.errors import CommandError, NotReached
@@ -18,6 +19,7 @@ from services.cli.settings import CommandSettings
 from services.cli.up.runtime_directory import LOCKS_SOCKET, runtime_directory
 from services.common.errors import DeadlineExceeded, Reason, ServiceError
 from services.common.rpc.client import ServiceClient
+from services.common.rpc.streams import exchange
 from services.common.rpc.tls import Tls
 
 if TYPE_CHECKING:
@@ -25,6 +27,7 @@ if TYPE_CHECKING:
     from towpath.access.v1.admin_service_pb2_grpc import AdminServiceAsyncStub
 
 Response = TypeVar("Response")
+Streamed = TypeVar("Streamed", bound=Message)
 Result = TypeVar("Result")
 
 # Long enough for a service of a busy host, and short enough to report soon that no service is there.
@@ -32,6 +35,9 @@ _CONNECT_SECONDS = 10.0
 # Removing a repository with many objects is one call.
 _CALL_SECONDS = 120.0
 _SILENT_SECONDS = 20.0
+# The storage service looks through all objects of a repository before it answers.
+_EXCHANGE_SECONDS = 600.0
+_SERVICE: str = pb.DESCRIPTOR.services_by_name["AdminService"].full_name
 
 
 class Administration:
@@ -66,6 +72,12 @@ class Administration:
             raise DeadlineExceeded(Reason.DEADLINE_EXCEEDED, "the service is silent") from error
         finally:
             call.cancel()
+
+    def exchange(
+        self, method: str, messages: AsyncIterator[Message], response: type[Streamed]
+    ) -> AsyncGenerator[Streamed, None]:
+        """Send messages to a method of AdminService, and yield the responses; see `streams.exchange`."""
+        return exchange(self._client, f"/{_SERVICE}/{method}", messages, response, answer_seconds=_EXCHANGE_SECONDS)
 
 
 @asynccontextmanager

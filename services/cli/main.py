@@ -25,6 +25,7 @@ from services.cli.admin.usage import usage
 from services.cli.backup import commands
 from services.cli.check import check
 from services.cli.errors import CommandError
+from services.cli.garbage.command import gc
 from services.cli.push_hooks import command as push_hooks
 from services.cli.sign_in.command import login, logout
 from services.cli.ssh import app as ssh
@@ -77,6 +78,7 @@ app.add_typer(audit.app, name="audit")
 app.command("explain")(audit.explain)
 app.add_typer(ssh, name="ssh")
 app.command("usage")(usage)
+app.command("gc")(gc)
 app.command("backup")(commands.backup)
 app.command("restore")(commands.restore)
 app.command("check")(check)

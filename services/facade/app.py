@@ -26,7 +26,7 @@ from services.facade.middleware.request_scope import RequestScope
 from services.facade.objects.removal_feed import RemovalFeed
 from services.facade.objects.shared_disk import SharedDisk
 from services.facade.objects.shared_memory import SharedMemory
-from services.facade.routes import batch, health, lock_extensions, locks, objects, sign_in
+from services.facade.routes import batch, garbage, health, lock_extensions, locks, objects, sign_in
 from services.facade.routes.object_router import ObjectRoutes
 from services.facade.routes.openapi import describe
 from services.facade.settings import FacadeSettings
@@ -35,7 +35,14 @@ from services.facade.web.forwarded_headers import Networks
 
 # The routers that FastAPI serves; `ObjectRoutes` serves the router of `routes.objects`. The extensions come first,
 # because the word "batch" in an address of theirs could be the id of a lock.
-_ROUTERS: tuple[APIRouter, ...] = (batch.router, lock_extensions.router, locks.router, health.router, sign_in.router)
+_ROUTERS: tuple[APIRouter, ...] = (
+    batch.router,
+    garbage.router,
+    lock_extensions.router,
+    locks.router,
+    health.router,
+    sign_in.router,
+)
 
 
 def create_app(

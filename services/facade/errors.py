@@ -49,6 +49,8 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, Reason.BANDWIDTH_EXCEEDED): 509,
     (None, Reason.OBJECT_REMOVED): 410,
     (None, Reason.OBJECT_DAMAGED): 502,
+    (None, Reason.COLLECTION_RUNNING): 409,
+    (None, Reason.TOO_MUCH_GARBAGE): 409,
     (None, Reason.LOCK_NOT_FOUND): 404,
     (None, Reason.UNSUPPORTED_TOKEN_TYPE): 400,
     # Clients retry 429 and 507. Of the statuses that the protocol has for locks, 403 is an error that a user can fix.

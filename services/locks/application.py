@@ -83,7 +83,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     push_service_pb2_grpc.add_PushServiceServicer_to_server(PushServicer(database, uses), server.grpc)
     lookups = ForgeLookups(database, settings)
     forges = ForgeAuthentication(database, settings, lookups)
-    access = AccessServicer(database, changes, uses, refusals, sign_in, forges)
+    access = AccessServicer(database, changes, uses, refusals, sign_in, forges, storage)
     access_service_pb2_grpc.add_AccessServiceServicer_to_server(access, server.grpc)
     admin = AdminServicer(database, uses, settings, storage, pages, feed)
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)

@@ -13,8 +13,19 @@ _DEADLINE_SECONDS = 30.0
 
 _SERVICE: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
 _STORE_SERVICE: str = stores.DESCRIPTOR.services_by_name["StoreService"].full_name
+COLLECT_GARBAGE = f"/{_SERVICE}/CollectGarbage"
+"""The full name of the method, which is a stream."""
+
 _REPEATABLE = {
-    _SERVICE: ["DeleteObject", "PurgeObject", "CopyObjects", "DeleteRepository", "ListObjects", "GetUsage"],
+    _SERVICE: [
+        "DeleteObject",
+        "PurgeObject",
+        "CopyObjects",
+        "TakeCollectionTurn",
+        "DeleteRepository",
+        "ListObjects",
+        "GetUsage",
+    ],
     _STORE_SERVICE: ["CreateStore", "ListStores", "StartCopy", "StopCopy", "SetPrimaryStore", "DeleteStore"],
 }
 

@@ -23,13 +23,14 @@ from services.storage.backends.opening import open_backend
 from services.storage.capacity.quota import TrafficQuota
 from services.storage.capacity.space import SpaceManager
 from services.storage.capacity.space_exchange import PeerReservations
-from services.storage.context import StorageContext
+from services.storage.context import MAX_COLLECTIONS, StorageContext
 from services.storage.direct.prober import Prober
 from services.storage.index.lookups import ObjectLookups
 from services.storage.index.registrar import UploadRegistrar
 from services.storage.index.removal_feed import SOURCE as REMOVALS
 from services.storage.index.removal_feed import RemovalFeed
 from services.storage.index.schema import SCHEMA
+from services.storage.index.uses import ReadRecorder
 from services.storage.index.writer_lease import WriterLease
 from services.storage.journal import Journals
 from services.storage.objects.read import VERIFIED_SHARES
@@ -67,12 +68,14 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         waiting=(f"/{SERVICE_NAME}/WatchRemovals",),
     )
     database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.storage_pool_size))
+    lock_engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=MAX_COLLECTIONS)
     quota = TrafficQuota(database, settings.storage_bandwidth_limit)
     stores = StoreRegistry(database, backend, open_backend)
     journals = Journals(database, stores)
     space = SpaceManager(lambda: stores.primary.backend, settings.storage_reserve_bytes, PeerReservations(database))
     writer = WriterLease(database.engine)
     registrar, lookups = UploadRegistrar(database, writer.id), ObjectLookups(database)
+    reads = ReadRecorder(database)
     notifications = Notifications(settings.database, REMOVALS)
     context = StorageContext(
         database=database,
@@ -83,11 +86,13 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         writer_lease=writer,
         registrar=registrar,
         lookups=lookups,
+        reads=reads,
         removal_feed=RemovalFeed(notifications),
         idle_seconds=settings.storage_idle_seconds,
         bin_days=settings.storage_bin_days,
         verified_share=VERIFIED_SHARES[settings.storage_verify_reads],
         shared_memory=settings.shared_memory_path,
+        lock_engine=lock_engine,
     )
 
     async def check() -> None:
@@ -115,6 +120,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         Sweeper(context).run,
         Copier(context).run,
         Scrubber(context, days=settings.storage_scrub_days, rate=settings.storage_scrub_rate).run,
+        reads.run,
         notifications.keep_listening,
     )
     # Started only once Postgres is reached: an unsupported pooler ends the service, and before that each loop would
@@ -132,7 +138,8 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         await journals.close()
         await registrar.close()
         await lookups.close()
-        await _flush(quota)
+        await _flush(quota, reads)
+        await lock_engine.dispose()
         await database.close()
 
 
@@ -145,9 +152,10 @@ async def _stop_in_order(
     stop_serving.set()
 
 
-async def _flush(quota: TrafficQuota) -> None:
+async def _flush(quota: TrafficQuota, reads: ReadRecorder) -> None:
     try:
         async with asyncio.timeout(_LAST_FLUSH_SECONDS):
             await quota.flush()
+            await reads.flush()
     except (Unavailable, TimeoutError):
         _log.warning("the last second's traffic is not counted, as the database does not answer")

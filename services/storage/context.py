@@ -4,15 +4,21 @@ import asyncio
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from sqlalchemy.ext.asyncio import AsyncEngine
+
 from services.database.transactions import Database
 from services.storage.capacity.quota import TrafficQuota
 from services.storage.capacity.space import SpaceManager
 from services.storage.index.lookups import ObjectLookups
 from services.storage.index.registrar import UploadRegistrar
 from services.storage.index.removal_feed import RemovalFeed
+from services.storage.index.uses import ReadRecorder
 from services.storage.index.writer_lease import WriterLease
 from services.storage.journal import Journals
 from services.storage.stores.registry import StoreRegistry
+
+MAX_COLLECTIONS = 4
+"""The most collections of garbage that go on at once in one process."""
 
 
 @dataclass(frozen=True)
@@ -27,6 +33,7 @@ class StorageContext:
     writer_lease: WriterLease
     registrar: UploadRegistrar
     lookups: ObjectLookups
+    reads: ReadRecorder
     removal_feed: RemovalFeed
     idle_seconds: float
     bin_days: float
@@ -35,6 +42,9 @@ class StorageContext:
     """The share of whole reads that are verified."""
     shared_memory: Path | None
     """The folder in memory that callers on this host share; None if there is none."""
+    lock_engine: AsyncEngine
+    """Connections for advisory locks that are held for long, `MAX_COLLECTIONS` of them."""
+    collection_slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_COLLECTIONS))
     sweep_wanted: asyncio.Event = field(default_factory=asyncio.Event)
     """Set when there may be blobs to which nothing refers any more."""
     copy_wanted: asyncio.Event = field(default_factory=asyncio.Event)

@@ -1,6 +1,14 @@
 """The errors of the storage service that more than one call raises, each worded once."""
 
-from services.common.errors import DataLoss, FailedPrecondition, NotFound, Reason, ResourceExhausted, Unavailable
+from services.common.errors import (
+    Aborted,
+    DataLoss,
+    FailedPrecondition,
+    NotFound,
+    Reason,
+    ResourceExhausted,
+    Unavailable,
+)
 
 # A status travels in HTTP/2 headers, whose size is limited.
 _REASON_CHARACTERS = 200
@@ -60,3 +68,24 @@ def upload_given_up() -> Unavailable:
 def store_gone() -> Unavailable:
     """Return the error that the store to which the bytes were to go has just been deleted."""
     return Unavailable(Reason.UNAVAILABLE, "the list of stores has changed in this moment")
+
+
+def collection_running() -> Aborted:
+    """Return the error that another collection has to end first."""
+    return Aborted(
+        Reason.COLLECTION_RUNNING, "garbage of this repository, or of several others, is being collected at present"
+    )
+
+
+def collection_ended() -> Aborted:
+    """Return the error that a collection took so long that what it retains has been forgotten."""
+    return Aborted(Reason.COLLECTION_RUNNING, "the collection took more than a day; make the list anew")
+
+
+def too_much_garbage(share: float, most_percent: int) -> FailedPrecondition:
+    """Return the error that more would be removed than the caller expects."""
+    return FailedPrecondition(
+        Reason.TOO_MUCH_GARBAGE,
+        f"most_percent: {share:.1f} % of what the repository holds is garbage, expected at most {most_percent} %; "
+        "nothing was removed",
+    )

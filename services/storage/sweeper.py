@@ -1,4 +1,4 @@
-"""The sweeper: empties the bins, and deletes blobs to which nothing refers any more."""
+"""The sweeper: empties the bins, and deletes what killed processes left, and blobs to which nothing refers any more."""
 
 import asyncio
 
@@ -7,6 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 from services.common.concurrency.periodic import run_periodically
 from services.common.observability.logs import get_logger
 from services.storage.context import StorageContext
+from services.storage.garbage.collect import drop_left_collections
 from services.storage.index import contents, objects
 from services.storage.index.contents import BlobLocation
 from services.storage.index.writer_lease import is_expired
@@ -44,6 +45,7 @@ class Sweeper:
     async def _sweep(self) -> float:
         self._context.sweep_wanted.clear()
         await self._give_up()
+        await drop_left_collections(self._context)
         until_bin = await empty_bins(self._context)
         until_blob = await self._discard()
         return until_blob if until_bin is None else min(max(until_bin, 1.0), until_blob)

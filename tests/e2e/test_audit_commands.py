@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 import typer
@@ -13,7 +14,7 @@ from services.locks.audit.event_types import EVENT_TYPES
 from tests.support.folders import temporary_folder
 from tests.support.http import Client, content, oid_of
 from tests.support.stack import TOWPATH, Stack, running
-from tests.support.waiting import finished
+from tests.support.waiting import finished, until
 
 # Commands that change nothing that has a row: they read, run services, or push and poll for others.
 SILENT = frozenset(
@@ -84,6 +85,13 @@ def events(stack: Stack) -> list[dict[str, object]]:
     return [json.loads(line) for line in result.stdout.splitlines()][::-1]
 
 
+def has_garbage(stack: Stack, repository: str, retained: Path) -> bool:
+    """Return whether a repository has garbage that came before a list, which is made anew."""
+    retained.touch()
+    told = stack.towpath("gc", repository, "--retain", str(retained), "--grace", "0")
+    return bool(told["garbage_count"])
+
+
 async def test_every_command_that_changes_something_has_a_row(stack: Stack) -> None:
     """In the order of the commands, each with the types of its events."""
     repository, data = "audit/film", content("audited", 100)
@@ -150,6 +158,16 @@ async def test_every_command_that_changes_something_has_a_row(stack: Stack) -> N
     run("object remove", repository, oid, "--reason", "wrong", types=("object.removed",))
     run("object purge", repository, oid, "--yes", types=("object.purged",))
     run("object restore", repository, oid, types=("object.restored",))
+    list_ = stack.data.parent / "list"
+    nothing = "0" * 64 + "\n"
+    list_.write_text(f"{nothing}end 1 {oid_of(nothing.encode())}\n")
+    async with Client(f"{stack.origin}/{repository}", "ann", secret) as ann:
+        assert (await ann.upload(data)).status_code == 200
+    # What came within the last two seconds before the list counts as new.
+    await until(lambda: has_garbage(stack, repository, list_))
+    list_.touch()
+    collected = ("--retain", str(list_), "--grace", "0", "--most", "100%", "--apply")
+    run("gc", repository, *collected, types=("garbage.collected",))
     second = stack.data.parent / "second"
     second.mkdir()
     os.chown(second, stack.data.stat().st_uid, stack.data.stat().st_gid)

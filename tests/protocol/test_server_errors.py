@@ -190,7 +190,7 @@ def test_a_conflict_without_its_lock_is_502(zoe: Client, inner: Inner) -> None:
         (errors.InvalidArgument(Reason.SIZE_MISMATCH, SECRET), 400),
         (errors.ResourceExhausted(Reason.STORAGE_FULL, SECRET), 507),
         (errors.ResourceExhausted(Reason.BANDWIDTH_EXCEEDED, SECRET), 509),
-        (errors.FailedPrecondition(Reason.OBJECT_REMOVED, SECRET), 410),
+        (errors.FailedPrecondition(Reason.OBJECT_REMOVED, SECRET, removal_reason=SECRET), 410),
         (errors.Unauthenticated(Reason.CREDENTIALS_REQUIRED, SECRET), 403),
         (errors.NotFound(Reason.OBJECT_NOT_FOUND, SECRET), 404),
         (errors.DeadlineExceeded(Reason.DEADLINE_EXCEEDED, SECRET), 504),

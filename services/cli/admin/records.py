@@ -175,6 +175,8 @@ def object_record(stored: Object) -> dict[str, Any]:
         }
     if stored.HasField("bin_until"):
         record["bin_until"] = moment(stored.bin_until)
+    if stored.is_collected:
+        record["is_collected"] = True
     return record
 
 

@@ -5,15 +5,14 @@ import os
 import re
 import tempfile
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager, suppress
 from typing import IO, NamedTuple
 
 from services.cli.errors import CommandError
+from services.cli.git_process import ending, failure, start
 
 _COMMIT = re.compile(r"[0-9a-f]{40}(?:[0-9a-f]{24})?", re.ASCII)
 _CHUNK_BYTES = 64 * 1024
 _MAX_PATH_BYTES = 64 * 1024
-_MAX_ERROR_BYTES = 2_000
 _MAX_INPUT_BYTES = 64 * 1024**2
 # Each change has the name of its path alone; both paths of a rename; of a merge, what differs from all of its parents.
 _NAMES = ("diff-tree", "-r", "-z", "--no-renames", "--name-only", "--ignore-submodules=none")
@@ -66,14 +65,14 @@ class Git:
         """Return the first line that git prints; empty if there is none, and for exit status 1."""
         with tempfile.TemporaryFile() as errors:
             process = await self._start(*arguments, errors=errors)
-            async with _ending(process):
+            async with ending(process):
                 assert process.stdout is not None  # noqa: S101 - for mypy: it is a pipe
                 output = await process.stdout.read(_CHUNK_BYTES)
                 # What follows the first line of a few has no use.
                 while output and await process.stdout.read(_CHUNK_BYTES):
                     pass
                 if await process.wait() not in (0, 1):
-                    raise _failure(arguments, process, errors)
+                    raise failure(arguments, process.returncode, errors)
         return output.decode(errors="replace").partition("\n")[0]
 
     async def differing(self, old: str, new: str) -> AsyncGenerator[bytes, None]:
@@ -81,11 +80,11 @@ class Git:
         arguments = (*_NAMES, old, new)
         with tempfile.TemporaryFile() as errors:
             process = await self._start(*arguments, errors=errors)
-            async with _ending(process):
+            async with ending(process):
                 async for path in _paths(process):
                     yield path
                 if await process.wait():
-                    raise _failure(arguments, process, errors)
+                    raise failure(arguments, process.returncode, errors)
 
     async def changed_by(self, *commits: str) -> AsyncGenerator[bytes, None]:
         """Yield the paths that commits change, those of one commit after those of another.
@@ -102,18 +101,18 @@ class Git:
                 raise
             finally:
                 os.close(write_end)
-            async with _ending(lister):
+            async with ending(lister):
                 try:
                     namer = await self._start(*naming, errors=errors, stdin=read_end)
                 finally:
                     os.close(read_end)
-                async with _ending(namer):
+                async with ending(namer):
                     async for path in _paths(namer):
                         yield path
                     if await namer.wait():
-                        raise _failure(naming, namer, errors)
+                        raise failure(naming, namer.returncode, errors)
                 if await lister.wait():
-                    raise _failure(listing, lister, errors)
+                    raise failure(listing, lister.returncode, errors)
 
     async def _start(
         self,
@@ -122,24 +121,7 @@ class Git:
         stdin: int = asyncio.subprocess.DEVNULL,
         stdout: int = asyncio.subprocess.PIPE,
     ) -> asyncio.subprocess.Process:
-        try:
-            return await asyncio.create_subprocess_exec(
-                "git", *arguments, env=self._environment, stdin=stdin, stdout=stdout, stderr=errors
-            )
-        except OSError as error:
-            raise CommandError(f"git: {(error.strerror or str(error)).lower()}") from error
-
-
-@asynccontextmanager
-async def _ending(process: asyncio.subprocess.Process) -> AsyncGenerator[None, None]:
-    """Kill the process at the end of the block if it still runs, and wait for its end."""
-    try:
-        yield
-    finally:
-        if process.returncode is None:
-            with suppress(ProcessLookupError):
-                process.kill()
-            await process.wait()
+        return await start(arguments, self._environment, errors=errors, stdin=stdin, stdout=stdout)
 
 
 async def _paths(process: asyncio.subprocess.Process) -> AsyncGenerator[bytes, None]:
@@ -151,9 +133,3 @@ async def _paths(process: asyncio.subprocess.Process) -> AsyncGenerator[bytes, N
             raise CommandError(f"expected paths of at most {_MAX_PATH_BYTES} bytes")
         for path in paths:
             yield path
-
-
-def _failure(arguments: tuple[str, ...], process: asyncio.subprocess.Process, errors: IO[bytes]) -> CommandError:
-    errors.seek(0)
-    said = errors.read(_MAX_ERROR_BYTES).decode(errors="replace").strip() or "it said nothing"
-    return CommandError(f"git {arguments[0]} failed with status {process.returncode}: {said}")

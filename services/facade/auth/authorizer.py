@@ -60,6 +60,7 @@ class Permission(Enum):
     READ = access_service_pb2.PERMISSION_READ
     WRITE = access_service_pb2.PERMISSION_WRITE
     WRITE_ANY_REF = access_service_pb2.PERMISSION_WRITE_ANY_REF
+    ADMIN = access_service_pb2.PERMISSION_ADMIN
 
 
 PERMISSIONS = {

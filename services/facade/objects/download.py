@@ -9,9 +9,10 @@ import grpc
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import ServiceError
+from services.common.rpc.streams import ending
 from services.facade.auth.action_tokens import ActionGrant
 from services.facade.clients.services import ServiceClients
-from services.facade.clients.streams import PAUSE_SECONDS, ending, is_retryable
+from services.facade.clients.streams import PAUSE_SECONDS, is_retryable
 from services.facade.objects.shared_disk import FilePart, SharedDisk
 from services.facade.web.error_reasons import invalid_reply
 from services.facade.web.ranges import ByteRange

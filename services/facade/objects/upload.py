@@ -15,10 +15,11 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 from services.common.errors import InvalidArgument, Reason, ServiceError
 from services.common.rpc.options import CHUNK_BYTES
 from services.common.rpc.raw_bytes import BytesField
+from services.common.rpc.streams import RequestStream, ending
 from services.facade.auth.action_tokens import ActionGrant
 from services.facade.clients.services import ServiceClients
 from services.facade.clients.small_uploads import COMMIT_SECONDS
-from services.facade.clients.streams import PAUSE_SECONDS, RequestStream, ending, is_retryable
+from services.facade.clients.streams import PAUSE_SECONDS, is_retryable
 from services.facade.objects.shared_memory import PIECES, MemoryFile, SharedMemory
 from services.facade.settings import FacadeSettings
 from services.facade.web.error_reasons import invalid_reply

@@ -20,12 +20,13 @@ async def require_stored(clients: ServiceClients, repository_id: int, oid: str, 
 async def confirm_upload(clients: ServiceClients, repository_id: int, oid: str, size: int) -> bool:
     """Check that the repository holds an uploaded object; return whether the store confirmed it in this call.
 
-    An object that the client uploaded to the store directly is held once the store has confirmed its bytes. Raises the
-    errors of `require_stored`, and of StorageService.ConfirmObject.
+    An object that the client uploaded to the store directly is held once the store has confirmed its bytes; that it was
+    removed as garbage meanwhile does not matter. Raises the errors of `require_stored`, and of
+    StorageService.ConfirmObject.
     """
     try:
         await require_stored(clients, repository_id, oid, size)
-    except NotFound as missing:
+    except (NotFound, FailedPrecondition) as missing:
         request = pb.ConfirmObjectRequest(repository_id=repository_id, oid=oid, size=size)
         try:
             await clients.storage.call(clients.storage_stub.ConfirmObject, request)

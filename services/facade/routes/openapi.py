@@ -11,9 +11,9 @@ from pydantic_core import core_schema
 from starlette.routing import BaseRoute
 
 from services.facade.auth.action_tokens import TOKEN_HEADER
-from services.facade.web import schemas, sign_in_schemas
+from services.facade.web import garbage_schemas, schemas, sign_in_schemas
 from services.facade.web.media_types import DIALECTS, GENERIC, PLAIN_JSON
-from services.facade.web.request_body import FORM
+from services.facade.web.request_body import FORM, LIST
 
 Responses = dict[int | str, dict[str, Any]]
 
@@ -30,7 +30,7 @@ _MEANING = {
     404: "There is no such thing for the caller",
     406: "Accept excludes both media types",
     408: "The client was silent, or too slow, within the body",
-    409: "The path is locked already",
+    409: "The path is locked already, or the state does not allow it",
     410: "The object was removed",
     412: "The object is not the one that If-Match names",
     413: "The body, or the batch, is too large",
@@ -65,6 +65,7 @@ _ANSWERS = (
     schemas.LockPathsAnswer,
     schemas.StolenLockAnswer,
     schemas.LockHistoryPage,
+    garbage_schemas.CollectionAnswer,
     sign_in_schemas.ExchangedToken,
     sign_in_schemas.SignIns,
     schemas.Error,
@@ -155,6 +156,12 @@ def form_request(model: type[schemas.Body]) -> dict[str, Any]:
     return {"requestBody": {"required": True, "content": {FORM: {"schema": schema}}}}
 
 
+def list_request(description: str) -> dict[str, Any]:
+    """Return the description of a body that is a list."""
+    schema = {"type": "string", "description": description}
+    return {"requestBody": {"required": True, "content": {LIST: {"schema": schema}}}}
+
+
 def _query(name: str, description: str, kind: str = "string") -> dict[str, Any]:
     return {"name": name, "in": "query", "description": description, "schema": {"type": kind}}
 
@@ -197,6 +204,14 @@ HISTORY_QUERY: dict[str, Any] = {
     ]
 }
 
+RETAIN_QUERY: dict[str, Any] = {
+    "parameters": [
+        _query("apply", "true to remove the garbage; by default it is only told", "boolean"),
+        _query("grace", "what came or was used within so many seconds is kept; by default 1209600, 14 days", "integer"),
+        _query("most", "remove nothing if more than this percentage is garbage; by default 50", "integer"),
+        _query("age", "how many seconds ago the listing of the retained objects began; by default 0", "integer"),
+    ]
+}
 EVENT_PARAMETERS: dict[str, Any] = {
     "parameters": [
         {

@@ -24,6 +24,9 @@ _MAX_FIELDS = 20
 FORM = "application/x-www-form-urlencoded"
 """The media type of a form."""
 
+LIST = "application/octet-stream"
+"""The media type of a list: a page of another site cannot make a browser send it, unlike plain text."""
+
 
 def has_body(headers: Headers) -> bool:
     """Return whether a request has a body, by its headers."""
@@ -131,6 +134,13 @@ def check_form(headers: Headers) -> None:
     media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media_type != FORM or "content-encoding" in headers:
         raise InvalidArgument(HttpReason.UNSUPPORTED_MEDIA_TYPE, f"content-type: expected {FORM}")
+
+
+def check_list(headers: Headers) -> None:
+    """Raise `InvalidArgument` (UNSUPPORTED_MEDIA_TYPE) unless a body is a list."""
+    media_type = headers.get("content-type", "").partition(";")[0].strip().lower()
+    if media_type != LIST or "content-encoding" in headers:
+        raise InvalidArgument(HttpReason.UNSUPPORTED_MEDIA_TYPE, f"content-type: expected {LIST}")
 
 
 def parse_form(data: bytes) -> dict[str, str]:

@@ -24,6 +24,7 @@ class Permission(StrEnum):
     READ = "read"
     WRITE = "write"
     WRITE_ANY_REF = "write on any ref"
+    ADMIN = "administer"
 
 
 class Outcome(StrEnum):
@@ -80,7 +81,8 @@ def decide(*, anonymous: bool, repository: RepositoryAccess | None, permission: 
 
     Reading needs any grant, or a public repository; the ref never limits reading. Writing needs a grant of the role
     write or admin that has no ref patterns or a pattern that `ref` matches; an empty `ref` matches no pattern. The
-    permission to write on any ref needs a grant of the role write or admin, whatever its patterns and the ref.
+    permission to write on any ref needs a grant of the role write or admin, whatever its patterns and the ref. To
+    administer needs a grant of the role admin without ref patterns.
     """
     if anonymous:
         return _decide_anonymous(repository, permission)
@@ -92,6 +94,8 @@ def decide(*, anonymous: bool, repository: RepositoryAccess | None, permission: 
         return _decide_write(repository.grants, ref)
     if permission is Permission.WRITE_ANY_REF:
         return _decide_write_any_ref(repository.grants)
+    if permission is Permission.ADMIN:
+        return _decide_admin(repository.grants)
     return _decide_read(repository.grants)
 
 
@@ -117,6 +121,13 @@ def _decide_write_any_ref(grants: Sequence[Grant]) -> Decision:
     for grant in _writing(grants):
         return Decision(Outcome.ALLOWED, f"{grant.subject} includes writing, if only on some refs", grant)
     return _MAY_ONLY_READ
+
+
+def _decide_admin(grants: Sequence[Grant]) -> Decision:
+    for grant in grants:
+        if grant.role is Role.ADMIN and not grant.ref_patterns:
+            return Decision(Outcome.ALLOWED, f"{grant.subject} includes everything here", grant)
+    return Decision(Outcome.DENIED, "the user has no grant of the role admin for every ref")
 
 
 def _decide_write(grants: Sequence[Grant], ref: str) -> Decision:

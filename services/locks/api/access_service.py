@@ -1,11 +1,15 @@
 """The gRPC servicer of AccessService."""
 
 import math
+from collections.abc import AsyncIterator
 from functools import partial
+from typing import Any
 
+import grpc
 from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import access_service_pb2 as pb
 from towpath.access.v1.access_service_pb2_grpc import AccessServiceServicer
+from towpath.storage.v1 import storage_service_pb2 as storage
 
 from services.common.errors import NotFound, PermissionDenied, Reason, ServiceError, Unauthenticated
 from services.common.rpc.log_fields import add_log_fields
@@ -20,11 +24,14 @@ from services.locks.access.ssh_keys import issue_session_token, known_key
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import TokenUser, TokenValidity, token_hash, validity_of
 from services.locks.api.audit_messages import refusals_of
+from services.locks.api.garbage import collect_garbage, first_of, teller
 from services.locks.api.messages import failed_logins_of, permission_of, wait_seconds_of
+from services.locks.audit.recorder import FACADE, acting
 from services.locks.forges.authentication import ForgeAuthentication
 from services.locks.forges.roles import KnownToken
 from services.locks.issuers.sign_in import SignIn
 from services.locks.issuers.table import list_sign_ins
+from services.locks.storage_client import StorageClient
 from services.locks.validation import is_repository_name
 
 # Longest time that a facade may cache an answer: a longer one would gain little and hide uses of the token.
@@ -42,7 +49,9 @@ class AccessServicer(AccessServiceServicer):
         refusals: Refusals,
         sign_in: SignIn,
         forges: ForgeAuthentication,
+        storage_client: StorageClient,
     ) -> None:
+        self._storage = storage_client
         self._database = database
         self._changes = changes
         self._uses = uses
@@ -213,6 +222,27 @@ class AccessServicer(AccessServiceServicer):
         for issuer in await self._database.run(list_sign_ins):
             response.sign_ins.add(name=issuer.name, issuer=issuer.url, client_id=issuer.client_id)
         return response
+
+    async def RetainObjects(  # type: ignore[override] # stubs know only generators of responses
+        self, request_iterator: AsyncIterator[pb.RetainObjectsRequest], context: grpc.aio.ServicerContext[Any, Any]
+    ) -> None:
+        """Collect garbage for a user of the HTTP interface."""
+        requests = aiter(request_iterator)
+        first, arrived = await first_of(requests)
+        asked = first.header
+        header = storage.CollectGarbageRequest.Header(
+            repository_id=asked.repository_id, terms=asked.terms, reason=asked.reason, removed_by=asked.user_name
+        )
+        with acting(asked.user_name, FACADE):
+            await collect_garbage(
+                self._database,
+                self._storage,
+                header,
+                requests,
+                arrived=arrived,
+                repository=asked.repository,
+                tell=teller(context, pb.RetainObjectsResponse),
+            )
 
     async def FindSshKey(self, request: pb.FindSshKeyRequest, _context: object) -> pb.FindSshKeyResponse:
         """Return the SSH key of a fingerprint."""

@@ -25,18 +25,19 @@ _CREDENTIALS = re.compile(r"//[^/\s]*@|[?#].*")
 
 def object_fields(removed: Object) -> dict[str, Any]:
     """Return the fields of an object for the audit log."""
-    return _fields(removed)
+    return message_fields(removed)
 
 
 def store_fields(store: Store) -> dict[str, Any]:
     """Return the fields of a store for the audit log, with its URL as far as that is certainly no secret."""
-    fields = _fields(store)
+    fields = message_fields(store)
     if "url" in fields:
         fields["url"] = _CREDENTIALS.sub(lambda found: "//" if found[0].startswith("//") else "", fields["url"])
     return fields
 
 
-def _fields(message: Message) -> dict[str, Any]:
+def message_fields(message: Message) -> dict[str, Any]:
+    """Return the fields of a message for the audit log."""
     fields: dict[str, Any] = MessageToDict(message, preserving_proto_field_name=True)
     return fields
 

@@ -47,6 +47,7 @@ _PERMISSIONS = {
     access.PERMISSION_READ: Permission.READ,
     access.PERMISSION_WRITE: Permission.WRITE,
     access.PERMISSION_WRITE_ANY_REF: Permission.WRITE_ANY_REF,
+    access.PERMISSION_ADMIN: Permission.ADMIN,
 }
 
 

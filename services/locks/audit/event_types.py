@@ -29,6 +29,7 @@ OBJECT_REMOVED = f"{PREFIX}object.removed"
 OBJECT_RESTORED = f"{PREFIX}object.restored"
 OBJECT_PURGED = f"{PREFIX}object.purged"
 OBJECT_COPIED = f"{PREFIX}object.copied"
+GARBAGE_COLLECTED = f"{PREFIX}garbage.collected"
 TOKEN_DELETED = f"{PREFIX}token.deleted"
 HOOK_REDELIVERED = f"{PREFIX}hook.redelivered"
 STORE_CREATED = f"{PREFIX}store.created"
@@ -45,6 +46,7 @@ EVENT_TYPES = frozenset(
         OBJECT_RESTORED,
         OBJECT_PURGED,
         OBJECT_COPIED,
+        GARBAGE_COLLECTED,
         HOOK_REDELIVERED,
         STORE_CREATED,
         STORE_DELETED,

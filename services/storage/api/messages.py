@@ -60,7 +60,7 @@ def read_bytes(request: pb.CountReadsRequest) -> dict[int, int]:
 
 def object_message(record: Record) -> pb.Object:
     """Return the message of an object's record."""
-    message = pb.Object(oid=record.oid, size=record.size)
+    message = pb.Object(oid=record.oid, size=record.size, is_collected=record.is_collected)
     message.created_at.FromDatetime(record.created_at)
     if record.removed_at is not None:
         message.removed_at.FromDatetime(record.removed_at)

@@ -8,13 +8,14 @@ from typing import Any
 
 import grpc
 from towpath.storage.v1 import storage_service_pb2 as pb
-from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceServicer, add_StorageServiceServicer_to_server
+from towpath.storage.v1.storage_service_pb2_grpc import add_StorageServiceServicer_to_server
 
 from services.common.errors import Reason, ServiceError, Unavailable, status_of
 from services.common.observability.logs import get_logger
 from services.common.rpc.log_fields import add_log_fields
 from services.common.rpc.options import SHARED_BYTES
 from services.storage import metrics, validation
+from services.storage.api.garbage import GARBAGE_METHODS, GarbageCalls
 from services.storage.api.messages import (
     add_stat,
     intent_of,
@@ -43,7 +44,7 @@ SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
 
 ADMIN_METHODS = [
     f"/{SERVICE_NAME}/{name}"
-    for name in ("DeleteObject", "RestoreObject", "PurgeObject", "CopyObjects", "DeleteRepository")
+    for name in ("DeleteObject", "RestoreObject", "PurgeObject", "CopyObjects", "DeleteRepository", *GARBAGE_METHODS)
 ]
 """The full names of the methods that are reserved for administration."""
 
@@ -52,7 +53,7 @@ _log = get_logger(__name__)
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class StorageService(StorageServiceServicer):
+class StorageService(GarbageCalls):
     """See `towpath.storage.v1.StorageService`."""
 
     def __init__(self, context: StorageContext, whole_objects: SmallObjectWriter) -> None:

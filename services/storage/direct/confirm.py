@@ -13,6 +13,7 @@ from services.storage.errors import object_not_found, object_removed
 from services.storage.index import client_uploads, contents, objects
 from services.storage.index.contents import BlobLocation
 from services.storage.index.objects import Record
+from services.storage.index.uses import revive
 from services.storage.uploads.commit import commit
 from services.storage.uploads.fanout import UploadTarget
 
@@ -25,9 +26,12 @@ _log = get_logger(__name__)
 async def confirm_object(context: StorageContext, repository_id: int, oid: str, size: int) -> Record:
     """Return the record of the object that the repository now holds. Raises what ConfirmObject documents."""
     seen = await _look(context, repository_id, oid)
-    if seen.record is not None and seen.record.removed_at is not None:
+    if _is_removed(seen) and await revive(context.database, repository_id, [oid]):
+        seen = await _look(context, repository_id, oid)
+    # What was removed as garbage may be uploaded again.
+    if seen.record is not None and _is_removed(seen) and not seen.record.is_collected:
         raise object_removed(oid, seen.record.removal_reason or "")
-    if seen.record is not None and seen.held:
+    if seen.record is not None and seen.held and not _is_removed(seen):
         if seen.record.size != size:
             raise object_not_found(oid)
         return seen.record
@@ -44,6 +48,10 @@ class _Seen:
     held: dict[int, str]
     """The blob names of the object by store id, for all repositories together."""
     brought: list[BlobLocation]
+
+
+def _is_removed(seen: _Seen) -> bool:
+    return seen.record is not None and seen.record.removed_at is not None
 
 
 async def _look(context: StorageContext, repository_id: int, oid: str) -> _Seen:

@@ -33,6 +33,7 @@ async def sign_objects(
     held: dict[ObjectKey, Sequence[BlobLocation]] = {}
     if intent is Intent.READ:
         found = await context.lookups.locate(repository_id, {key.oid for key in keys})
+        context.reads.note(repository_id, found)
         held = {ObjectKey(stored.oid, stored.size): stored.locations for stored in found if not stored.is_removed}
     signed = await _sign(context, repository_id, set(keys), held, intent, seconds)
     return [signed.get(key) for key in keys]
@@ -112,7 +113,11 @@ async def _uploads(
     found = await context.lookups.locate(repository_id, [key.oid for key in names])
     # No URL for objects that are removed or have a blob, even a damaged one. An object that has a record in the index
     # but no blob may be written again.
-    known = {stored.oid for stored in found if stored.is_removed or stored.locations or stored.damaged}
+    known = {
+        stored.oid
+        for stored in found
+        if (stored.is_removed and not stored.is_collected) or stored.locations or stored.damaged
+    }
     missing = {key: name for key, name in names.items() if key.oid not in known}
 
     async def work(connection: AsyncConnection) -> None:

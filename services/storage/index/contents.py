@@ -105,7 +105,7 @@ class PendingResult(NamedTuple):
     replaces: str | None
     """The object's current blob name in that store; None if there is none."""
     removal_reason: str | None
-    """The reason of the object's removal from the repository; None if it was not removed."""
+    """The reason of the object's removal from the repository; None if it was not removed, or only as garbage."""
 
 
 # SQL as text for speed, as in `services.storage.index.objects`.
@@ -118,6 +118,7 @@ _BEGIN = """
         LEFT JOIN storage.contents USING (store_id, oid)
         LEFT JOIN storage.objects
             ON objects.repository_id = new.repository_id AND objects.oid = new.oid AND objects.removed_at IS NOT NULL
+            AND NOT objects.is_collected
     ), noted AS (
         INSERT INTO storage.uploads (store_id, name, writer)
         SELECT store_id, name, $5::bigint FROM new WHERE is_known AND removal_reason IS NULL

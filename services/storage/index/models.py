@@ -88,6 +88,7 @@ class Object(StorageModel, table=True):
         # Answers whether any repository needs the bytes of the object.
         Index("objects_kept_oid", "oid", postgresql_where=text("removed_at IS NULL OR bin_until IS NOT NULL")),
         Index("objects_bin_until", "bin_until", postgresql_where=text("bin_until IS NOT NULL")),
+        Index("objects_collected", "repository_id", "oid", postgresql_where=text("is_collected")),
     )
 
     repository_id: int = _id(BigInteger)
@@ -99,6 +100,10 @@ class Object(StorageModel, table=True):
     removed_by: str | None = None
     bin_until: datetime.datetime | None = Field(default=None, sa_type=DateTime(timezone=True))
     """The time until which the bytes of a removed object are kept; NULL for a held object, or if they are gone."""
+    used_at: datetime.datetime | None = Field(default=None, sa_type=DateTime(timezone=True))
+    """The time of the last announcement or read that was recorded; NULL if there was none since the object came."""
+    is_collected: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
+    """True if the object was removed as garbage: an upload ends the removal."""
 
 
 class Content(StorageModel, table=True):
@@ -179,6 +184,43 @@ class UnclaimedObject(StorageModel, table=True):
     __tablename__ = "unclaimed_objects"
 
     oid: str = _oid()
+
+
+class CollectionRecord(StorageModel, table=True):
+    """A collection of garbage that goes on, or whose process was killed."""
+
+    __tablename__ = "collections"
+
+    id: int = Field(primary_key=True, sa_type=BigInteger, sa_column_args=[Identity()])
+    repository_id: int = Field(sa_type=BigInteger)
+    created_at: datetime.datetime = _now()
+    is_ended: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
+    """True while what it retains is being deleted: nothing may be removed any more."""
+
+
+class RetainedOid(StorageModel, table=True):
+    """The oid of an object that a collection retains, and that its repository holds or has a tombstone of."""
+
+    __tablename__ = "retained_oids"
+
+    collection_id: int = Field(
+        primary_key=True, sa_type=BigInteger, foreign_key="storage.collections.id", ondelete="CASCADE"
+    )
+    oid: str = _oid()
+
+
+class CollectionTurn(StorageModel, table=True):
+    """The last turn to collect a repository's garbage, of those who do it now and then."""
+
+    __tablename__ = "collection_turns"
+
+    repository_id: int = _id(BigInteger)
+    holder: str
+    """The caller that has the turn until `held_until`; empty once it has ended."""
+    began_at: datetime.datetime = Field(sa_type=DateTime(timezone=True))
+    held_until: datetime.datetime = Field(sa_type=DateTime(timezone=True))
+    done_at: datetime.datetime | None = Field(default=None, sa_type=DateTime(timezone=True))
+    """The beginning of the last turn that was done; NULL if none was."""
 
 
 class DeletedRepository(StorageModel, table=True):

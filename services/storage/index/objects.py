@@ -4,7 +4,7 @@ import datetime
 from collections.abc import Collection, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from sqlalchemy import delete, exists, func, select, text, update
+from sqlalchemy import and_, delete, exists, func, or_, select, text, update
 from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -12,7 +12,7 @@ from sqlmodel import col
 from services.storage.index import advisory_locks
 from services.storage.index.advisory_locks import key
 from services.storage.index.contents import IS_KEPT, any_of
-from services.storage.index.models import Content, DeletedRepository, Object
+from services.storage.index.models import DeletedRepository, Object
 
 
 class Record(NamedTuple):
@@ -26,6 +26,8 @@ class Record(NamedTuple):
     removed_by: str | None
     bin_until: datetime.datetime | None = None
     """The time until which the bytes of a removed object are kept; None if they are gone."""
+    is_collected: bool = False
+    """True if it is the tombstone of an object that was removed as garbage, and may be uploaded again."""
 
 
 class ObjectToAdd(NamedTuple):
@@ -36,8 +38,12 @@ class ObjectToAdd(NamedTuple):
     size: int
 
 
-_RECORD = [col(getattr(Object, name)) for name in Record._fields]
-_RECORD_SQL = ", ".join(f"objects.{name}" for name in Record._fields)
+# What a statement returns of an object, as columns and as SQL.
+RECORD = [col(getattr(Object, name)) for name in Record._fields]
+RECORD_SQL = ", ".join(f"objects.{name}" for name in Record._fields)
+# The version before may let a repository hold an object again, and leave the mark.
+IS_COLLECTED = and_(col(Object.is_collected), col(Object.removed_at).is_not(None))
+"""The condition that a row is the tombstone of an object that was removed as garbage."""
 
 # SQL as text on the hot path, because building a statement with SQLAlchemy costs more than executing it.
 _ADD = text(f"""
@@ -48,17 +54,36 @@ _ADD = text(f"""
     WHERE NOT EXISTS (
         SELECT FROM storage.deleted_repositories AS deleted WHERE deleted.repository_id = added.repository_id
     )
-    ON CONFLICT (repository_id, oid) DO UPDATE SET size = excluded.size WHERE objects.removed_at IS NULL
-    RETURNING objects.repository_id, {_RECORD_SQL}
+    ON CONFLICT (repository_id, oid) DO UPDATE SET size = excluded.size, used_at = now()
+        WHERE objects.removed_at IS NULL
+    RETURNING objects.repository_id, {RECORD_SQL}
 """)  # noqa: S608 - our own names
 
+
+# A statement of its own, because an INSERT that may update `removed_at` fires the trigger `object_removed` each time.
+_END_COLLECTIONS = text("""
+    UPDATE storage.objects
+    SET removed_at = NULL, removal_reason = NULL, removed_by = NULL, bin_until = NULL, is_collected = false,
+        created_at = now()
+    FROM unnest(CAST(:repository_ids AS bigint[]), CAST(:oids AS text[])) AS uploaded (repository_id, oid)
+    WHERE objects.repository_id = uploaded.repository_id AND objects.oid = uploaded.oid
+        AND objects.is_collected AND objects.removed_at IS NOT NULL
+    RETURNING objects.repository_id, objects.oid
+""")
 _COPY = text("""
     INSERT INTO storage.objects (repository_id, oid, size)
     SELECT :to_repository_id, oid, size FROM storage.objects AS held
     WHERE repository_id = :repository_id AND oid = ANY(CAST(:oids AS text[])) AND removed_at IS NULL
         AND EXISTS (SELECT FROM storage.contents WHERE contents.oid = held.oid AND NOT is_doubted)
-    ON CONFLICT (repository_id, oid) DO NOTHING
+    ON CONFLICT (repository_id, oid) DO UPDATE
+        SET removed_at = NULL, removal_reason = NULL, removed_by = NULL, bin_until = NULL, is_collected = false,
+            created_at = now()
+        WHERE objects.is_collected AND objects.removed_at IS NOT NULL
     RETURNING oid
+""")
+_USE_COPIED = text("""
+    UPDATE storage.objects SET used_at = now()
+    WHERE repository_id = :to_repository_id AND oid = ANY(CAST(:oids AS text[])) AND removed_at IS NULL
 """)
 
 MAX_LOCKED = 200
@@ -103,8 +128,8 @@ async def is_deleted(connection: AsyncConnection, repository_id: int) -> bool:
 
 async def find(connection: AsyncConnection, repository_id: int, oid: str) -> Record | None:
     """Return the record of an object, held or removed; None if there is none."""
-    statement = select(*_RECORD).where(col(Object.repository_id) == repository_id, col(Object.oid) == oid)
-    return _record((await connection.execute(statement)).one_or_none())
+    statement = select(*RECORD).where(col(Object.repository_id) == repository_id, col(Object.oid) == oid)
+    return record_of((await connection.execute(statement)).one_or_none())
 
 
 async def is_kept(connection: AsyncConnection, oid: str) -> bool:
@@ -115,7 +140,7 @@ async def is_kept(connection: AsyncConnection, oid: str) -> bool:
 async def page(connection: AsyncConnection, repository_id: int, *, after: str, limit: int) -> list[Record]:
     """Return the keyset page of up to `limit` records by oid after the oid `after`."""
     statement = (
-        select(*_RECORD)
+        select(*RECORD)
         .where(col(Object.repository_id) == repository_id, col(Object.oid) > after)
         .order_by(col(Object.oid))
         .limit(limit)
@@ -129,11 +154,23 @@ async def add(connection: AsyncConnection, added: Collection[ObjectToAdd]) -> di
     Objects that were removed, or whose repository was deleted, are missing in the result. The caller must have called
     `lock`. The records cannot change until the transaction ends.
     """
-    repository_ids, oids, sizes = zip(*added, strict=True)
+    # Sorted, so that it does not deadlock with what locks rows by oid and takes no locks of oids.
+    repository_ids, oids, sizes = zip(*sorted(added, key=_by_oid), strict=True)
     values = {"repository_ids": repository_ids, "oids": oids, "sizes": sizes}
     return {
         (repository_id, record[0]): Record(*record) for repository_id, *record in await connection.execute(_ADD, values)
     }
+
+
+async def end_collections(connection: AsyncConnection, uploaded: Collection[ObjectToAdd]) -> list[ObjectToAdd]:
+    """Make repositories hold those of these objects that were removed as garbage, and return them.
+
+    The caller must have called `lock`, and have the bytes.
+    """
+    repository_ids, oids, _ = zip(*sorted(uploaded, key=_by_oid), strict=True)
+    rows = await connection.execute(_END_COLLECTIONS, {"repository_ids": repository_ids, "oids": oids})
+    ended = {(repository_id, oid) for repository_id, oid in rows}
+    return [upload for upload in uploaded if (upload.repository_id, upload.oid) in ended]
 
 
 async def copy(connection: AsyncConnection, repository_id: int, to_repository_id: int, oids: Sequence[str]) -> set[str]:
@@ -143,7 +180,10 @@ async def copy(connection: AsyncConnection, repository_id: int, to_repository_id
     must have called `lock`.
     """
     values = {"repository_id": repository_id, "to_repository_id": to_repository_id, "oids": list(oids)}
-    return set(await connection.scalars(_COPY, values))
+    copied = set(await connection.scalars(_COPY, values))
+    # A collection must not take at once what was there before the copy.
+    await connection.execute(_USE_COPIED, {"to_repository_id": to_repository_id, "oids": list(oids)})
+    return copied
 
 
 async def held_or_removed(connection: AsyncConnection, repository_id: int, oids: Sequence[str]) -> dict[str, bool]:
@@ -165,7 +205,8 @@ async def add_tombstone(
 ) -> Record | None:
     """Turn the record of a held object into a tombstone and return it; None if the object is not held.
 
-    The bytes are kept for the time `bin_for`.
+    The bytes are kept for the time `bin_for`. The tombstone of an object that was removed as garbage becomes one of a
+    removal.
     """
     until = func.now() + bin_for if bin_for else None
     statement = (
@@ -173,64 +214,14 @@ async def add_tombstone(
         .where(
             col(Object.repository_id) == repository_id,
             col(Object.oid) == oid,
-            col(Object.removed_at).is_(None),
+            or_(col(Object.removed_at).is_(None), col(Object.is_collected)),
         )
-        .values(removed_at=func.now(), removal_reason=reason, removed_by=removed_by, bin_until=until)
-        .returning(*_RECORD)
-    )
-    return _record((await connection.execute(statement)).one_or_none())
-
-
-async def take_out_of_bin(connection: AsyncConnection, repository_id: int, oid: str) -> Record | None:
-    """Make a repository hold an object in its bin again, and return it; None if the bytes are not there."""
-    statement = (
-        update(Object)
-        .where(
-            col(Object.repository_id) == repository_id,
-            col(Object.oid) == oid,
-            col(Object.bin_until).is_not(None),
-            # A service of an earlier version knows no bin, and may have let the bytes go.
-            exists().where(col(Content.oid) == oid),
+        .values(
+            removed_at=func.now(), removal_reason=reason, removed_by=removed_by, bin_until=until, is_collected=False
         )
-        .values(removed_at=None, removal_reason=None, removed_by=None, bin_until=None)
-        .returning(*_RECORD)
+        .returning(*RECORD)
     )
-    return _record((await connection.execute(statement)).one_or_none())
-
-
-async def end_in_bin(connection: AsyncConnection, repository_id: int, oid: str) -> Record | None:
-    """Let the bytes of a removed object be kept no more, and return its tombstone; None if it was not removed."""
-    statement = (
-        update(Object)
-        .where(col(Object.repository_id) == repository_id, col(Object.oid) == oid, col(Object.removed_at).is_not(None))
-        .values(bin_until=None)
-        .returning(*_RECORD)
-    )
-    return _record((await connection.execute(statement)).one_or_none())
-
-
-async def due_in_bin(connection: AsyncConnection, *, limit: int) -> list[str]:
-    """Return up to `limit` oids of objects whose time in a bin is over."""
-    due = select(col(Object.oid)).where(col(Object.bin_until) <= func.now()).order_by(col(Object.bin_until))
-    return list(await connection.scalars(due.limit(limit)))
-
-
-async def end_due_in_bin(connection: AsyncConnection, oids: Sequence[str]) -> None:
-    """Let the bytes of those of `oids` be kept no more whose time in a bin is over."""
-    due = update(Object).where(col(Object.oid) == any_of(oids), col(Object.bin_until) <= func.now())
-    await connection.execute(due.values(bin_until=None))
-
-
-async def seconds_in_bin(connection: AsyncConnection) -> float | None:
-    """Return the number of seconds until the time of the next object in a bin is over; None if there is none."""
-    seconds = await connection.scalar(select(func.extract("epoch", func.min(col(Object.bin_until)) - func.now())))
-    return None if seconds is None else max(0.0, float(seconds))
-
-
-async def repositories_that_keep(connection: AsyncConnection, oid: str, *, limit: int) -> list[int]:
-    """Return up to `limit` ids of repositories that hold an object, or have it in their bin, in ascending order."""
-    statement = select(col(Object.repository_id)).where(col(Object.oid) == oid, IS_KEPT)
-    return list(await connection.scalars(statement.order_by(col(Object.repository_id)).limit(limit)))
+    return record_of((await connection.execute(statement)).one_or_none())
 
 
 async def remove_tombstone(connection: AsyncConnection, repository_id: int, oid: str) -> bool:
@@ -256,10 +247,15 @@ async def forget(connection: AsyncConnection, repository_id: int, oids: Sequence
     statement = (
         delete(Object)
         .where(col(Object.repository_id) == repository_id, col(Object.oid) == any_of(oids))
-        .returning(*_RECORD)
+        .returning(*RECORD)
     )
     return [Record._make(row) for row in await connection.execute(statement)]
 
 
-def _record(row: Iterable[Any] | None) -> Record | None:
+def _by_oid(added: ObjectToAdd) -> tuple[str, int]:
+    return added.oid, added.repository_id
+
+
+def record_of(row: Iterable[Any] | None) -> Record | None:
+    """Return the record in a row of the columns `RECORD`; None for no row."""
     return None if row is None else Record._make(row)

@@ -112,9 +112,11 @@ def _turns(group: Sequence[VerifiedUpload]) -> Iterator[dict[int, VerifiedUpload
 async def _register_each_object_once(
     turn: dict[int, VerifiedUpload], connection: AsyncConnection
 ) -> dict[int, CommittedUpload | ServiceError]:
-    records = await objects.add(
-        connection, [ObjectToAdd(upload.repository_id, upload.oid, upload.size) for upload in turn.values()]
-    )
+    added = [ObjectToAdd(upload.repository_id, upload.oid, upload.size) for upload in turn.values()]
+    records = await objects.add(connection, added)
+    refused = [entry for entry in added if (entry.repository_id, entry.oid) not in records]
+    if refused and (collected := await objects.end_collections(connection, refused)):
+        records |= await objects.add(connection, collected)
     held = {number: upload for number, upload in turn.items() if (upload.repository_id, upload.oid) in records}
     arrived = [(number, blob) for number, upload in held.items() for blob in upload.blobs]
     committed = await contents.commit(connection, [blob for _, blob in arrived]) if arrived else []

@@ -46,7 +46,8 @@ async def commit(
     Return None if another process has taken over the segment, or the store was deleted. `journaled` names each object
     of a repository once, and has one blob name for each oid.
     """
-    asked = list(journaled)
+    # Sorted, so that it does not deadlock with what locks rows by oid and takes no locks of oids.
+    asked = sorted(journaled, key=lambda one: (one.oid, one.repository_id))
     repository_ids, oids, sizes, names = zip(*asked, strict=True)
     # In the order of `services.storage.index.objects.lock`, so that two transactions do not deadlock.
     shared = [*map(str, sorted(set(repository_ids))), advisory_locks.store_key(store_id)]

@@ -7,7 +7,7 @@ from sqlalchemy.ext.asyncio import AsyncConnection
 
 from services.storage.context import StorageContext
 from services.storage.errors import object_not_found, object_not_removed, object_purged
-from services.storage.index import contents, objects
+from services.storage.index import bins, contents, objects, turns
 from services.storage.index.objects import Record
 
 
@@ -50,7 +50,7 @@ async def restore_object(
     async def work(connection: AsyncConnection) -> Record | None:
         nonlocal taken
         await objects.lock(connection, [oid])
-        if (held := await objects.take_out_of_bin(connection, repository_id, oid)) is not None:
+        if (held := await bins.take_out_of_bin(connection, repository_id, oid)) is not None:
             taken = True
             return held
         record = await objects.find(connection, repository_id, oid)
@@ -82,6 +82,7 @@ async def delete_repository(context: StorageContext, repository_id: int) -> int:
         return forgotten
 
     await context.database.run(partial(objects.close_repository, repository_id=repository_id))
+    await turns.forget(context.database, repository_id)
     try:
         while forgotten := await context.database.run(work):
             held += sum(record.removed_at is None for record in forgotten)

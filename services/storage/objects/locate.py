@@ -42,6 +42,7 @@ async def locate_object(
     """
     await context.quota.check(repository_id)
     held = await held_object(context, repository_id, oid)
+    context.reads.note(repository_id, [held])
     count = range_length(held.size, offset, length)
     disks = disks_of(context)
     located = [(store, name) for store, name in context.stores.of(held.locations) if store.id in disks]

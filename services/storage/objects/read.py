@@ -116,12 +116,13 @@ class _Opened(NamedTuple):
 @asynccontextmanager
 async def _open(context: StorageContext, repository_id: int, oid: str) -> AsyncIterator[tuple[int, _Opened]]:
     held = await held_object(context, repository_id, oid)
+    context.reads.note(repository_id, [held])
     async with AsyncExitStack() as stack:
         try:
             opened = await _open_any(context, stack, held)
         except BytesMissing:
             now = await held_object(context, repository_id, oid)
-            if now == held:
+            if now.locations == held.locations:
                 raise
             # The blobs have just been replaced.
             opened = await _open_any(context, stack, now)

@@ -11,6 +11,7 @@ from services.storage.index.contents import BlobLocation
 from services.storage.index.lookups import Located
 from services.storage.index.objects import Record
 from services.storage.intent import Intent
+from services.storage.objects.announce import announced
 
 
 class Status(Enum):
@@ -47,6 +48,10 @@ async def stat_objects(
 ) -> list[ObjectStat]:
     """Return one answer for each key, in order. Raises what BatchStatObjects documents."""
     located = await context.lookups.locate(repository_id, {key.oid for key in keys})
+    if intent is Intent.WRITE:
+        located = await announced(context, repository_id, located)
+    if intent is Intent.READ:
+        context.reads.note(repository_id, located)
     found = {entry.oid: _answer(entry) for entry in located}
     answers = [found.get(key.oid, _MISSING) for key in keys]
     if intent is Intent.READ and any(answer.status is Status.PRESENT for answer in answers):

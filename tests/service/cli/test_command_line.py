@@ -34,7 +34,7 @@ def test_help() -> None:
     result = towpath("--help")
     assert result.returncode == 0
     access = ("user", "token", "repo", "forge", "grant", "revoke", "access", "hook")
-    for command in ("up", "migrate", *access, "lock", "object", "storage", "usage", "backup", "restore", "check"):
+    for command in ("up", "migrate", *access, "lock", "object", "storage", "usage", "gc", "backup", "restore", "check"):
         assert re.search(rf"^  {command} ", result.stdout, re.MULTILINE), command
 
 

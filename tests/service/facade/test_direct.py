@@ -103,6 +103,18 @@ async def test_verify_confirms_what_is_not_held(scripted: Running) -> None:
     assert asked == [pb.ConfirmObjectRequest(repository_id=1, oid=OID, size=len(DATA))]
 
 
+@pytest.mark.parametrize(("removed", "status"), [(False, 200), (True, 410)])
+async def test_verify_confirms_what_was_collected(scripted: Running, removed: bool, status: int) -> None:
+    """Storage knows whether an object was removed as garbage meanwhile, which its confirmation ends, or for good."""
+    inner, facade = scripted
+    stat = Stat(status=pb.OBJECT_STATUS_REMOVED, removal_reason="no ref names it")
+    inner.reply("BatchStatObjects", pb.BatchStatObjectsResponse(objects=[stat]))
+    inner.reply("ConfirmObject", pb.ConfirmObjectResponse(object=pb.Object(oid=OID, size=len(DATA))))
+    if removed:
+        inner.fail("ConfirmObject", FailedPrecondition(Reason.OBJECT_REMOVED, "removed", removal_reason="a licence"))
+    assert (await _verify(facade)).status_code == status
+
+
 @pytest.mark.parametrize(
     ("error", "status"),
     [

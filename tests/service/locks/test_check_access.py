@@ -150,7 +150,7 @@ async def test_names_are_case_sensitive(service: RunningLocks, team: Team) -> No
         await service.check(team.alice, team.repository.upper(), READ)
 
 
-@pytest.mark.parametrize("permission", [access.PERMISSION_UNSPECIFIED, 4, -1])
+@pytest.mark.parametrize("permission", [access.PERMISSION_UNSPECIFIED, 5, -1])
 async def test_no_permission_asked(service: RunningLocks, team: Team, permission: int) -> None:
     """A call that does not say what is wanted is refused."""
     with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:

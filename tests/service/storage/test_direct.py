@@ -11,6 +11,7 @@ from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import Reason
 from tests.support.direct import DirectStorage, direct_storage, new_repository, some_bytes
+from tests.support.garbage import collect
 from tests.support.postgres import TestPostgres
 from tests.support.seaweedfs import SeaweedFS
 from tests.support.storage import failure, oid_of
@@ -223,6 +224,29 @@ async def test_an_object_that_was_removed_meanwhile_stays_removed(direct: Direct
         assert not address.url
         [found] = await direct.found_and_signed(repository, (oid_of(data), len(data)), intent=intent)
         assert (found.status, found.HasField("signed")) == (REMOVED, False)
+
+
+async def test_an_object_that_was_collected_meanwhile_is_held(direct: DirectStorage) -> None:
+    """A client that was told to upload an object has it after the upload, whatever was collected meanwhile."""
+    repository, data = new_repository(), some_bytes()
+    signed = await direct.upload_url(repository, data)
+    await direct.service.write(repository, data)
+    assert (await collect(direct.service, ["0" * 64], repository_id=repository, apply=True)).summary.garbage_count == 1
+    assert await direct.service.statuses(repository, oid_of(data)) == [REMOVED]
+    assert await direct.put(signed, data) == 200
+    await direct.confirm(repository, data)
+    assert await direct.service.read(repository, oid_of(data)) == data
+
+
+async def test_a_confirmation_brings_garbage_back(direct: DirectStorage) -> None:
+    """A client that confirms an object in the bin relies on it, whoever has brought the bytes."""
+    repository, data = new_repository(), some_bytes()
+    await direct.bring(repository, data)
+    assert (await collect(direct.service, ["0" * 64], repository_id=repository, apply=True)).summary.garbage_count == 1
+    await direct.confirm(repository, data)
+    assert await direct.service.read(repository, oid_of(data)) == data
+    await direct.service.delete(repository, oid_of(data))
+    assert (await failure(direct.confirm(repository, data))).reason == Reason.OBJECT_REMOVED
 
 
 async def test_a_repository_that_was_deleted_meanwhile_gets_nothing(direct: DirectStorage) -> None:

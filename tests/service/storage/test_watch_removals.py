@@ -56,9 +56,18 @@ class Watcher:
         await until(answers)
 
     async def place(self, data: bytes = DATA, repository_id: int = 1) -> Place:
-        """Return where a batch says that an object lies, of a time that nothing older is allowed before."""
-        await self.ask()
-        return await place_of(self._storage, data, repository_id)
+        """Return where a batch says that an object lies, once that is allowed."""
+        found = Place()
+
+        async def is_allowed() -> bool:
+            # A place from before the end of a transaction of the service's own is not.
+            nonlocal found
+            await self.ask()
+            found = await place_of(self._storage, data, repository_id)
+            return await self.allows(found)
+
+        await until(is_allowed)
+        return found
 
     async def allows(self, place: Place) -> bool:
         """Tell whether the place may still be read."""

@@ -1,6 +1,7 @@
 """The gRPC servicer of AdminService, composed of all its handlers."""
 
 from services.locks.api.admin.forges import ForgeHandlers
+from services.locks.api.admin.garbage import GarbageHandlers
 from services.locks.api.admin.grants import GrantHandlers
 from services.locks.api.admin.groups import GroupHandlers
 from services.locks.api.admin.hooks import HookHandlers
@@ -25,6 +26,7 @@ class AdminServicer(
     GroupHandlers,
     LockHandlers,
     ObjectHandlers,
+    GarbageHandlers,
     StoreHandlers,
     HookHandlers,
     IssuerHandlers,

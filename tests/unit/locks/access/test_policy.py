@@ -46,6 +46,19 @@ def test_a_grant_for_some_refs_is_one_for_any() -> None:
         assert anonymous.outcome is Outcome.CREDENTIALS_REQUIRED
 
 
+def test_administering_needs_the_role_for_every_ref() -> None:
+    """A writer, a reader, and an admin of some refs are refused; an admin is not, whichever ref is named."""
+    for ref in ("", "refs/heads/bob"):
+        decision = _decide(_ALICE, Permission.ADMIN, ref)
+        assert (decision.outcome, decision.grant) == (Outcome.ALLOWED, _ALICE.grants[0])
+        limited = Grant(Role.ADMIN, ["*"])
+        for grants in ([Grant(Role.WRITE)], [Grant(Role.READ)], [limited], []):
+            refused = _decide(RepositoryAccess(public=True, grants=grants), Permission.ADMIN, ref)
+            assert refused.outcome is Outcome.DENIED
+        both = RepositoryAccess(public=False, grants=[limited, Grant(Role.ADMIN)])
+        assert _decide(both, Permission.ADMIN, ref).outcome is Outcome.ALLOWED
+
+
 def test_a_ref_never_limits_reading() -> None:
     """Reading needs a grant, whatever the ref."""
     assert _decide(_BOB, Permission.READ, "refs/heads/secret").outcome is Outcome.ALLOWED

@@ -8,6 +8,7 @@ from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
+from towpath.storage.v1 import storage_service_pb2 as _storage_service_pb2
 import builtins as _builtins
 import sys
 import typing as _typing
@@ -35,6 +36,8 @@ class _PermissionEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_Permission
     """Write on any ref at all, whichever; the ref of the request does not count. Enough to verify locks
     where no ref is named.
     """
+    PERMISSION_ADMIN: _Permission.ValueType  # 4
+    """Collect garbage: the role admin, and for every ref."""
 
 class Permission(_Permission, metaclass=_PermissionEnumTypeWrapper):
     """Permission is what is asked for."""
@@ -49,6 +52,8 @@ PERMISSION_WRITE_ANY_REF: Permission.ValueType  # 3
 """Write on any ref at all, whichever; the ref of the request does not count. Enough to verify locks
 where no ref is named.
 """
+PERMISSION_ADMIN: Permission.ValueType  # 4
+"""Collect garbage: the role admin, and for every ref."""
 Global___Permission: _TypeAlias = Permission  # noqa: Y015
 
 @_typing.final
@@ -706,3 +711,123 @@ class IssueSessionTokenResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___IssueSessionTokenResponse: _TypeAlias = IssueSessionTokenResponse  # noqa: Y015
+
+@_typing.final
+class RetainObjectsRequest(_message.Message):
+    """RetainObjectsRequest is one message of the stream: first a header, then retained objects, and last the end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Header(_message.Message):
+        """Header says what is to be done."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+        REPOSITORY_FIELD_NUMBER: _builtins.int
+        USER_NAME_FIELD_NUMBER: _builtins.int
+        TERMS_FIELD_NUMBER: _builtins.int
+        REASON_FIELD_NUMBER: _builtins.int
+        repository_id: _builtins.int
+        """The repository, as CheckAccess has told."""
+        repository: _builtins.str
+        """Its name, for the audit log."""
+        user_name: _builtins.str
+        """The name of the user who does it."""
+        reason: _builtins.str
+        """Why the objects are removed, shown to those who ask for them; at most 1,000 characters."""
+        @_builtins.property
+        def terms(self) -> _storage_service_pb2.CollectionTerms:
+            """How it is to be done."""
+
+        def __init__(
+            self,
+            *,
+            repository_id: _builtins.int = ...,
+            repository: _builtins.str = ...,
+            user_name: _builtins.str = ...,
+            terms: _storage_service_pb2.CollectionTerms | None = ...,
+            reason: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["terms", b"terms"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "repository", b"repository", "repository_id", b"repository_id", "terms", b"terms", "user_name", b"user_name"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    RETAINED_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def header(self) -> Global___RetainObjectsRequest.Header:
+        """The first message."""
+
+    @_builtins.property
+    def retained(self) -> _storage_service_pb2.RetainedObjects:
+        """Every message between the first and the last."""
+
+    @_builtins.property
+    def end(self) -> _storage_service_pb2.RetainedEnd:
+        """The last message."""
+
+    def __init__(
+        self,
+        *,
+        header: Global___RetainObjectsRequest.Header | None = ...,
+        retained: _storage_service_pb2.RetainedObjects | None = ...,
+        end: _storage_service_pb2.RetainedEnd | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "end", b"end", "header", b"header", "retained", b"retained"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "end", b"end", "header", b"header", "retained", b"retained"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["header", "retained", "end"]  # noqa: Y015
+    _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
+
+Global___RetainObjectsRequest: _TypeAlias = RetainObjectsRequest  # noqa: Y015
+
+@_typing.final
+class RetainObjectsResponse(_message.Message):
+    """RetainObjectsResponse is one message of the stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUMMARY_FIELD_NUMBER: _builtins.int
+    GARBAGE_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def summary(self) -> _storage_service_pb2.GarbageSummary:
+        """The first message."""
+
+    @_builtins.property
+    def garbage(self) -> _storage_service_pb2.GarbageList:
+        """With `list`: some of the garbage, by id."""
+
+    @_builtins.property
+    def progress(self) -> _storage_service_pb2.CollectionResult:
+        """With `apply`: how far it is."""
+
+    @_builtins.property
+    def result(self) -> _storage_service_pb2.CollectionResult:
+        """With `apply`, the last message."""
+
+    def __init__(
+        self,
+        *,
+        summary: _storage_service_pb2.GarbageSummary | None = ...,
+        garbage: _storage_service_pb2.GarbageList | None = ...,
+        progress: _storage_service_pb2.CollectionResult | None = ...,
+        result: _storage_service_pb2.CollectionResult | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "garbage", b"garbage", "progress", b"progress", "result", b"result", "summary", b"summary"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "garbage", b"garbage", "progress", b"progress", "result", b"result", "summary", b"summary"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["summary", "garbage", "progress", "result"]  # noqa: Y015
+    _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
+
+Global___RetainObjectsResponse: _TypeAlias = RetainObjectsResponse  # noqa: Y015

@@ -78,6 +78,11 @@ class AccessServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsResponse.FromString,
                 _registered_method=True)
+        self.RetainObjects = channel.stream_stream(
+                '/towpath.access.v1.AccessService/RetainObjects',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RetainObjectsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RetainObjectsResponse.FromString,
+                _registered_method=True)
         self.FindSshKey = channel.unary_unary(
                 '/towpath.access.v1.AccessService/FindSshKey',
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.FindSshKeyRequest.SerializeToString,
@@ -198,6 +203,16 @@ class AccessServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def RetainObjects(self, request_iterator, context):
+        """RetainObjects collects garbage as AdminService.CollectGarbage does, for a user who may administer the repository, as
+        the caller knows by CheckAccess. The audit log names the user.
+
+        Errors: those of StorageService.CollectGarbage.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def FindSshKey(self, request, context):
         """FindSshKey returns the SSH key of a fingerprint. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND),
         INVALID_ARGUMENT (INVALID_FIELD: what is given is no fingerprint).
@@ -258,6 +273,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.RecordRefusals,
                     request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsResponse.SerializeToString,
+            ),
+            'RetainObjects': grpc.stream_stream_rpc_method_handler(
+                    servicer.RetainObjects,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RetainObjectsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RetainObjectsResponse.SerializeToString,
             ),
             'FindSshKey': grpc.unary_unary_rpc_method_handler(
                     servicer.FindSshKey,
@@ -490,6 +510,33 @@ class AccessService:
             '/towpath.access.v1.AccessService/RecordRefusals',
             towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_access__service__pb2.RecordRefusalsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RetainObjects(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/towpath.access.v1.AccessService/RetainObjects',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.RetainObjectsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.RetainObjectsResponse.FromString,
             options,
             channel_credentials,
             insecure,

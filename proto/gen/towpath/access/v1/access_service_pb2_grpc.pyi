@@ -105,6 +105,12 @@ class AccessServiceStub:
 
     Errors: INVALID_ARGUMENT (INVALID_FIELD: too many).
     """
+    RetainObjects: _grpc.StreamStreamMultiCallable[_access_service_pb2.RetainObjectsRequest, _access_service_pb2.RetainObjectsResponse]
+    """RetainObjects collects garbage as AdminService.CollectGarbage does, for a user who may administer the repository, as
+    the caller knows by CheckAccess. The audit log names the user.
+
+    Errors: those of StorageService.CollectGarbage.
+    """
     FindSshKey: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.FindSshKeyRequest, _access_service_pb2.FindSshKeyResponse]
     """FindSshKey returns the SSH key of a fingerprint. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND),
     INVALID_ARGUMENT (INVALID_FIELD: what is given is no fingerprint).
@@ -192,6 +198,12 @@ class AccessServiceAsyncStub(AccessServiceStub):
     counted and dropped, and no text has a credential afterwards. A second call records a second time.
 
     Errors: INVALID_ARGUMENT (INVALID_FIELD: too many).
+    """
+    RetainObjects: _aio.StreamStreamMultiCallable[_access_service_pb2.RetainObjectsRequest, _access_service_pb2.RetainObjectsResponse]  # type: ignore[assignment]
+    """RetainObjects collects garbage as AdminService.CollectGarbage does, for a user who may administer the repository, as
+    the caller knows by CheckAccess. The audit log names the user.
+
+    Errors: those of StorageService.CollectGarbage.
     """
     FindSshKey: _aio.UnaryUnaryMultiCallable[_access_service_pb2.FindSshKeyRequest, _access_service_pb2.FindSshKeyResponse]  # type: ignore[assignment]
     """FindSshKey returns the SSH key of a fingerprint. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND),
@@ -325,6 +337,18 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         counted and dropped, and no text has a credential afterwards. A second call records a second time.
 
         Errors: INVALID_ARGUMENT (INVALID_FIELD: too many).
+        """
+
+    @_abc_1.abstractmethod
+    def RetainObjects(
+        self,
+        request_iterator: _MaybeAsyncIterator[_access_service_pb2.RetainObjectsRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_access_service_pb2.RetainObjectsResponse], _abc.AsyncIterator[_access_service_pb2.RetainObjectsResponse]]:
+        """RetainObjects collects garbage as AdminService.CollectGarbage does, for a user who may administer the repository, as
+        the caller knows by CheckAccess. The audit log names the user.
+
+        Errors: those of StorageService.CollectGarbage.
         """
 
     @_abc_1.abstractmethod

@@ -3133,6 +3133,178 @@ class CopyObjectsResponse(_message.Message):
 Global___CopyObjectsResponse: _TypeAlias = CopyObjectsResponse  # noqa: Y015
 
 @_typing.final
+class CollectGarbageRequest(_message.Message):
+    """CollectGarbageRequest is one message of the stream: first a header, then retained objects, and last the end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Header(_message.Message):
+        """Header says what is to be done."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        REPOSITORY_FIELD_NUMBER: _builtins.int
+        TERMS_FIELD_NUMBER: _builtins.int
+        REASON_FIELD_NUMBER: _builtins.int
+        repository: _builtins.str
+        """The repository's name."""
+        reason: _builtins.str
+        """Why the objects are removed, shown to those who ask for them; at most 1,000 characters."""
+        @_builtins.property
+        def terms(self) -> _storage_service_pb2.CollectionTerms:
+            """How it is to be done."""
+
+        def __init__(
+            self,
+            *,
+            repository: _builtins.str = ...,
+            terms: _storage_service_pb2.CollectionTerms | None = ...,
+            reason: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["terms", b"terms"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "repository", b"repository", "terms", b"terms"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    RETAINED_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def header(self) -> Global___CollectGarbageRequest.Header:
+        """The first message."""
+
+    @_builtins.property
+    def retained(self) -> _storage_service_pb2.RetainedObjects:
+        """Every message between the first and the last."""
+
+    @_builtins.property
+    def end(self) -> _storage_service_pb2.RetainedEnd:
+        """The last message."""
+
+    def __init__(
+        self,
+        *,
+        header: Global___CollectGarbageRequest.Header | None = ...,
+        retained: _storage_service_pb2.RetainedObjects | None = ...,
+        end: _storage_service_pb2.RetainedEnd | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "end", b"end", "header", b"header", "retained", b"retained"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "end", b"end", "header", b"header", "retained", b"retained"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["header", "retained", "end"]  # noqa: Y015
+    _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
+
+Global___CollectGarbageRequest: _TypeAlias = CollectGarbageRequest  # noqa: Y015
+
+@_typing.final
+class CollectGarbageResponse(_message.Message):
+    """CollectGarbageResponse is one message of the stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUMMARY_FIELD_NUMBER: _builtins.int
+    GARBAGE_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def summary(self) -> _storage_service_pb2.GarbageSummary:
+        """The first message."""
+
+    @_builtins.property
+    def garbage(self) -> _storage_service_pb2.GarbageList:
+        """With `list`: some of the garbage, by id."""
+
+    @_builtins.property
+    def progress(self) -> _storage_service_pb2.CollectionResult:
+        """With `apply`: how far it is."""
+
+    @_builtins.property
+    def result(self) -> _storage_service_pb2.CollectionResult:
+        """With `apply`, the last message."""
+
+    def __init__(
+        self,
+        *,
+        summary: _storage_service_pb2.GarbageSummary | None = ...,
+        garbage: _storage_service_pb2.GarbageList | None = ...,
+        progress: _storage_service_pb2.CollectionResult | None = ...,
+        result: _storage_service_pb2.CollectionResult | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "garbage", b"garbage", "progress", b"progress", "result", b"result", "summary", b"summary"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "garbage", b"garbage", "progress", b"progress", "result", b"result", "summary", b"summary"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["summary", "garbage", "progress", "result"]  # noqa: Y015
+    _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
+
+Global___CollectGarbageResponse: _TypeAlias = CollectGarbageResponse  # noqa: Y015
+
+@_typing.final
+class TakeCollectionTurnRequest(_message.Message):
+    """TakeCollectionTurnRequest asks for a turn, or ends one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    HOLDER_FIELD_NUMBER: _builtins.int
+    EVERY_SECONDS_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The repository's name."""
+    holder: _builtins.str
+    """Who asks: 1 to 64 characters that no other caller uses."""
+    every_seconds: _builtins.int
+    """The seconds from the beginning of a turn to the next one: an hour to a year."""
+    outcome: _storage_service_pb2.CollectionOutcome.ValueType
+    """How the holder's collection has ended."""
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        holder: _builtins.str = ...,
+        every_seconds: _builtins.int = ...,
+        outcome: _storage_service_pb2.CollectionOutcome.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["every_seconds", b"every_seconds", "holder", b"holder", "outcome", b"outcome", "repository", b"repository"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeCollectionTurnRequest: _TypeAlias = TakeCollectionTurnRequest  # noqa: Y015
+
+@_typing.final
+class TakeCollectionTurnResponse(_message.Message):
+    """TakeCollectionTurnResponse tells whether it is the holder's turn."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IS_TAKEN_FIELD_NUMBER: _builtins.int
+    WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    is_taken: _builtins.bool
+    """Whether the holder has the turn now."""
+    wait_seconds: _builtins.int
+    """If not: in how many seconds a turn may be had."""
+    def __init__(
+        self,
+        *,
+        is_taken: _builtins.bool = ...,
+        wait_seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_taken", b"is_taken", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeCollectionTurnResponse: _TypeAlias = TakeCollectionTurnResponse  # noqa: Y015
+
+@_typing.final
 class ListUsageRequest(_message.Message):
     """ListUsageRequest asks for the usage of one repository or all."""
 

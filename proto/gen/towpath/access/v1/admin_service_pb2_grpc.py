@@ -242,6 +242,16 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsResponse.FromString,
                 _registered_method=True)
+        self.CollectGarbage = channel.stream_stream(
+                '/towpath.access.v1.AdminService/CollectGarbage',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CollectGarbageRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CollectGarbageResponse.FromString,
+                _registered_method=True)
+        self.TakeCollectionTurn = channel.unary_unary(
+                '/towpath.access.v1.AdminService/TakeCollectionTurn',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.TakeCollectionTurnRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.TakeCollectionTurnResponse.FromString,
+                _registered_method=True)
         self.ListUsage = channel.unary_unary(
                 '/towpath.access.v1.AdminService/ListUsage',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageRequest.SerializeToString,
@@ -662,6 +672,23 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CollectGarbage(self, request_iterator, context):
+        """CollectGarbage removes the objects of a repository that no ref of its git repository names any more, as
+        StorageService.CollectGarbage does: the caller sends a header, the ids of the objects that are retained, and their
+        count and digest. Errors: those of StorageService.CollectGarbage.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TakeCollectionTurn(self, request, context):
+        """TakeCollectionTurn lets one of several callers collect a repository's garbage now and then, as
+        StorageService.TakeCollectionTurn does. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def ListUsage(self, request, context):
         """ListUsage tells how much the repositories hold and have moved today.
         """
@@ -1018,6 +1045,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.CopyObjects,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsResponse.SerializeToString,
+            ),
+            'CollectGarbage': grpc.stream_stream_rpc_method_handler(
+                    servicer.CollectGarbage,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CollectGarbageRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CollectGarbageResponse.SerializeToString,
+            ),
+            'TakeCollectionTurn': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeCollectionTurn,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.TakeCollectionTurnRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.TakeCollectionTurnResponse.SerializeToString,
             ),
             'ListUsage': grpc.unary_unary_rpc_method_handler(
                     servicer.ListUsage,
@@ -2203,6 +2240,60 @@ class AdminService:
             '/towpath.access.v1.AdminService/CopyObjects',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.CopyObjectsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CollectGarbage(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/towpath.access.v1.AdminService/CollectGarbage',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CollectGarbageRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.CollectGarbageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeCollectionTurn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/TakeCollectionTurn',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.TakeCollectionTurnRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.TakeCollectionTurnResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -180,6 +180,15 @@ class AdminServiceStub:
     fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
     both are the same repository, BATCH_TOO_LARGE).
     """
+    CollectGarbage: _grpc.StreamStreamMultiCallable[_admin_service_pb2.CollectGarbageRequest, _admin_service_pb2.CollectGarbageResponse]
+    """CollectGarbage removes the objects of a repository that no ref of its git repository names any more, as
+    StorageService.CollectGarbage does: the caller sends a header, the ids of the objects that are retained, and their
+    count and digest. Errors: those of StorageService.CollectGarbage.
+    """
+    TakeCollectionTurn: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.TakeCollectionTurnRequest, _admin_service_pb2.TakeCollectionTurnResponse]
+    """TakeCollectionTurn lets one of several callers collect a repository's garbage now and then, as
+    StorageService.TakeCollectionTurn does. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+    """
     ListUsage: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsageRequest, _admin_service_pb2.ListUsageResponse]
     """ListUsage tells how much the repositories hold and have moved today."""
     CreateStore: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateStoreRequest, _admin_service_pb2.CreateStoreResponse]
@@ -404,6 +413,15 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """CopyObjects lets a repository hold objects that another one holds, without an upload, such as for a
     fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
     both are the same repository, BATCH_TOO_LARGE).
+    """
+    CollectGarbage: _aio.StreamStreamMultiCallable[_admin_service_pb2.CollectGarbageRequest, _admin_service_pb2.CollectGarbageResponse]  # type: ignore[assignment]
+    """CollectGarbage removes the objects of a repository that no ref of its git repository names any more, as
+    StorageService.CollectGarbage does: the caller sends a header, the ids of the objects that are retained, and their
+    count and digest. Errors: those of StorageService.CollectGarbage.
+    """
+    TakeCollectionTurn: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.TakeCollectionTurnRequest, _admin_service_pb2.TakeCollectionTurnResponse]  # type: ignore[assignment]
+    """TakeCollectionTurn lets one of several callers collect a repository's garbage now and then, as
+    StorageService.TakeCollectionTurn does. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
     """
     ListUsage: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsageRequest, _admin_service_pb2.ListUsageResponse]  # type: ignore[assignment]
     """ListUsage tells how much the repositories hold and have moved today."""
@@ -866,6 +884,27 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """CopyObjects lets a repository hold objects that another one holds, without an upload, such as for a
         fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
         both are the same repository, BATCH_TOO_LARGE).
+        """
+
+    @_abc_1.abstractmethod
+    def CollectGarbage(
+        self,
+        request_iterator: _MaybeAsyncIterator[_admin_service_pb2.CollectGarbageRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_admin_service_pb2.CollectGarbageResponse], _abc.AsyncIterator[_admin_service_pb2.CollectGarbageResponse]]:
+        """CollectGarbage removes the objects of a repository that no ref of its git repository names any more, as
+        StorageService.CollectGarbage does: the caller sends a header, the ids of the objects that are retained, and their
+        count and digest. Errors: those of StorageService.CollectGarbage.
+        """
+
+    @_abc_1.abstractmethod
+    def TakeCollectionTurn(
+        self,
+        request: _admin_service_pb2.TakeCollectionTurnRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.TakeCollectionTurnResponse, _abc.Awaitable[_admin_service_pb2.TakeCollectionTurnResponse]]:
+        """TakeCollectionTurn lets one of several callers collect a repository's garbage now and then, as
+        StorageService.TakeCollectionTurn does. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
         """
 
     @_abc_1.abstractmethod

@@ -77,6 +77,30 @@ INTENT_WRITE: Intent.ValueType  # 2
 """Write the objects that are not held."""
 Global___Intent: _TypeAlias = Intent  # noqa: Y015
 
+class _CollectionOutcome:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _CollectionOutcomeEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_CollectionOutcome.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    COLLECTION_OUTCOME_UNSPECIFIED: _CollectionOutcome.ValueType  # 0
+    """It has not ended: the turn is to be taken, or kept."""
+    COLLECTION_OUTCOME_DONE: _CollectionOutcome.ValueType  # 1
+    """It is done."""
+    COLLECTION_OUTCOME_FAILED: _CollectionOutcome.ValueType  # 2
+    """It has failed, and is to be tried again."""
+
+class CollectionOutcome(_CollectionOutcome, metaclass=_CollectionOutcomeEnumTypeWrapper):
+    """CollectionOutcome is how a collection has ended."""
+
+COLLECTION_OUTCOME_UNSPECIFIED: CollectionOutcome.ValueType  # 0
+"""It has not ended: the turn is to be taken, or kept."""
+COLLECTION_OUTCOME_DONE: CollectionOutcome.ValueType  # 1
+"""It is done."""
+COLLECTION_OUTCOME_FAILED: CollectionOutcome.ValueType  # 2
+"""It has failed, and is to be tried again."""
+Global___CollectionOutcome: _TypeAlias = CollectionOutcome  # noqa: Y015
+
 @_typing.final
 class Object(_message.Message):
     """Object is an object's record in a repository."""
@@ -90,6 +114,7 @@ class Object(_message.Message):
     REMOVAL_REASON_FIELD_NUMBER: _builtins.int
     REMOVED_BY_FIELD_NUMBER: _builtins.int
     BIN_UNTIL_FIELD_NUMBER: _builtins.int
+    IS_COLLECTED_FIELD_NUMBER: _builtins.int
     oid: _builtins.str
     """The object's id."""
     size: _builtins.int
@@ -98,6 +123,8 @@ class Object(_message.Message):
     """Why it was removed."""
     removed_by: _builtins.str
     """Who removed it."""
+    is_collected: _builtins.bool
+    """Whether it was removed as garbage: then it may be written again."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When the repository got it."""
@@ -120,10 +147,11 @@ class Object(_message.Message):
         removal_reason: _builtins.str = ...,
         removed_by: _builtins.str = ...,
         bin_until: _timestamp_pb2.Timestamp | None = ...,
+        is_collected: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _typing.Literal["bin_until", b"bin_until", "created_at", b"created_at", "removed_at", b"removed_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bin_until", b"bin_until", "created_at", b"created_at", "oid", b"oid", "removal_reason", b"removal_reason", "removed_at", b"removed_at", "removed_by", b"removed_by", "size", b"size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["bin_until", b"bin_until", "created_at", b"created_at", "is_collected", b"is_collected", "oid", b"oid", "removal_reason", b"removal_reason", "removed_at", b"removed_at", "removed_by", b"removed_by", "size", b"size"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1295,6 +1323,392 @@ class CopyObjectsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CopyObjectsResponse: _TypeAlias = CopyObjectsResponse  # noqa: Y015
+
+@_typing.final
+class CollectGarbageRequest(_message.Message):
+    """CollectGarbageRequest is one message of the stream: first a header, then retained objects, and last the end."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Header(_message.Message):
+        """Header says what is to be done."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+        TERMS_FIELD_NUMBER: _builtins.int
+        REASON_FIELD_NUMBER: _builtins.int
+        REMOVED_BY_FIELD_NUMBER: _builtins.int
+        repository_id: _builtins.int
+        """The repository."""
+        reason: _builtins.str
+        """Why the objects are removed, for their tombstones; at most 1,000 characters."""
+        removed_by: _builtins.str
+        """The name of the user who removes them."""
+        @_builtins.property
+        def terms(self) -> Global___CollectionTerms:
+            """How it is to be done."""
+
+        def __init__(
+            self,
+            *,
+            repository_id: _builtins.int = ...,
+            terms: Global___CollectionTerms | None = ...,
+            reason: _builtins.str = ...,
+            removed_by: _builtins.str = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["terms", b"terms"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["reason", b"reason", "removed_by", b"removed_by", "repository_id", b"repository_id", "terms", b"terms"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    HEADER_FIELD_NUMBER: _builtins.int
+    RETAINED_FIELD_NUMBER: _builtins.int
+    END_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def header(self) -> Global___CollectGarbageRequest.Header:
+        """The first message."""
+
+    @_builtins.property
+    def retained(self) -> Global___RetainedObjects:
+        """Every message between the first and the last."""
+
+    @_builtins.property
+    def end(self) -> Global___RetainedEnd:
+        """The last message."""
+
+    def __init__(
+        self,
+        *,
+        header: Global___CollectGarbageRequest.Header | None = ...,
+        retained: Global___RetainedObjects | None = ...,
+        end: Global___RetainedEnd | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "end", b"end", "header", b"header", "retained", b"retained"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "end", b"end", "header", b"header", "retained", b"retained"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["header", "retained", "end"]  # noqa: Y015
+    _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
+
+Global___CollectGarbageRequest: _TypeAlias = CollectGarbageRequest  # noqa: Y015
+
+@_typing.final
+class CollectionTerms(_message.Message):
+    """CollectionTerms are the terms of a collection of garbage."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LISTED_SECONDS_AGO_FIELD_NUMBER: _builtins.int
+    GRACE_SECONDS_FIELD_NUMBER: _builtins.int
+    MOST_PERCENT_FIELD_NUMBER: _builtins.int
+    APPLY_FIELD_NUMBER: _builtins.int
+    LIST_FIELD_NUMBER: _builtins.int
+    listed_seconds_ago: _builtins.int
+    """How many seconds before this message the listing of the retained objects began, at most a day. Not the time by
+    the caller's clock, because that may differ from the service's.
+    """
+    grace_seconds: _builtins.int
+    """An object that was written, announced or read within so many seconds before the listing began is kept."""
+    most_percent: _builtins.int
+    """Nothing is removed if more than this percentage of the objects, or of their bytes, is garbage: 1 to 100."""
+    apply: _builtins.bool
+    """Remove the garbage."""
+    list: _builtins.bool
+    """List it."""
+    def __init__(
+        self,
+        *,
+        listed_seconds_ago: _builtins.int = ...,
+        grace_seconds: _builtins.int = ...,
+        most_percent: _builtins.int = ...,
+        apply: _builtins.bool = ...,
+        list: _builtins.bool = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["apply", b"apply", "grace_seconds", b"grace_seconds", "list", b"list", "listed_seconds_ago", b"listed_seconds_ago", "most_percent", b"most_percent"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CollectionTerms: _TypeAlias = CollectionTerms  # noqa: Y015
+
+@_typing.final
+class RetainedObjects(_message.Message):
+    """RetainedObjects are objects to be kept."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OIDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def oids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
+        """Their ids, from 1 to 10,000, in ascending order, and after those of the message before."""
+
+    def __init__(
+        self,
+        *,
+        oids: _abc.Iterable[_builtins.str] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["oids", b"oids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetainedObjects: _TypeAlias = RetainedObjects  # noqa: Y015
+
+@_typing.final
+class RetainedEnd(_message.Message):
+    """RetainedEnd says that the list is complete."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    COUNT_FIELD_NUMBER: _builtins.int
+    DIGEST_FIELD_NUMBER: _builtins.int
+    count: _builtins.int
+    """How many ids were sent, from 1 to 50,000,000."""
+    digest: _builtins.str
+    """The SHA-256, in hexadecimal digits, of the ids, each followed by a newline."""
+    def __init__(
+        self,
+        *,
+        count: _builtins.int = ...,
+        digest: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["count", b"count", "digest", b"digest"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RetainedEnd: _TypeAlias = RetainedEnd  # noqa: Y015
+
+@_typing.final
+class CollectGarbageResponse(_message.Message):
+    """CollectGarbageResponse is one message of the stream."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    SUMMARY_FIELD_NUMBER: _builtins.int
+    GARBAGE_FIELD_NUMBER: _builtins.int
+    PROGRESS_FIELD_NUMBER: _builtins.int
+    RESULT_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def summary(self) -> Global___GarbageSummary:
+        """The first message."""
+
+    @_builtins.property
+    def garbage(self) -> Global___GarbageList:
+        """With `list`: some of the garbage, by id."""
+
+    @_builtins.property
+    def progress(self) -> Global___CollectionResult:
+        """With `apply`: how far it is."""
+
+    @_builtins.property
+    def result(self) -> Global___CollectionResult:
+        """With `apply`, the last message."""
+
+    def __init__(
+        self,
+        *,
+        summary: Global___GarbageSummary | None = ...,
+        garbage: Global___GarbageList | None = ...,
+        progress: Global___CollectionResult | None = ...,
+        result: Global___CollectionResult | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "garbage", b"garbage", "progress", b"progress", "result", b"result", "summary", b"summary"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["content", b"content", "garbage", b"garbage", "progress", b"progress", "result", b"result", "summary", b"summary"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType_content: _TypeAlias = _typing.Literal["summary", "garbage", "progress", "result"]  # noqa: Y015
+    _WhichOneofArgType_content: _TypeAlias = _typing.Literal["content", b"content"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
+
+Global___CollectGarbageResponse: _TypeAlias = CollectGarbageResponse  # noqa: Y015
+
+@_typing.final
+class GarbageSummary(_message.Message):
+    """GarbageSummary tells how much is garbage."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GARBAGE_COUNT_FIELD_NUMBER: _builtins.int
+    GARBAGE_BYTES_FIELD_NUMBER: _builtins.int
+    FREED_BYTES_FIELD_NUMBER: _builtins.int
+    OLDEST_CREATED_AT_FIELD_NUMBER: _builtins.int
+    NEWEST_CREATED_AT_FIELD_NUMBER: _builtins.int
+    HELD_COUNT_FIELD_NUMBER: _builtins.int
+    HELD_BYTES_FIELD_NUMBER: _builtins.int
+    GRACE_COUNT_FIELD_NUMBER: _builtins.int
+    RETAINED_COUNT_FIELD_NUMBER: _builtins.int
+    RETAINED_HELD_COUNT_FIELD_NUMBER: _builtins.int
+    RETURNING_COUNT_FIELD_NUMBER: _builtins.int
+    garbage_count: _builtins.int
+    """How many objects are garbage."""
+    garbage_bytes: _builtins.int
+    """Their bytes together."""
+    freed_bytes: _builtins.int
+    """Those of the bytes that no other repository holds or has in its bin."""
+    held_count: _builtins.int
+    """How many objects the repository holds, garbage included."""
+    held_bytes: _builtins.int
+    """Their bytes together."""
+    grace_count: _builtins.int
+    """How many of them are not retained, and no garbage because of the time of grace."""
+    retained_count: _builtins.int
+    """How many retained objects were listed."""
+    retained_held_count: _builtins.int
+    """How many of these the repository holds."""
+    returning_count: _builtins.int
+    """How many of them are in the bin as garbage, and are held again by a call with `apply`."""
+    @_builtins.property
+    def oldest_created_at(self) -> _timestamp_pb2.Timestamp:
+        """When the repository got the oldest of them; not set if there is none."""
+
+    @_builtins.property
+    def newest_created_at(self) -> _timestamp_pb2.Timestamp:
+        """When the repository got the newest of them; not set if there is none."""
+
+    def __init__(
+        self,
+        *,
+        garbage_count: _builtins.int = ...,
+        garbage_bytes: _builtins.int = ...,
+        freed_bytes: _builtins.int = ...,
+        oldest_created_at: _timestamp_pb2.Timestamp | None = ...,
+        newest_created_at: _timestamp_pb2.Timestamp | None = ...,
+        held_count: _builtins.int = ...,
+        held_bytes: _builtins.int = ...,
+        grace_count: _builtins.int = ...,
+        retained_count: _builtins.int = ...,
+        retained_held_count: _builtins.int = ...,
+        returning_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["newest_created_at", b"newest_created_at", "oldest_created_at", b"oldest_created_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["freed_bytes", b"freed_bytes", "garbage_bytes", b"garbage_bytes", "garbage_count", b"garbage_count", "grace_count", b"grace_count", "held_bytes", b"held_bytes", "held_count", b"held_count", "newest_created_at", b"newest_created_at", "oldest_created_at", b"oldest_created_at", "retained_count", b"retained_count", "retained_held_count", b"retained_held_count", "returning_count", b"returning_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GarbageSummary: _TypeAlias = GarbageSummary  # noqa: Y015
+
+@_typing.final
+class GarbageList(_message.Message):
+    """GarbageList is some of the garbage."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___Object]:
+        """The objects, at most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        objects: _abc.Iterable[Global___Object] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["objects", b"objects"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GarbageList: _TypeAlias = GarbageList  # noqa: Y015
+
+@_typing.final
+class CollectionResult(_message.Message):
+    """CollectionResult tells what a collection has done."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REMOVED_COUNT_FIELD_NUMBER: _builtins.int
+    REMOVED_BYTES_FIELD_NUMBER: _builtins.int
+    RETURNED_COUNT_FIELD_NUMBER: _builtins.int
+    removed_count: _builtins.int
+    """How many objects were removed."""
+    removed_bytes: _builtins.int
+    """Their bytes together."""
+    returned_count: _builtins.int
+    """How many retained objects came back from the bin."""
+    def __init__(
+        self,
+        *,
+        removed_count: _builtins.int = ...,
+        removed_bytes: _builtins.int = ...,
+        returned_count: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["removed_bytes", b"removed_bytes", "removed_count", b"removed_count", "returned_count", b"returned_count"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CollectionResult: _TypeAlias = CollectionResult  # noqa: Y015
+
+@_typing.final
+class TakeCollectionTurnRequest(_message.Message):
+    """TakeCollectionTurnRequest asks for a turn, or ends one."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    HOLDER_FIELD_NUMBER: _builtins.int
+    EVERY_SECONDS_FIELD_NUMBER: _builtins.int
+    OUTCOME_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository."""
+    holder: _builtins.str
+    """Who asks: 1 to 64 characters that no other caller uses."""
+    every_seconds: _builtins.int
+    """The seconds from the beginning of a turn to the next one: an hour to a year."""
+    outcome: Global___CollectionOutcome.ValueType
+    """How the holder's collection has ended."""
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        holder: _builtins.str = ...,
+        every_seconds: _builtins.int = ...,
+        outcome: Global___CollectionOutcome.ValueType = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["every_seconds", b"every_seconds", "holder", b"holder", "outcome", b"outcome", "repository_id", b"repository_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeCollectionTurnRequest: _TypeAlias = TakeCollectionTurnRequest  # noqa: Y015
+
+@_typing.final
+class TakeCollectionTurnResponse(_message.Message):
+    """TakeCollectionTurnResponse tells whether it is the holder's turn."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    IS_TAKEN_FIELD_NUMBER: _builtins.int
+    WAIT_SECONDS_FIELD_NUMBER: _builtins.int
+    is_taken: _builtins.bool
+    """Whether the holder has the turn now."""
+    wait_seconds: _builtins.int
+    """If not: in how many seconds a turn may be had."""
+    def __init__(
+        self,
+        *,
+        is_taken: _builtins.bool = ...,
+        wait_seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_taken", b"is_taken", "wait_seconds", b"wait_seconds"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeCollectionTurnResponse: _TypeAlias = TakeCollectionTurnResponse  # noqa: Y015
 
 @_typing.final
 class DeleteRepositoryRequest(_message.Message):

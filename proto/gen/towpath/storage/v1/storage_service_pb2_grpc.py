@@ -116,6 +116,16 @@ class StorageServiceStub:
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CopyObjectsRequest.SerializeToString,
                 response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CopyObjectsResponse.FromString,
                 _registered_method=True)
+        self.CollectGarbage = channel.stream_stream(
+                '/towpath.storage.v1.StorageService/CollectGarbage',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CollectGarbageRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CollectGarbageResponse.FromString,
+                _registered_method=True)
+        self.TakeCollectionTurn = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/TakeCollectionTurn',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.TakeCollectionTurnRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.TakeCollectionTurnResponse.FromString,
+                _registered_method=True)
         self.DeleteRepository = channel.unary_unary(
                 '/towpath.storage.v1.StorageService/DeleteRepository',
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.DeleteRepositoryRequest.SerializeToString,
@@ -144,7 +154,8 @@ class StorageServiceServicer:
     """
 
     def BatchStatObjects(self, request, context):
-        """BatchStatObjects tells of each object whether the repository holds it, in the order asked.
+        """BatchStatObjects tells of each object whether the repository holds it, in the order asked. With INTENT_WRITE, what is
+        held counts as used for CollectGarbage, and what was removed as garbage and is in the bin is held again.
 
         An object that is not held is an answer, no failure. With an intent, the call fails where the
         transfer so announced would be refused. With `expires_in` too, the objects that the transfer moves have
@@ -174,7 +185,7 @@ class StorageServiceServicer:
     def ConfirmObject(self, request, context):
         """ConfirmObject makes an object visible that a client has written at the store itself, by an address of
         SignObjectUrls for this repository, once the store confirms its size and SHA-256. Confirming what is
-        held already succeeds.
+        held already succeeds, and what was removed as garbage and is in the bin is held again.
 
         Errors: NOT_FOUND (OBJECT_NOT_FOUND: nothing that was written so is this object; REPOSITORY_NOT_FOUND:
         it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED).
@@ -322,6 +333,40 @@ class StorageServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def CollectGarbage(self, request_iterator, context):
+        """CollectGarbage removes the objects of a repository that no ref of its git repository names any more. The caller
+        sends a header, then the ids of all objects that are retained, then their count and digest. The answer is a
+        summary; with `list` the objects that are garbage; and with `apply` a progress now and then, and the result.
+        Without `apply`, nothing changes.
+
+        Garbage is an object that is held and not retained, and that was neither written, nor announced to be written, nor
+        copied from another repository, nor read for the time of grace before the listing of the retained objects began, and
+        since then; announcements are remembered to 10 s, reads to an hour. It becomes a tombstone as by DeleteObject, but writing it is allowed, and an announcement
+        to write it (INTENT_WRITE) takes it out of the bin. The tombstone goes when the bytes leave the bin. What is
+        retained and lies in the bin as garbage is held again. A call that ended early may be made again, and goes on.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD, INVALID_OID, MALFORMED_STREAM: the list is empty, cut off, not in ascending
+        order, or not what its count and digest say, or it is more than a day old), FAILED_PRECONDITION (TOO_MUCH_GARBAGE:
+        with `apply`, more than `most_percent` of the objects or of their bytes are garbage), ABORTED (COLLECTION_RUNNING:
+        garbage of this repository is being collected, or as much as this service can do at once), DEADLINE_EXCEEDED
+        (DEADLINE_EXCEEDED: the stream was silent for longer than the service allows). Nothing is removed then.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TakeCollectionTurn(self, request, context):
+        """TakeCollectionTurn lets one of several callers that collect a repository's garbage now and then do it: the turn is
+        of the holder that takes it first, once the time since the last collection is over, and for 5 minutes. The holder
+        asks again meanwhile to keep it, and tells at last how its collection ended. After a failure, the turn is to be had
+        in 10 minutes. CollectGarbage does not ask for a turn.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteRepository(self, request, context):
         """DeleteRepository forgets all objects and tombstones of a repository, for good: nothing can be written
         into it afterwards. Bytes go when no other repository holds the object.
@@ -423,6 +468,16 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     servicer.CopyObjects,
                     request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CopyObjectsRequest.FromString,
                     response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CopyObjectsResponse.SerializeToString,
+            ),
+            'CollectGarbage': grpc.stream_stream_rpc_method_handler(
+                    servicer.CollectGarbage,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CollectGarbageRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.CollectGarbageResponse.SerializeToString,
+            ),
+            'TakeCollectionTurn': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeCollectionTurn,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.TakeCollectionTurnRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.TakeCollectionTurnResponse.SerializeToString,
             ),
             'DeleteRepository': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteRepository,
@@ -852,6 +907,60 @@ class StorageService:
             '/towpath.storage.v1.StorageService/CopyObjects',
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.CopyObjectsRequest.SerializeToString,
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.CopyObjectsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CollectGarbage(request_iterator,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.stream_stream(
+            request_iterator,
+            target,
+            '/towpath.storage.v1.StorageService/CollectGarbage',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.CollectGarbageRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.CollectGarbageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeCollectionTurn(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/TakeCollectionTurn',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.TakeCollectionTurnRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.TakeCollectionTurnResponse.FromString,
             options,
             channel_credentials,
             insecure,

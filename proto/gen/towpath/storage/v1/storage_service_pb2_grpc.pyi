@@ -41,7 +41,8 @@ class StorageServiceStub:
     @_typing.overload
     def __new__(cls, channel: _aio.Channel) -> StorageServiceAsyncStub: ...
     BatchStatObjects: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.BatchStatObjectsRequest, _storage_service_pb2.BatchStatObjectsResponse]
-    """BatchStatObjects tells of each object whether the repository holds it, in the order asked.
+    """BatchStatObjects tells of each object whether the repository holds it, in the order asked. With INTENT_WRITE, what is
+    held counts as used for CollectGarbage, and what was removed as garbage and is in the bin is held again.
 
     An object that is not held is an answer, no failure. With an intent, the call fails where the
     transfer so announced would be refused. With `expires_in` too, the objects that the transfer moves have
@@ -63,7 +64,7 @@ class StorageServiceStub:
     ConfirmObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.ConfirmObjectRequest, _storage_service_pb2.ConfirmObjectResponse]
     """ConfirmObject makes an object visible that a client has written at the store itself, by an address of
     SignObjectUrls for this repository, once the store confirms its size and SHA-256. Confirming what is
-    held already succeeds.
+    held already succeeds, and what was removed as garbage and is in the bin is held again.
 
     Errors: NOT_FOUND (OBJECT_NOT_FOUND: nothing that was written so is this object; REPOSITORY_NOT_FOUND:
     it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED).
@@ -159,6 +160,32 @@ class StorageServiceStub:
     Errors: NOT_FOUND (REPOSITORY_NOT_FOUND: the repository that is to hold them was deleted),
     INVALID_ARGUMENT (INVALID_FIELD: both are the same repository, BATCH_TOO_LARGE).
     """
+    CollectGarbage: _grpc.StreamStreamMultiCallable[_storage_service_pb2.CollectGarbageRequest, _storage_service_pb2.CollectGarbageResponse]
+    """CollectGarbage removes the objects of a repository that no ref of its git repository names any more. The caller
+    sends a header, then the ids of all objects that are retained, then their count and digest. The answer is a
+    summary; with `list` the objects that are garbage; and with `apply` a progress now and then, and the result.
+    Without `apply`, nothing changes.
+
+    Garbage is an object that is held and not retained, and that was neither written, nor announced to be written, nor
+    copied from another repository, nor read for the time of grace before the listing of the retained objects began, and
+    since then; announcements are remembered to 10 s, reads to an hour. It becomes a tombstone as by DeleteObject, but writing it is allowed, and an announcement
+    to write it (INTENT_WRITE) takes it out of the bin. The tombstone goes when the bytes leave the bin. What is
+    retained and lies in the bin as garbage is held again. A call that ended early may be made again, and goes on.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD, INVALID_OID, MALFORMED_STREAM: the list is empty, cut off, not in ascending
+    order, or not what its count and digest say, or it is more than a day old), FAILED_PRECONDITION (TOO_MUCH_GARBAGE:
+    with `apply`, more than `most_percent` of the objects or of their bytes are garbage), ABORTED (COLLECTION_RUNNING:
+    garbage of this repository is being collected, or as much as this service can do at once), DEADLINE_EXCEEDED
+    (DEADLINE_EXCEEDED: the stream was silent for longer than the service allows). Nothing is removed then.
+    """
+    TakeCollectionTurn: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.TakeCollectionTurnRequest, _storage_service_pb2.TakeCollectionTurnResponse]
+    """TakeCollectionTurn lets one of several callers that collect a repository's garbage now and then do it: the turn is
+    of the holder that takes it first, once the time since the last collection is over, and for 5 minutes. The holder
+    asks again meanwhile to keep it, and tells at last how its collection ended. After a failure, the turn is to be had
+    in 10 minutes. CollectGarbage does not ask for a turn.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD).
+    """
     DeleteRepository: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteRepositoryRequest, _storage_service_pb2.DeleteRepositoryResponse]
     """DeleteRepository forgets all objects and tombstones of a repository, for good: nothing can be written
     into it afterwards. Bytes go when no other repository holds the object.
@@ -184,7 +211,8 @@ class StorageServiceAsyncStub(StorageServiceStub):
 
     def __init__(self, channel: _aio.Channel) -> None: ...
     BatchStatObjects: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.BatchStatObjectsRequest, _storage_service_pb2.BatchStatObjectsResponse]  # type: ignore[assignment]
-    """BatchStatObjects tells of each object whether the repository holds it, in the order asked.
+    """BatchStatObjects tells of each object whether the repository holds it, in the order asked. With INTENT_WRITE, what is
+    held counts as used for CollectGarbage, and what was removed as garbage and is in the bin is held again.
 
     An object that is not held is an answer, no failure. With an intent, the call fails where the
     transfer so announced would be refused. With `expires_in` too, the objects that the transfer moves have
@@ -206,7 +234,7 @@ class StorageServiceAsyncStub(StorageServiceStub):
     ConfirmObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.ConfirmObjectRequest, _storage_service_pb2.ConfirmObjectResponse]  # type: ignore[assignment]
     """ConfirmObject makes an object visible that a client has written at the store itself, by an address of
     SignObjectUrls for this repository, once the store confirms its size and SHA-256. Confirming what is
-    held already succeeds.
+    held already succeeds, and what was removed as garbage and is in the bin is held again.
 
     Errors: NOT_FOUND (OBJECT_NOT_FOUND: nothing that was written so is this object; REPOSITORY_NOT_FOUND:
     it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED).
@@ -302,6 +330,32 @@ class StorageServiceAsyncStub(StorageServiceStub):
     Errors: NOT_FOUND (REPOSITORY_NOT_FOUND: the repository that is to hold them was deleted),
     INVALID_ARGUMENT (INVALID_FIELD: both are the same repository, BATCH_TOO_LARGE).
     """
+    CollectGarbage: _aio.StreamStreamMultiCallable[_storage_service_pb2.CollectGarbageRequest, _storage_service_pb2.CollectGarbageResponse]  # type: ignore[assignment]
+    """CollectGarbage removes the objects of a repository that no ref of its git repository names any more. The caller
+    sends a header, then the ids of all objects that are retained, then their count and digest. The answer is a
+    summary; with `list` the objects that are garbage; and with `apply` a progress now and then, and the result.
+    Without `apply`, nothing changes.
+
+    Garbage is an object that is held and not retained, and that was neither written, nor announced to be written, nor
+    copied from another repository, nor read for the time of grace before the listing of the retained objects began, and
+    since then; announcements are remembered to 10 s, reads to an hour. It becomes a tombstone as by DeleteObject, but writing it is allowed, and an announcement
+    to write it (INTENT_WRITE) takes it out of the bin. The tombstone goes when the bytes leave the bin. What is
+    retained and lies in the bin as garbage is held again. A call that ended early may be made again, and goes on.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD, INVALID_OID, MALFORMED_STREAM: the list is empty, cut off, not in ascending
+    order, or not what its count and digest say, or it is more than a day old), FAILED_PRECONDITION (TOO_MUCH_GARBAGE:
+    with `apply`, more than `most_percent` of the objects or of their bytes are garbage), ABORTED (COLLECTION_RUNNING:
+    garbage of this repository is being collected, or as much as this service can do at once), DEADLINE_EXCEEDED
+    (DEADLINE_EXCEEDED: the stream was silent for longer than the service allows). Nothing is removed then.
+    """
+    TakeCollectionTurn: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.TakeCollectionTurnRequest, _storage_service_pb2.TakeCollectionTurnResponse]  # type: ignore[assignment]
+    """TakeCollectionTurn lets one of several callers that collect a repository's garbage now and then do it: the turn is
+    of the holder that takes it first, once the time since the last collection is over, and for 5 minutes. The holder
+    asks again meanwhile to keep it, and tells at last how its collection ended. After a failure, the turn is to be had
+    in 10 minutes. CollectGarbage does not ask for a turn.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD).
+    """
     DeleteRepository: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.DeleteRepositoryRequest, _storage_service_pb2.DeleteRepositoryResponse]  # type: ignore[assignment]
     """DeleteRepository forgets all objects and tombstones of a repository, for good: nothing can be written
     into it afterwards. Bytes go when no other repository holds the object.
@@ -330,7 +384,8 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _storage_service_pb2.BatchStatObjectsRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_storage_service_pb2.BatchStatObjectsResponse, _abc.Awaitable[_storage_service_pb2.BatchStatObjectsResponse]]:
-        """BatchStatObjects tells of each object whether the repository holds it, in the order asked.
+        """BatchStatObjects tells of each object whether the repository holds it, in the order asked. With INTENT_WRITE, what is
+        held counts as used for CollectGarbage, and what was removed as garbage and is in the bin is held again.
 
         An object that is not held is an answer, no failure. With an intent, the call fails where the
         transfer so announced would be refused. With `expires_in` too, the objects that the transfer moves have
@@ -364,7 +419,7 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_storage_service_pb2.ConfirmObjectResponse, _abc.Awaitable[_storage_service_pb2.ConfirmObjectResponse]]:
         """ConfirmObject makes an object visible that a client has written at the store itself, by an address of
         SignObjectUrls for this repository, once the store confirms its size and SHA-256. Confirming what is
-        held already succeeds.
+        held already succeeds, and what was removed as garbage and is in the bin is held again.
 
         Errors: NOT_FOUND (OBJECT_NOT_FOUND: nothing that was written so is this object; REPOSITORY_NOT_FOUND:
         it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED).
@@ -531,6 +586,44 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
 
         Errors: NOT_FOUND (REPOSITORY_NOT_FOUND: the repository that is to hold them was deleted),
         INVALID_ARGUMENT (INVALID_FIELD: both are the same repository, BATCH_TOO_LARGE).
+        """
+
+    @_abc_1.abstractmethod
+    def CollectGarbage(
+        self,
+        request_iterator: _MaybeAsyncIterator[_storage_service_pb2.CollectGarbageRequest],
+        context: _ServicerContext,
+    ) -> _typing.Union[_abc.Iterator[_storage_service_pb2.CollectGarbageResponse], _abc.AsyncIterator[_storage_service_pb2.CollectGarbageResponse]]:
+        """CollectGarbage removes the objects of a repository that no ref of its git repository names any more. The caller
+        sends a header, then the ids of all objects that are retained, then their count and digest. The answer is a
+        summary; with `list` the objects that are garbage; and with `apply` a progress now and then, and the result.
+        Without `apply`, nothing changes.
+
+        Garbage is an object that is held and not retained, and that was neither written, nor announced to be written, nor
+        copied from another repository, nor read for the time of grace before the listing of the retained objects began, and
+        since then; announcements are remembered to 10 s, reads to an hour. It becomes a tombstone as by DeleteObject, but writing it is allowed, and an announcement
+        to write it (INTENT_WRITE) takes it out of the bin. The tombstone goes when the bytes leave the bin. What is
+        retained and lies in the bin as garbage is held again. A call that ended early may be made again, and goes on.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD, INVALID_OID, MALFORMED_STREAM: the list is empty, cut off, not in ascending
+        order, or not what its count and digest say, or it is more than a day old), FAILED_PRECONDITION (TOO_MUCH_GARBAGE:
+        with `apply`, more than `most_percent` of the objects or of their bytes are garbage), ABORTED (COLLECTION_RUNNING:
+        garbage of this repository is being collected, or as much as this service can do at once), DEADLINE_EXCEEDED
+        (DEADLINE_EXCEEDED: the stream was silent for longer than the service allows). Nothing is removed then.
+        """
+
+    @_abc_1.abstractmethod
+    def TakeCollectionTurn(
+        self,
+        request: _storage_service_pb2.TakeCollectionTurnRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.TakeCollectionTurnResponse, _abc.Awaitable[_storage_service_pb2.TakeCollectionTurnResponse]]:
+        """TakeCollectionTurn lets one of several callers that collect a repository's garbage now and then do it: the turn is
+        of the holder that takes it first, once the time since the last collection is over, and for 5 minutes. The holder
+        asks again meanwhile to keep it, and tells at last how its collection ended. After a failure, the turn is to be had
+        in 10 minutes. CollectGarbage does not ask for a turn.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD).
         """
 
     @_abc_1.abstractmethod

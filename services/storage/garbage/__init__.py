@@ -1,0 +1,1 @@
+"""Collections of garbage: what is retained, and the removal of the rest."""

@@ -1,0 +1,218 @@
+"""AdminService and AccessService with the storage service: collections of garbage, and their audit events."""
+
+import itertools
+import json
+from collections.abc import AsyncIterator, Iterable
+from dataclasses import dataclass
+
+import pytest
+from google.protobuf.message import Message
+from pydantic import SecretStr
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.access.v1.admin_service_pb2_grpc import AdminServiceStub
+from towpath.storage.v1 import storage_service_pb2 as pb
+
+from services.common.errors import (
+    FailedPrecondition,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    Reason,
+    ServiceError,
+    Unauthenticated,
+)
+from services.common.rpc.client import ServiceClient
+from services.common.rpc.streams import exchange
+from tests.support.garbage import header as header_of
+from tests.support.garbage import retained
+from tests.support.locks import RunningLocks, running_locks
+from tests.support.postgres import TestPostgres
+from tests.support.storage import RunningStorage, running_storage
+from tests.support.waiting import STEP_SECONDS
+
+_numbers = itertools.count(1)
+NOBODY = "0" * 64
+
+
+@dataclass(frozen=True)
+class Both:
+    """A lock service and the storage service that it calls."""
+
+    locks: RunningLocks
+    storage: RunningStorage
+
+
+@pytest.fixture(scope="module")
+async def both(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Both]:
+    """Both services, each on a database of its own."""
+    folder = tmp_path_factory.mktemp("both")
+    async with (
+        running_storage(await postgres.create_database(), folder) as storage,
+        running_locks(await postgres.create_database(), folder, storage_address=storage.address) as locks,
+    ):
+        yield Both(locks, storage)
+
+
+def terms(*, apply: bool = False, listed: bool = False, most: int = 100) -> pb.CollectionTerms:
+    """Return terms without any mercy."""
+    return header_of(1, apply=apply, listed=listed, most=most).header.terms
+
+
+async def _sent(messages: Iterable[Message]) -> AsyncIterator[Message]:
+    for message in messages:
+        yield message
+
+
+def by_name(repository: str, oids: Iterable[str], asked: pb.CollectionTerms) -> Iterable[Message]:
+    """Return the messages of an administrator."""
+    header = admin.CollectGarbageRequest.Header(repository=repository, terms=asked, reason="no ref names it")
+    yield admin.CollectGarbageRequest(header=header)
+    for message in retained(oids):
+        part = admin.CollectGarbageRequest(retained=message.retained)
+        yield part if message.HasField("retained") else admin.CollectGarbageRequest(end=message.end)
+
+
+async def collect(peer: ServiceClient, messages: Iterable[Message]) -> list[admin.CollectGarbageResponse]:
+    """Return the responses to an administrator."""
+    method = "/towpath.access.v1.AdminService/CollectGarbage"
+    responses = exchange(peer, method, _sent(messages), admin.CollectGarbageResponse, answer_seconds=STEP_SECONDS)
+    return [response async for response in responses]
+
+
+async def events(service: RunningLocks, repository: str) -> list[admin.AuditEvent]:
+    """Return the events of collections in a repository, the latest first."""
+    request = admin.ListAuditEventsRequest(repository=repository, type_prefix="garbage", limit=100)
+    return list((await service.admin_peer.call(service.admin.ListAuditEvents, request)).events)
+
+
+async def _repository(both: Both) -> tuple[str, int]:
+    name = f"garbage/{next(_numbers)}"
+    return name, await both.locks.add_repository(name)
+
+
+async def test_a_collection_by_name(both: Both) -> None:
+    """A dry run tells, and leaves no event; what is removed is one event, and names the administrator."""
+    name, repository_id = await _repository(both)
+    kept, garbage = [await both.storage.write(repository_id, data) for data in (b"kept", b"garbage")]
+    told = await collect(both.locks.admin_peer, by_name(name, [kept], terms(listed=True)))
+    assert [response.WhichOneof("content") for response in told] == ["summary", "garbage"]
+    assert (told[0].summary.garbage_count, told[0].summary.garbage_bytes) == (1, 7)
+    assert [found.oid for found in told[1].garbage.objects] == [garbage]
+    assert await events(both.locks, name) == []
+    told = await collect(both.locks.admin_peer, by_name(name, [kept], terms(apply=True)))
+    assert [response.WhichOneof("content") for response in told] == ["summary", "progress", "result"]
+    assert told[-1].result == pb.CollectionResult(removed_count=1, removed_bytes=7)
+    assert await both.storage.statuses(repository_id, kept, garbage) == [
+        pb.OBJECT_STATUS_PRESENT,
+        pb.OBJECT_STATUS_REMOVED,
+    ]
+    [event] = await events(both.locks, name)
+    assert (event.type, event.actor, event.source) == ("org.towpath.garbage.collected", "admin", "admin")
+    after = json.loads(event.after)
+    assert (after["removed_count"], after["removed_bytes"], after["reason"]) == ("1", "7", "no ref names it")
+    told = await collect(both.locks.admin_peer, by_name(name, [kept], terms(apply=True)))
+    assert told[-1].result == pb.CollectionResult()
+    assert await events(both.locks, name) == [event]
+
+
+async def test_a_collection_of_the_facade(both: Both) -> None:
+    """The tombstones and the event name the user of the HTTP interface."""
+    name, repository_id = await _repository(both)
+    garbage = await both.storage.write(repository_id, b"garbage")
+    header = access.RetainObjectsRequest.Header(
+        repository_id=repository_id, repository=name, user_name="alice", terms=terms(apply=True), reason="unused"
+    )
+    messages = [
+        access.RetainObjectsRequest(header=header),
+        *(
+            access.RetainObjectsRequest(retained=message.retained)
+            if message.HasField("retained")
+            else access.RetainObjectsRequest(end=message.end)
+            for message in retained([NOBODY])
+        ),
+    ]
+    responses = exchange(
+        both.locks.peer,
+        "/towpath.access.v1.AccessService/RetainObjects",
+        _sent(messages),
+        access.RetainObjectsResponse,
+        answer_seconds=STEP_SECONDS,
+    )
+    told = [response async for response in responses]
+    assert told[-1].result.removed_count == 1
+    [event] = await events(both.locks, name)
+    assert (event.actor, event.source) == ("alice", "facade")
+    request = admin.ListRepositoryObjectsRequest(repository=name)
+    page = await both.locks.admin_peer.call(both.locks.admin.ListRepositoryObjects, request)
+    assert [(found.oid, found.removed_by, found.removal_reason) for found in page.objects] == [
+        (garbage, "alice", "unused")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("messages", "kind", "reason"),
+    [
+        ([], InvalidArgument, Reason.MALFORMED_STREAM),
+        ([admin.CollectGarbageRequest(end=pb.RetainedEnd(count=1))], InvalidArgument, Reason.MALFORMED_STREAM),
+        (list(by_name("no/such", [NOBODY], terms())), NotFound, Reason.REPOSITORY_NOT_FOUND),
+        (list(by_name("garbage/first", [NOBODY], terms(most=0))), InvalidArgument, Reason.INVALID_FIELD),
+        (list(by_name("garbage/first", [NOBODY], terms()))[:2], InvalidArgument, Reason.INVALID_FIELD),
+        (list(by_name("garbage/first", [NOBODY], terms()))[:1] * 2, InvalidArgument, Reason.MALFORMED_STREAM),
+        (list(by_name("garbage/first", [NOBODY], terms(apply=True, most=1))), FailedPrecondition, "TOO_MUCH_GARBAGE"),
+    ],
+    ids=range(7),
+)
+async def test_refused_collections(both: Both, messages: list[Message], kind: type[ServiceError], reason: str) -> None:
+    """Refusals of the storage service are told by name as well, and are no events."""
+    with_first = "garbage/first"
+    try:
+        repository_id = await both.locks.add_repository(with_first)
+    except ServiceError:
+        pass
+    else:
+        await both.storage.write(repository_id, b"first")
+    with pytest.raises(kind) as caught:
+        await collect(both.locks.admin_peer, messages)
+    assert caught.value.reason == reason
+    assert await events(both.locks, with_first) == []
+
+
+async def test_only_administrators_collect(both: Both) -> None:
+    """An ordinary user, and who shows no token, are refused before anything is read."""
+    name, repository_id = await _repository(both)
+    oid = await both.storage.write(repository_id, b"data")
+    await both.locks.add_user("ordinary")
+    token = await both.locks.add_token("ordinary")
+    for shown, kind in ((token, PermissionDenied), ("wrong", Unauthenticated)):
+        peer = ServiceClient(both.locks.address, deadline=STEP_SECONDS, secret=SecretStr(shown))
+        try:
+            with pytest.raises(kind):
+                await collect(peer, by_name(name, [NOBODY], terms(apply=True)))
+        finally:
+            await peer.close()
+    assert await both.storage.statuses(repository_id, oid) == [pb.OBJECT_STATUS_PRESENT]
+
+
+async def test_turns_by_name(both: Both) -> None:
+    """An administrator takes a turn in a repository by its name; nobody else does, and in no other one."""
+    name, _ = await _repository(both)
+
+    def asked(holder: str, repository: str = name) -> admin.TakeCollectionTurnRequest:
+        return admin.TakeCollectionTurnRequest(repository=repository, holder=holder, every_seconds=3600)
+
+    peer, take = both.locks.admin_peer, both.locks.admin.TakeCollectionTurn
+    assert (await peer.call(take, asked("one"))).is_taken
+    assert not (await peer.call(take, asked("another"))).is_taken
+    assert (await peer.call(take, asked("another", (await _repository(both))[0]))).is_taken
+    with pytest.raises(NotFound):
+        await peer.call(take, asked("one", "no/such"))
+    await both.locks.add_user("no-admin")
+    client = ServiceClient(
+        both.locks.address, deadline=STEP_SECONDS, secret=SecretStr(await both.locks.add_token("no-admin"))
+    )
+    try:
+        with pytest.raises(PermissionDenied):
+            await client.call(AdminServiceStub(client.channel).TakeCollectionTurn, asked("one"))
+    finally:
+        await client.close()
