@@ -53,16 +53,21 @@ class Relation:
 
 
 _COUNTED = frozenset(
-    Relation("locks", name) for name in ("locks_per_repository", "locks_per_user", "lock_events", "hook_deliveries")
+    Relation(schema, name)
+    for schema, names in (
+        ("locks", ("locks_per_repository", "locks_per_user", "lock_events", "hook_deliveries")),
+        ("storage", ("usage_deltas", "usage_totals", "user_totals", "reservations")),
+    )
+    for name in names
 )
-"""Tables that triggers fill from the rows of other tables, also during a restore."""
+"""Tables that triggers fill from the rows of other tables, also during a restore; and one for uploads that go on."""
 
 _PASSING = frozenset(Relation("storage", name) for name in ("collections", "retained_oids"))
 """Tables whose rows are of no use but to a running process, and may be many."""
 
 
 async def tables(connection: AsyncConnection) -> dict[Relation, tuple[str, ...]]:
-    """Return all tables and their columns, except Alembic's, those of triggers, and those of running processes."""
+    """Return all tables and their columns, except Alembic's, those of `_COUNTED`, and those of `_PASSING`."""
     rows = await connection.execute(_TABLES, {"schemas": list(SCHEMAS)})
     found = {Relation(schema, name): tuple(columns) for schema, name, columns in rows}
     return {table: columns for table, columns in found.items() if table not in _COUNTED | _PASSING}

@@ -3,6 +3,7 @@
 import re
 import sys
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,21 @@ _MAX_MEBIBYTES = 1_000_000
 # At most 999 years, so that a span from now ends and begins at a date.
 _SPAN = re.compile(r"([1-9][0-9]{0,4})([hdw])|([1-9][0-9]{0,2})(y)", re.ASCII)
 _SPAN_UNITS = {"y": timedelta(days=365), "w": timedelta(weeks=1), "d": timedelta(days=1), "h": timedelta(hours=1)}
+_SIZE = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*([A-Za-z]+)(/day)?", re.ASCII)
+_SIZE_UNITS = {
+    f"{prefix}{unit}": base ** (power + 1)
+    for power, prefix in enumerate("KMGTP")
+    for unit, base in (("B", 1000), ("IB", 1024))
+}
+QUOTA = typer.Option(
+    "--quota",
+    metavar="SIZE",
+    help="The bytes of the objects that a user may bring, such as 50GB; none; or default, as is set elsewhere.",
+    show_default=False,
+)
+"""The option of the quota of a user, or of each member of a group."""
+_LIMITS = {"none": 0, "default": -1}
+_MAX_SIZE = 2**63 - 1
 NEVER = "never"
 """The text that stands for no span."""
 
@@ -84,6 +100,24 @@ def parse_rate(value: str | int) -> int:
     if not found[2] and float(found[1]) >= _MAX_MEBIBYTES:
         raise typer.BadParameter(f"expected fewer than {_MAX_MEBIBYTES} MiB; for bytes, give a unit such as MB")
     return int(float(found[1]) * unit)
+
+
+def parse_limit(text: str | None, option: str, *, daily: bool = False) -> int | None:
+    """Return a limit in bytes, such as of `500GB`, 0 for `none`, -1 for `default`, and None for None.
+
+    With `daily`, `/day` may follow the unit. Raises typer's usage error.
+    """
+    if text is None or text in _LIMITS:
+        return None if text is None else _LIMITS[text]
+    found = _SIZE.fullmatch(text.strip())
+    unit = _SIZE_UNITS.get(found[2].upper()) if found else None
+    if found is None or unit is None or (found[3] and not daily):
+        expected = "1TB/day" if daily else "500GB"
+        raise typer.BadParameter(f"expected such as {expected}, none or default, got {text!r}", param_hint=option)
+    size = int(Decimal(found[1]) * unit)
+    if not 0 < size <= _MAX_SIZE:
+        raise typer.BadParameter(f"expected 1 to {_MAX_SIZE} bytes", param_hint=option)
+    return size
 
 
 def parse_span(text: str) -> timedelta | None:

@@ -46,6 +46,7 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, Reason.BATCH_TOO_LARGE): 413,
     (None, Reason.RATE_LIMITED): 429,
     (None, Reason.STORAGE_FULL): 507,
+    (None, Reason.QUOTA_EXCEEDED): 507,
     (None, Reason.BANDWIDTH_EXCEEDED): 509,
     (None, Reason.OBJECT_REMOVED): 410,
     (None, Reason.OBJECT_DAMAGED): 502,
@@ -125,7 +126,7 @@ class ErrorRenderer:
         return self.render(error, scope)
 
     def render(self, error: ServiceError, scope: Scope) -> Response:
-        """Return the answer: the Error body, with the challenges on 401, Retry-After on 429 and 503, Allow on 405.
+        """Return the answer: the Error body, with the challenges on 401, Retry-After on 429, 503 and 509, Allow on 405.
 
         The error's metadata `retry_after` (seconds), `allow` and `size` go into headers. The message of an internal
         failure reveals nothing internal; the message of a 5xx names the request id, because clients show nothing else.
@@ -153,6 +154,8 @@ class ErrorRenderer:
                 response.headers[name] = self._challenge
         if status in _RETRY_SECONDS:
             response.headers["Retry-After"] = error.metadata.get("retry_after", _RETRY_SECONDS[status])
+        if status == 509 and "retry_after" in error.metadata:
+            response.headers["Retry-After"] = error.metadata["retry_after"]
         if status == 405:
             response.headers["Allow"] = error.metadata["allow"]
         if status == 416 and "size" in error.metadata:

@@ -14,6 +14,7 @@ from services.database.notifications import Notifications
 from services.database.readiness import serve as serve_when_ready
 from services.database.transactions import Database
 from services.locks.access import revocation_feed
+from services.locks.access.limited_groups import LimitedGroups
 from services.locks.access.refusals import Refusals
 from services.locks.access.token_uses import TokenUses
 from services.locks.api.access_service import AccessServicer
@@ -36,6 +37,7 @@ from services.locks.removals import finish_removals
 from services.locks.settings import LocksSettings
 from services.locks.storage_client import StorageClient
 from services.locks.webhooks.deliveries import refresh_pending
+from services.locks.webhooks.quota_events import keep_telling
 from services.locks.webhooks.worker import Retries, Worker
 
 LOCK_SERVICE: str = lock_service_pb2.DESCRIPTOR.services_by_name["LockService"].full_name
@@ -105,6 +107,8 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
         async with (
             running(keep_partitions(database, settings.locks_audit_days)),
             running(forges.keep_cleaning()),
+            running(keep_telling(database, storage)),
+            running(LimitedGroups(database, storage).run()),
             running(keep_deleting_expired(database)) as deleting,
         ):
             if settings.locks_metrics_listen is not None:

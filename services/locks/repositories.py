@@ -32,6 +32,12 @@ async def names_of(connection: AsyncConnection, repository_ids: Sequence[int]) -
     return list(await connection.scalars(names))
 
 
+async def names_by_id(connection: AsyncConnection, repository_ids: Sequence[int]) -> dict[int, str]:
+    """Return the names of those of the repositories that exist, by id."""
+    statement = select(col(Repository.id), col(Repository.name)).where(col(Repository.id).in_(repository_ids))
+    return {row.id: row.name for row in await connection.execute(statement)}
+
+
 async def create_repository(
     connection: AsyncConnection,
     name: str,

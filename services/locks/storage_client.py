@@ -25,6 +25,12 @@ _REPEATABLE = {
         "DeleteRepository",
         "ListObjects",
         "GetUsage",
+        "SetLimits",
+        "ListQuotaEvents",
+        "AcknowledgeQuotaEvents",
+        "GetUserUsage",
+        "ListLimitedGroups",
+        "SetLimitedGroupMembers",
     ],
     _STORE_SERVICE: ["CreateStore", "ListStores", "StartCopy", "StopCopy", "SetPrimaryStore", "DeleteStore"],
 }

@@ -20,9 +20,12 @@ from services.storage.api.store_service import SERVICE_NAME as STORE_SERVICE_NAM
 from services.storage.api.store_service import StoreService
 from services.storage.backends.base import Backend
 from services.storage.backends.opening import open_backend
+from services.storage.capacity.limits import LimitCache
 from services.storage.capacity.quota import TrafficQuota
+from services.storage.capacity.reservations import QuotaReservations
 from services.storage.capacity.space import SpaceManager
 from services.storage.capacity.space_exchange import PeerReservations
+from services.storage.capacity.usage_keeper import UsageKeeper
 from services.storage.context import MAX_COLLECTIONS, StorageContext
 from services.storage.direct.prober import Prober
 from services.storage.index.lookups import ObjectLookups
@@ -68,8 +71,14 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         waiting=(f"/{SERVICE_NAME}/WatchRemovals",),
     )
     database = Database(create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.storage_pool_size))
+    limits = LimitCache(
+        database,
+        quota=settings.storage_quota,
+        user_quota=settings.storage_user_quota,
+        bandwidth=settings.storage_bandwidth_limit,
+    )
+    quota, reservations = TrafficQuota(database, limits), QuotaReservations(database, limits)
     lock_engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=MAX_COLLECTIONS)
-    quota = TrafficQuota(database, settings.storage_bandwidth_limit)
     stores = StoreRegistry(database, backend, open_backend)
     journals = Journals(database, stores)
     space = SpaceManager(lambda: stores.primary.backend, settings.storage_reserve_bytes, PeerReservations(database))
@@ -82,7 +91,9 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         stores=stores,
         journals=journals,
         space=space,
+        limits=limits,
         quota=quota,
+        reservations=reservations,
         writer_lease=writer,
         registrar=registrar,
         lookups=lookups,
@@ -97,6 +108,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
 
     async def check() -> None:
         await context.writer_lease.wait_acquired()
+        await limits.known()
         await stores.known()
         await journals.recovered()
         await stores.primary.backend.check()
@@ -112,7 +124,10 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
     add_StoreServiceServicer_to_server(StoreService(context, settings.storage_url, settings.folders), server.grpc)
     reached, stop_serving = asyncio.Event(), asyncio.Event()
     runs = (
+        limits.run,
         quota.run,
+        reservations.run,
+        UsageKeeper(database, limits).run,
         space.run,
         context.writer_lease.run,
         stores.run,
@@ -136,6 +151,7 @@ async def serve(settings: StorageSettings, stop: asyncio.Event, *, backend: Back
         await cancel_and_wait(stopper, *background)
         await whole_objects.close()
         await journals.close()
+        await reservations.close()
         await registrar.close()
         await lookups.close()
         await _flush(quota, reads)

@@ -7,7 +7,9 @@ from pathlib import Path
 from sqlalchemy.ext.asyncio import AsyncEngine
 
 from services.database.transactions import Database
+from services.storage.capacity.limits import LimitCache
 from services.storage.capacity.quota import TrafficQuota
+from services.storage.capacity.reservations import QuotaReservations
 from services.storage.capacity.space import SpaceManager
 from services.storage.index.lookups import ObjectLookups
 from services.storage.index.registrar import UploadRegistrar
@@ -29,7 +31,9 @@ class StorageContext:
     stores: StoreRegistry
     journals: Journals
     space: SpaceManager
+    limits: LimitCache
     quota: TrafficQuota
+    reservations: QuotaReservations
     writer_lease: WriterLease
     registrar: UploadRegistrar
     lookups: ObjectLookups

@@ -1,5 +1,8 @@
 """The errors of the storage service that more than one call raises, each worded once."""
 
+import datetime
+import math
+
 from services.common.errors import (
     Aborted,
     DataLoss,
@@ -9,6 +12,7 @@ from services.common.errors import (
     ResourceExhausted,
     Unavailable,
 )
+from services.common.sizes import quota_message
 
 # A status travels in HTTP/2 headers, whose size is limited.
 _REASON_CHARACTERS = 200
@@ -53,10 +57,18 @@ def storage_full() -> ResourceExhausted:
     return ResourceExhausted(Reason.STORAGE_FULL, "no room is left for these bytes")
 
 
-def bandwidth_exceeded(limit: int) -> ResourceExhausted:
-    """Return the error that the repository has used up today's bandwidth."""
+def quota_exceeded(used: int, quota: int, *, is_of_user: bool) -> ResourceExhausted:
+    """Return the error that a quota has no room for the bytes, of which `used` are held or reserved."""
+    return ResourceExhausted(Reason.QUOTA_EXCEEDED, quota_message(used, quota, is_of_user=is_of_user))
+
+
+def bandwidth_exceeded(limit: int, now: datetime.datetime) -> ResourceExhausted:
+    """Return the error that the repository has used up today's bandwidth; its metadata says when the day ends."""
+    midnight = now.replace(hour=0, minute=0, second=0, microsecond=0) + datetime.timedelta(days=1)
     return ResourceExhausted(
-        Reason.BANDWIDTH_EXCEEDED, f"the repository has moved the {limit} bytes that it may move in a day (UTC)"
+        Reason.BANDWIDTH_EXCEEDED,
+        f"the repository has moved the {limit} bytes that it may move in a day (UTC)",
+        retry_after=str(math.ceil((midnight - now).total_seconds())),
     )
 
 

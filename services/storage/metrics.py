@@ -23,6 +23,20 @@ STORE_OLDEST_CHECK = Snapshot(
 AVAILABLE_BYTES = Snapshot("towpath_storage_available_bytes", "Bytes that uploads may still fill.", [])
 REPOSITORY_OBJECTS = Snapshot("towpath_repository_objects", "Objects that a repository holds.", ["repository_id"])
 REPOSITORY_BYTES = Snapshot("towpath_repository_bytes", "Bytes that a repository holds.", ["repository_id"])
+REPOSITORY_QUOTA = Snapshot(
+    "towpath_repository_quota_bytes", "Bytes that a repository with a quota may hold.", ["repository_id"]
+)
+REPOSITORY_RESERVED = Snapshot(
+    "towpath_repository_reserved_bytes",
+    "Bytes of its quota that a repository keeps for announced and running uploads.",
+    ["repository_id"],
+)
+REPOSITORY_BANDWIDTH = Snapshot(
+    "towpath_repository_bandwidth_bytes", "Bytes that a repository with such a limit may move a day.", ["repository_id"]
+)
+REPOSITORY_MOVED = Snapshot(
+    "towpath_repository_moved_bytes", "Bytes that a repository with such a limit has moved today.", ["repository_id"]
+)
 REPOSITORY_BIN_BYTES = Snapshot(
     "towpath_repository_bin_bytes", "Bytes of removed objects that a repository keeps in its bin.", ["repository_id"]
 )
@@ -36,7 +50,7 @@ UPLOADS_STORED = _UPLOADS.labels("stored")
 _UPLOADS_REJECTED = _UPLOADS.labels("rejected")
 _REJECTED = Counter("towpath_uploads_rejected_total", "Uploads that were refused or failed, and why.", ["reason"])
 # The series that alerts watch exist from the start, because Prometheus sees no increase when a series first appears.
-for _reason in (Reason.HASH_MISMATCH, Reason.SIZE_MISMATCH, Reason.STORAGE_FULL):
+for _reason in (Reason.HASH_MISMATCH, Reason.SIZE_MISMATCH, Reason.STORAGE_FULL, Reason.QUOTA_EXCEEDED):
     _REJECTED.labels(_reason)
 
 

@@ -64,8 +64,20 @@ class StorageSettings(MigrationSettings):
     storage_reserve_bytes: Bytes = Field(
         default=256 * 1024 * 1024, description="bytes that uploads leave free on the disk"
     )
+    storage_quota: Bytes = Field(
+        default=0,
+        description="bytes that a repository may hold, unless `towpath repo update --quota` gives it another quota; 0 "
+        "for any number",
+    )
+    storage_user_quota: Bytes = Field(
+        default=0,
+        description="bytes of the objects that a user may bring, in all repositories together, unless `towpath user "
+        "update --quota` or a group gives another quota; 0 for any number",
+    )
     storage_bandwidth_limit: Bytes = Field(
-        default=0, description="bytes that a repository may move per UTC day, both ways together; 0 for no limit"
+        default=0,
+        description="bytes that a repository may move per UTC day, both ways together, unless `towpath repo update "
+        "--bandwidth` gives it another limit; 0 for no limit",
     )
     storage_bin_days: float = Field(
         default=30.0,

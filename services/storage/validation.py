@@ -1,6 +1,6 @@
 """Validation of the fields of requests."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from services.common.errors import InvalidArgument, Reason
 from services.common.oid import is_oid
@@ -18,6 +18,11 @@ def repository_id(value: int) -> int:
     if value <= 0:
         raise InvalidArgument(Reason.INVALID_FIELD, f"repository_id: expected a positive number, got {value}")
     return value
+
+
+def user_id(value: int) -> int | None:
+    """Return a user's id; None for 0, which is nobody's. Raises `InvalidArgument` if it is negative."""
+    return not_negative("user_id", value) or None
 
 
 def oid(value: str) -> str:
@@ -60,6 +65,37 @@ def positive(name: str, value: int) -> int:
     if value < 1:
         raise InvalidArgument(Reason.INVALID_FIELD, f"{name}: expected at least 1, got {value}")
     return value
+
+
+def limit(name: str, value: int) -> int | None:
+    """Return a limit in bytes: 0 for none, and None, the default of the settings, for -1. Raises `InvalidArgument`."""
+    if value < -1:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"{name}: expected at least 0, or -1 for the default, got {value}")
+    return None if value == -1 else value
+
+
+def limited_party(ids: Mapping[str, int], changes: Mapping[str, int | None]) -> tuple[str, int]:
+    """Return the one field of `ids` that is set, and its id. Raises `InvalidArgument`."""
+    given = [(field, id_) for field, id_ in ids.items() if id_]
+    if len(given) != 1 or given[0][1] < 0:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"expected one of {', '.join(ids)}, a positive number")
+    if "bandwidth_bytes" in changes and given[0][0] != "repository_id":
+        raise InvalidArgument(Reason.INVALID_FIELD, "bandwidth_bytes: expected a repository")
+    return given[0]
+
+
+def user_ids(values: Collection[int]) -> list[int]:
+    """Return the ids of users. Raises `InvalidArgument`."""
+    if len(values) > PAGE_MAX or any(value <= 0 for value in values):
+        raise InvalidArgument(Reason.INVALID_FIELD, f"user_ids: expected at most {PAGE_MAX} positive numbers")
+    return list(values)
+
+
+def largest(value: int, *, repositories: int) -> int:
+    """Return how many of the largest objects of one repository are asked for. Raises `InvalidArgument`."""
+    if value and repositories != 1:
+        raise InvalidArgument(Reason.INVALID_FIELD, f"largest: expected 0 for {repositories} repositories")
+    return min(not_negative("largest", value), PAGE_MAX)
 
 
 def transfer(value: Intent) -> Intent:

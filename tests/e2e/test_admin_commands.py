@@ -343,6 +343,28 @@ def test_locks_of_many_paths(stack: Stack) -> None:
     stack.towpath("repo", "remove", "locks/many")
 
 
+def test_quotas_of_users_and_groups(stack: Stack) -> None:
+    """`user update`, `group update` and `usage --user`: a user has the quota of a group, or one alone."""
+    stack.towpath("user", "add", "quota")
+    stack.towpath("group", "add", "limited")
+    stack.towpath("group", "member", "add", "limited", "quota")
+    assert stack.towpath("group", "update", "limited", "--quota", "2GB") == {
+        "group": "limited",
+        "quota_bytes": 2 * 10**9,
+    }
+    used = {"user": "quota", "object_count": 0, "object_bytes": 0}
+    assert stack.towpath("usage", "--user", "quota") == used | {"quota_bytes": 2 * 10**9}
+    assert stack.towpath("user", "update", "quota", "--quota", "1kB") == {"user": "quota", "quota_bytes": 1000}
+    assert stack.towpath("usage", "--user", "quota") == used | {"quota_bytes": 1000}
+    assert stack.towpath("user", "update", "quota", "--quota", "none") == {"user": "quota", "quota_bytes": 0}
+    assert stack.towpath("usage", "--user", "quota") == used
+    assert stack.towpath("user", "update", "quota", "--quota", "default") == {"user": "quota"}
+    wrong = run("usage", "demo/assets", "--user", "quota", "--data", str(stack.data))
+    assert (wrong.returncode, "give either" in wrong.stderr) == (2, True)
+    stack.towpath("group", "remove", "limited")
+    stack.towpath("user", "remove", "quota")
+
+
 async def test_objects_and_usage(stack: Stack) -> None:
     """`object list|copy|remove|undelete|purge|restore` and `usage`."""
     stack.towpath("repo", "add", "objects/tests")
@@ -369,8 +391,22 @@ async def test_objects_and_usage(stack: Stack) -> None:
                 "bytes_in_today": 12_345,
                 "bytes_out_today": 0,
                 "locks": 0,
+                "growth_bytes": 12_345,
             }
         ]
+        assert [line.split()[0] for line in text(stack, "usage", "objects/tests")][:2] == ["repository", "object"]
+        listed = stack.towpath("usage", "objects/tests", "--largest", "1")["largest"]
+        assert [timeless(stored) for stored in listed] == [{"oid": oid, "size": 12_345}]
+        limits = ("--quota", "20kB", "--bandwidth", "1.5TB/day")
+        limited = stack.towpath("repo", "update", "objects/tests", *limits)
+        assert (limited["quota_bytes"], limited["bandwidth_bytes"]) == (20_000, 1_500_000_000_000)
+        usage = stack.towpath("usage", "objects/tests")["repositories"][0]
+        assert (usage["quota_bytes"], usage["reserved_bytes"]) == (20_000, 0)
+        assert "quota_bytes" not in stack.towpath("repo", "update", "objects/tests", "--quota", "default")
+        assert stack.towpath("repo", "update", "objects/tests", "--bandwidth", "none")["bandwidth_bytes"] == 0
+        assert "quota_bytes" not in stack.towpath("usage", "objects/tests")["repositories"][0]
+        wrong = run("repo", "update", "objects/tests", "--quota", "much", "--data", str(stack.data))
+        assert (wrong.returncode, "500GB" in wrong.stderr) == (2, True)
         assert {"objects/tests", "demo/assets"} <= {line.split()[0] for line in text(stack, "usage")}
         removed = stack.towpath("object", "remove", "objects/tests", oid, "--reason", "not ours")
         assert timeless(removed) == {"oid": oid, "size": 12_345, "removal_reason": "not ours", "removed_by": "admin"}

@@ -122,6 +122,8 @@ async def test_every_command_that_changes_something_has_a_row(stack: Stack) -> N
     run("group add", "artists", types=("group.created",))
     run("group member add", "artists", "ann", types=("group.member.created",))
     run("repo add", repository, types=("repository.created",))
+    for command, name in (("repo", repository), ("user", "ann"), ("group", "artists")):
+        run(f"{command} update", name, "--quota", "1GB", types=("limits.changed",))
     run("repo update", repository, "--stale-after", "14d", types=("repository.changed",))
     run("grant", "ann", repository, "--role", "write", types=("grant.created",))
     run("grant", "ann", repository, "--role", "write", "--ref", "refs/heads/*", types=("grant.changed",))

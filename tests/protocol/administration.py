@@ -65,6 +65,10 @@ class Administration:
         request = pb.CreateRepositoryRequest(name=name, public=public, forced_unlock=forced_unlock)
         self._stub.CreateRepository(request, STEP_SECONDS, self._metadata)
 
+    def set_limits(self, name: str, *, quota: int) -> None:
+        """Set the quota of a repository."""
+        self._stub.SetLimits(pb.SetLimitsRequest(repository=name, quota_bytes=quota), STEP_SECONDS, self._metadata)
+
     def set_stale_after(self, name: str, seconds: int) -> None:
         """Set the age from which a lock of a repository may be stolen by every writer."""
         request = pb.UpdateRepositoryRequest(name=name, stale_after_seconds=seconds)

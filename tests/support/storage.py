@@ -21,6 +21,7 @@ from towpath.storage.v1.storage_service_pb2_grpc import StorageServiceStub
 from services.common.errors import ServiceError, from_rpc_error
 from services.common.rpc.client import connect
 from services.common.rpc.options import CHUNK_BYTES
+from services.common.rpc.streams import RequestStream
 from services.database.migrations import migrate
 from services.storage.api.storage_service import SERVICE_NAME
 from services.storage.application import serve
@@ -44,9 +45,12 @@ def chunks_of(data: bytes, length: int = CHUNK_BYTES) -> Iterable[bytes]:
     return (data[start : start + length] for start in range(0, len(data), length))
 
 
-def upload(repository_id: int, oid: str, size: int, chunks: Iterable[bytes]) -> Iterator[pb.WriteObjectRequest]:
+def upload(
+    repository_id: int, oid: str, size: int, chunks: Iterable[bytes], *, user_id: int = 0
+) -> Iterator[pb.WriteObjectRequest]:
     """Return the messages of an upload."""
-    yield pb.WriteObjectRequest(header=pb.WriteObjectRequest.Header(repository_id=repository_id, oid=oid, size=size))
+    header = pb.WriteObjectRequest.Header(repository_id=repository_id, oid=oid, size=size, user_id=user_id)
+    yield pb.WriteObjectRequest(header=header)
     for chunk in chunks:
         yield pb.WriteObjectRequest(data=chunk)
 
@@ -80,15 +84,29 @@ class StorageClient:
         self.address = f"unix:{folder / 'storage.sock'}"
         self.channel = connect(self.address)
         self.stub: StorageServiceAsyncStub = StorageServiceStub(self.channel)
+        self._write_object: grpc.aio.StreamUnaryMultiCallable[bytes, pb.WriteObjectResponse]
+        self._write_object = self.channel.stream_unary(
+            f"/{SERVICE_NAME}/WriteObject", response_deserializer=pb.WriteObjectResponse.FromString
+        )
 
-    async def write(self, repository_id: int, data: bytes, *, streamed: bool = False) -> str:
+    async def write(self, repository_id: int, data: bytes, *, streamed: bool = False, user_id: int = 0) -> str:
         """Write an object and return its oid; in one message where it fits in one, unless it shall be streamed."""
         oid = oid_of(data)
         if len(data) <= CHUNK_BYTES and not streamed:
-            message = pb.WriteWholeObjectRequest(repository_id=repository_id, oid=oid, size=len(data), data=data)
+            message = pb.WriteWholeObjectRequest(
+                repository_id=repository_id, oid=oid, size=len(data), data=data, user_id=user_id
+            )
             await self.stub.WriteWholeObject(message, timeout=STEP_SECONDS)
             return oid
-        await self.stub.WriteObject(upload(repository_id, oid, len(data), chunks_of(data)), timeout=STEP_SECONDS)
+        # As the facade writes: gRPC's own loop over messages hides why the service refused amid them.
+        call = self._write_object(timeout=STEP_SECONDS)
+        outgoing = RequestStream(call, STEP_SECONDS)
+        for part in upload(repository_id, oid, len(data), chunks_of(data), user_id=user_id):
+            if not await outgoing.send(part.SerializeToString()):
+                break
+        else:
+            await outgoing.end()
+        await call
         return oid
 
     async def read(self, repository_id: int, oid: str, *, offset: int = 0, length: int | None = None) -> bytes:
@@ -116,6 +134,40 @@ class StorageClient:
         """Bring a removed object back."""
         request = pb.RestoreObjectRequest(repository_id=repository_id, oid=oid, bytes_required=bytes_required)
         return await self.stub.RestoreObject(request, timeout=STEP_SECONDS)
+
+    async def announce(
+        self, repository_id: int, *objects: tuple[str, int], seconds: int = 600, user_id: int = 0
+    ) -> pb.BatchStatObjectsResponse:
+        """Announce the upload of objects, each an oid and a size."""
+        keys = [pb.BatchStatObjectsRequest.ObjectKey(oid=oid, size=size) for oid, size in objects]
+        request = pb.BatchStatObjectsRequest(
+            repository_id=repository_id, objects=keys, intent=pb.INTENT_WRITE, expires_in=seconds, user_id=user_id
+        )
+        return await self.stub.BatchStatObjects(request, timeout=STEP_SECONDS)
+
+    async def usage(self, repository_id: int, *, largest: int = 0) -> pb.RepositoryUsage:
+        """Return the usage of a repository."""
+        request = pb.GetUsageRequest(repository_ids=[repository_id], largest=largest)
+        return (await self.stub.GetUsage(request, timeout=STEP_SECONDS)).repositories[0]
+
+    async def limit(
+        self,
+        repository_id: int = 0,
+        *,
+        quota: int | None = None,
+        bandwidth: int | None = None,
+        user_id: int = 0,
+        group_id: int = 0,
+    ) -> pb.SetLimitsResponse:
+        """Set limits of a repository, a user or a group."""
+        request = pb.SetLimitsRequest(
+            repository_id=repository_id,
+            quota_bytes=quota,
+            bandwidth_bytes=bandwidth,
+            user_id=user_id,
+            group_id=group_id,
+        )
+        return await self.stub.SetLimits(request, timeout=STEP_SECONDS)
 
     def path(self, oid: str) -> Path:
         """Return where an object's bytes lie; a path that does not exist where there are none."""

@@ -7,11 +7,14 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.pagination import show_pages
 from services.cli.admin.records import group_record, user_record
+from services.cli.admin.usage_records import limit_fields
 from services.cli.connection import Target
-from services.cli.options import Data, Json, Server, Yes, confirm
+from services.cli.options import QUOTA, Data, Json, Server, Yes, confirm, parse_limit
 from services.cli.output import show_record, show_removal
 
-app = typer.Typer(help="Add, list and remove groups of users, which have grants of their own.", no_args_is_help=True)
+app = typer.Typer(
+    help="Add, list, change and remove groups of users, which have grants of their own.", no_args_is_help=True
+)
 members = typer.Typer(help="Add, list and remove the members of a group.", no_args_is_help=True)
 app.add_typer(members, name="member")
 
@@ -37,6 +40,20 @@ def list_groups(data: Data = None, server: Server = None, as_json: Json = False)
         ("name", "members", "created_at"),
         as_json=as_json,
     )
+
+
+@app.command("update")
+def update_group(
+    group: Group,
+    quota: Annotated[str, QUOTA],
+    data: Data = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Change what is given. Each member has the highest quota of such groups, unless the user has one alone."""
+    request = pb.SetLimitsRequest(group_name=group, quota_bytes=parse_limit(quota, "--quota"))
+    limits = Target(data, server).ask(lambda admin: admin.SetLimits, request).limits
+    show_record({"group": group, **limit_fields(limits)}, as_json=as_json)
 
 
 @app.command("remove")

@@ -180,20 +180,6 @@ def object_record(stored: Object) -> dict[str, Any]:
     return record
 
 
-def usage_record(entry: admin.ListUsageResponse.Usage) -> dict[str, Any]:
-    """Return the printed fields of a repository's usage; sizes are in bytes, and today is the current UTC day."""
-    return {
-        "repository": entry.repository,
-        "object_count": entry.usage.object_count,
-        "object_bytes": entry.usage.object_bytes,
-        "removed_count": entry.usage.removed_count,
-        "bin_bytes": entry.usage.bin_bytes,
-        "bytes_in_today": entry.usage.bytes_in_today,
-        "bytes_out_today": entry.usage.bytes_out_today,
-        "locks": entry.locks,
-    }
-
-
 def hook_record(hook: admin.Hook) -> dict[str, Any]:
     """Return the printed fields of a hook.
 

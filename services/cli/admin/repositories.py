@@ -7,8 +7,9 @@ import typer
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.records import FORCED_UNLOCK, repository_record
+from services.cli.admin.usage_records import limit_fields
 from services.cli.connection import Target
-from services.cli.options import Data, Json, Repository, Server, Yes, confirm, parse_seconds
+from services.cli.options import Data, Json, Repository, Server, Yes, confirm, parse_limit, parse_seconds
 from services.cli.output import show_record, show_records, show_removal
 
 app = typer.Typer(help="Add, list, change and remove repositories.", no_args_is_help=True)
@@ -50,6 +51,24 @@ LockSpaces = Annotated[
         metavar="PATTERN=SPACE",
         help="Lock refs of this pattern apart, such as 'refs/heads/release/*=per-ref', or all in a space of this name. "
         "The first pattern that matches counts. To be given as often as needed.",
+        show_default=False,
+    ),
+]
+Quota = Annotated[
+    str | None,
+    typer.Option(
+        "--quota",
+        metavar="SIZE",
+        help="The bytes that it may hold, such as 500GB; none; or default, as the storage service is set.",
+        show_default=False,
+    ),
+]
+Bandwidth = Annotated[
+    str | None,
+    typer.Option(
+        "--bandwidth",
+        metavar="SIZE",
+        help="The bytes that it may move on a day (UTC), such as 1TB/day; none; or default.",
         show_default=False,
     ),
 ]
@@ -157,11 +176,18 @@ def update_repository(
             show_default=False,
         ),
     ] = None,
+    quota: Quota = None,
+    bandwidth: Bandwidth = None,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
     """Change what is given; the rest stays as it is."""
+    limits = pb.SetLimitsRequest(
+        repository=repository,
+        quota_bytes=parse_limit(quota, "--quota"),
+        bandwidth_bytes=parse_limit(bandwidth, "--bandwidth", daily=True),
+    )
     if lock_space and no_lock_spaces:
         raise typer.BadParameter("give either this or --no-lock-spaces", param_hint="--lock-space")
     if forge and no_forge:
@@ -182,8 +208,11 @@ def update_repository(
         request.forced_unlock = FORCED_UNLOCK[forced_unlock]
     if release_on is not None:
         request.release_on.CopyFrom(pb.RefPatterns(patterns=[] if release_on == [""] else release_on))
-    response = Target(data, server).ask(lambda admin: admin.UpdateRepository, request)
-    show_record(repository_record(response.repository), as_json=as_json)
+    target = Target(data, server)
+    record = repository_record(target.ask(lambda admin: admin.UpdateRepository, request).repository)
+    if quota is not None or bandwidth is not None:
+        record |= limit_fields(target.ask(lambda admin: admin.SetLimits, limits).limits)
+    show_record(record, as_json=as_json)
 
 
 @app.command("remove")

@@ -7,11 +7,12 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.pagination import show_pages
 from services.cli.admin.records import user_record
+from services.cli.admin.usage_records import limit_fields
 from services.cli.connection import Target
-from services.cli.options import Data, Json, Server, User, Yes, confirm
+from services.cli.options import QUOTA, Data, Json, Server, User, Yes, confirm, parse_limit
 from services.cli.output import show_record, show_removal
 
-app = typer.Typer(help="Add, list and remove users.", no_args_is_help=True)
+app = typer.Typer(help="Add, list, change and remove users.", no_args_is_help=True)
 
 
 @app.command("add")
@@ -41,6 +42,20 @@ def list_users(data: Data = None, server: Server = None, as_json: Json = False) 
         ("name", "administrator", "created_at"),
         as_json=as_json,
     )
+
+
+@app.command("update")
+def update_user(
+    user: User,
+    quota: Annotated[str, QUOTA],
+    data: Data = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Change what is given. By default, the highest quota of the user's groups counts, or else that of the settings."""
+    request = pb.SetLimitsRequest(user_name=user, quota_bytes=parse_limit(quota, "--quota"))
+    limits = Target(data, server).ask(lambda admin: admin.SetLimits, request).limits
+    show_record({"user": user, **limit_fields(limits)}, as_json=as_json)
 
 
 @app.command("remove")

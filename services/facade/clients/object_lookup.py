@@ -28,6 +28,7 @@ class _Options(NamedTuple):
     repository_id: int
     intent: pb.Intent.ValueType
     seconds: int
+    user_id: int = 0
 
 
 class _Lookup(NamedTuple):
@@ -67,6 +68,15 @@ class ObjectLookupClient:
             return [await self._stats.submit(_Lookup(asked, *objects[0]))]
         return await self._stat(asked, objects)
 
+    async def announce(
+        self, repository_id: int, objects: Sequence[SizedOid], *, seconds: int, user_id: int
+    ) -> pb.BatchStatObjectsResponse:
+        """Announce a user's upload of `objects`; return their state, in their order, and the use of a quota.
+
+        Raises the errors of StorageService.BatchStatObjects.
+        """
+        return await self._ask(_Options(repository_id, pb.INTENT_WRITE, seconds, user_id), objects)
+
     async def close(self) -> None:
         """Cancel the lookups in flight."""
         await self._stats.close()
@@ -90,12 +100,15 @@ class ObjectLookupClient:
         return [found[lookup] for lookup in group]
 
     async def _stat(self, asked: _Options, objects: Sequence[SizedOid]) -> Sequence[ObjectStat]:
+        return (await self._ask(asked, objects)).objects
+
+    async def _ask(self, asked: _Options, objects: Sequence[SizedOid]) -> pb.BatchStatObjectsResponse:
         request = pb.BatchStatObjectsRequest(
-            repository_id=asked.repository_id, intent=asked.intent, expires_in=asked.seconds
+            repository_id=asked.repository_id, intent=asked.intent, expires_in=asked.seconds, user_id=asked.user_id
         )
         for oid, size in objects:
             request.objects.add(oid=oid, size=size)
-        found = (await self._storage.call(self._stub.BatchStatObjects, request)).objects
-        if len(found) != len(objects) or not all(entry.status for entry in found):
+        reply: pb.BatchStatObjectsResponse = await self._storage.call(self._stub.BatchStatObjects, request)
+        if len(reply.objects) != len(objects) or not all(entry.status for entry in reply.objects):
             raise invalid_reply("BatchStatObjects", "the reply lacks an object")
-        return found
+        return reply

@@ -6,13 +6,14 @@ Entries are built as JSON text in the form of the models in `schemas`, because a
 import asyncio
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import TypedDict
+from typing import NamedTuple, TypedDict
 
 from pydantic_core import to_json
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason, ResourceExhausted
 from services.common.oid import is_oid
+from services.common.sizes import is_warned_of, quota_message
 from services.facade.auth.action_tokens import ActionGrant, Operation
 from services.facade.auth.authorizer import PERMISSIONS, Authorizer, Caller
 from services.facade.clients.object_lookup import ObjectStat
@@ -30,7 +31,6 @@ _REST_BYTES = 64 * 1024
 # git-lfs asks for this many, and signing them takes 2 ms; signing more would delay other requests for too long.
 _MAX_INLINE_OBJECTS = 100
 _DAMAGED = "the bytes of the object are damaged or lost on the server; a push from a clone that has them heals it"
-_INTENTS = {Operation.DOWNLOAD: pb.INTENT_READ, Operation.UPLOAD: pb.INTENT_WRITE}
 
 
 @dataclass(frozen=True)
@@ -53,6 +53,13 @@ class ObjectError(TypedDict):
     message: str
 
 
+class ResolvedBatch(NamedTuple):
+    """The JSON of a `schemas.BatchAnswer`, and the header X-Towpath-Quota; empty while the quota is not warned of."""
+
+    body: bytes
+    quota: str
+
+
 async def resolve_batch(
     request: BatchRequest,
     repository: str,
@@ -62,8 +69,8 @@ async def resolve_batch(
     clients: ServiceClients,
     limits: Limits,
     maker: ActionFactory,
-) -> bytes:
-    """Return the JSON of a `schemas.BatchAnswer`; the error of one object is in that object's entry.
+) -> ResolvedBatch:
+    """Return the answer to a batch; the error of one object is in that object's entry.
 
     Raises `ServiceError` where the whole request fails: the errors of `check_request`, `Authorizer.check` and
     `ObjectLookupClient.stat`, and `InvalidArgument` where no object of an upload is valid.
@@ -73,8 +80,14 @@ async def resolve_batch(
     repository_id = await authorizer.check(caller, repository, PERMISSIONS[operation], request.ref_name)
     faults = [check_entry(entry, request, limits) for entry in request.objects]
     asked = [(entry.oid, entry.size) for entry, fault in zip(request.objects, faults, strict=True) if fault is None]
-    intent = _INTENTS[operation]
-    found = iter(await clients.objects.stat(repository_id, asked, intent, seconds=maker.seconds) if asked else ())
+    reply = pb.BatchStatObjectsResponse()
+    objects: Iterable[ObjectStat] = ()
+    if asked and operation is Operation.UPLOAD:
+        reply = await clients.objects.announce(repository_id, asked, seconds=maker.seconds, user_id=caller.user_id)
+        objects = reply.objects
+    elif asked:
+        objects = await clients.objects.stat(repository_id, asked, pb.INTENT_READ, seconds=maker.seconds)
+    found = iter(objects)
     stats = [next(found) if fault is None else None for fault in faults]
     grant = ActionGrant(
         operation,
@@ -108,7 +121,16 @@ async def resolve_batch(
             for entry, error, stat in zip(request.objects, errors, stats, strict=True)
         )
 
-    return await asyncio.to_thread(answer) if len(asked) > _MAX_INLINE_OBJECTS else answer()
+    body = await asyncio.to_thread(answer) if len(asked) > _MAX_INLINE_OBJECTS else answer()
+    return ResolvedBatch(body, quota_header(reply))
+
+
+def quota_header(reply: pb.BatchStatObjectsResponse) -> str:
+    """Return the header X-Towpath-Quota; empty while the use of the quota, if there is one, is not warned of."""
+    use = reply.quota
+    if not use.quota_bytes or not is_warned_of(use.used_bytes, use.quota_bytes):
+        return ""
+    return f"used={use.used_bytes}; limit={use.quota_bytes}"
 
 
 def body_of(entries: Iterable[str]) -> bytes:
@@ -159,6 +181,9 @@ def refusal(entry: ObjectEntry, found: ObjectStat, operation: Operation) -> Obje
     if found.status == pb.OBJECT_STATUS_PRESENT:
         if found.size != entry.size:
             return {"code": 422, "message": f"size: the object has {found.size} bytes"}
+    elif found.status == pb.OBJECT_STATUS_OVER_QUOTA:
+        use = found.over_quota
+        return {"code": 507, "message": quota_message(use.used_bytes, use.quota_bytes, is_of_user=use.is_of_user)}
     elif operation is Operation.DOWNLOAD and found.status == pb.OBJECT_STATUS_DAMAGED:
         return {"code": 502, "message": _DAMAGED}
     elif operation is Operation.DOWNLOAD:

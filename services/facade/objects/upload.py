@@ -64,7 +64,11 @@ async def upload(
         await _write(clients, grant, _chain(first, second, pieces))
         return None
     whole = pb.WriteWholeObjectRequest(
-        repository_id=grant.repository_id, oid=grant.oid, size=grant.size, data=b"".join(first)
+        repository_id=grant.repository_id,
+        oid=grant.oid,
+        size=grant.size,
+        data=b"".join(first),
+        user_id=grant.user_id or 0,
     )
     deadline = time.monotonic() + clients.storage.deadline
     while True:
@@ -201,4 +205,6 @@ async def _write(clients: ServiceClients, grant: ActionGrant, pieces: AsyncItera
 
 
 def _header(grant: ActionGrant) -> pb.WriteObjectRequest.Header:
-    return pb.WriteObjectRequest.Header(repository_id=grant.repository_id, oid=grant.oid, size=grant.size)
+    return pb.WriteObjectRequest.Header(
+        repository_id=grant.repository_id, oid=grant.oid, size=grant.size, user_id=grant.user_id or 0
+    )

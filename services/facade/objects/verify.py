@@ -3,7 +3,7 @@
 from towpath.storage.v1 import storage_service_pb2 as pb
 
 from services.common.errors import FailedPrecondition, NotFound, Reason, ServiceError
-from services.facade.auth.action_tokens import Operation
+from services.facade.auth.action_tokens import ActionGrant, Operation
 from services.facade.clients.services import ServiceClients
 from services.facade.objects.batch import removed_message
 
@@ -17,17 +17,19 @@ async def require_stored(clients: ServiceClients, repository_id: int, oid: str, 
         raise NotFound(Reason.OBJECT_NOT_FOUND, f"oid: no object {oid} of {size} bytes is held")
 
 
-async def confirm_upload(clients: ServiceClients, repository_id: int, oid: str, size: int) -> bool:
-    """Check that the repository holds an uploaded object; return whether the store confirmed it in this call.
+async def confirm_upload(clients: ServiceClients, grant: ActionGrant) -> bool:
+    """Check that the repository holds the object of a grant; return whether the store confirmed it in this call.
 
     An object that the client uploaded to the store directly is held once the store has confirmed its bytes; that it was
     removed as garbage meanwhile does not matter. Raises the errors of `require_stored`, and of
     StorageService.ConfirmObject.
     """
     try:
-        await require_stored(clients, repository_id, oid, size)
+        await require_stored(clients, grant.repository_id, grant.oid, grant.size)
     except (NotFound, FailedPrecondition) as missing:
-        request = pb.ConfirmObjectRequest(repository_id=repository_id, oid=oid, size=size)
+        request = pb.ConfirmObjectRequest(
+            repository_id=grant.repository_id, oid=grant.oid, size=grant.size, user_id=grant.user_id or 0
+        )
         try:
             await clients.storage.call(clients.storage_stub.ConfirmObject, request)
         except ServiceError as error:

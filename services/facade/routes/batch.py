@@ -8,7 +8,7 @@ from services.facade.auth.authorizer import Permission
 from services.facade.context import context_of
 from services.facade.errors import Area
 from services.facade.objects.batch import Limits, check_lengths, resolve_batch
-from services.facade.routes.openapi import answers, json_request
+from services.facade.routes.openapi import Responses, answers, json_request
 from services.facade.routes.request import open_call_with_body
 from services.facade.routes.route import endpoints_in
 from services.facade.web.request_log import add_log_fields
@@ -17,12 +17,23 @@ from services.facade.web.schemas import BatchAnswer, BatchRequest
 
 router = APIRouter(default_response_class=Response, route_class=endpoints_in(Area.BATCH), tags=["objects"])
 
+_QUOTA_HEADER = "X-Towpath-Quota"
+
+
+def _answers(*errors: int) -> Responses:
+    described = answers(BatchAnswer, *errors)
+    described[200]["headers"][_QUOTA_HEADER] = {
+        "description": "from 80 % of the repository's quota on, its use and the quota in bytes: `used=412; limit=500`",
+        "schema": {"type": "string"},
+    }
+    return described
+
 
 @router.post(
     "/{repository:base}/objects/batch",
     operation_id="batch",
     summary="Negotiate the transfer of objects",
-    responses=answers(BatchAnswer, 400, 401, 403, 404, 406, 408, 413, 415, 422, 429, 501, 507, 509),
+    responses=_answers(400, 401, 403, 404, 406, 408, 413, 415, 422, 429, 501, 507, 509),
     openapi_extra=json_request(BatchRequest),
 )
 async def batch(request: Request) -> Response:
@@ -46,4 +57,7 @@ async def batch(request: Request) -> Response:
         limits=limits,
         maker=context.action_factory(request),
     )
-    return json_response(answered, call.dialect)
+    response = json_response(answered.body, call.dialect)
+    if answered.quota:
+        response.headers[_QUOTA_HEADER] = answered.quota
+    return response

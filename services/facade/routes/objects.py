@@ -105,7 +105,7 @@ async def put(request: Request) -> Response:
     _PATH,
     operation_id="verify",
     summary="Verify that an object was uploaded",
-    responses=empty_answers(400, 403, 404, 408, 410, 413, 415, 429, 501),
+    responses=empty_answers(400, 403, 404, 408, 410, 413, 415, 429, 501, 507),
     openapi_extra=json_request(VerifyObjectRequest),
 )
 async def verify(request: Request) -> Response:
@@ -120,7 +120,7 @@ async def verify(request: Request) -> Response:
 
     async def confirm() -> tuple[bool, float]:
         nonlocal is_direct
-        is_direct = await held.confirm_upload(context.clients, grant.repository_id, grant.oid, grant.size)
+        is_direct = await held.confirm_upload(context.clients, grant)
         return True, 0
 
     await context.committed.get_or_fetch((grant.repository_id, grant.oid, grant.size), confirm)

@@ -43,7 +43,7 @@ _MEANING = {
     502: "An inner service gave an answer that is not whole",
     503: "An inner service is not available; come again after Retry-After",
     504: "An inner service did not answer in time",
-    507: "The storage is full",
+    507: "The storage, or the quota of the repository, is full",
     509: "The repository has used up its bandwidth",
 }
 _REQUESTS = (
@@ -84,6 +84,8 @@ def _headers(status: int) -> dict[str, Any]:
     if status == 401:
         names |= {dialect.challenge: "the scheme and the realm" for dialect in DIALECTS}
         names["WWW-Authenticate"] = "the same, for a client that does not name one of the media types in Accept"
+    if status == 509:
+        names["Retry-After"] = "after how many seconds the next day (UTC) begins"
     if status in (429, 503):
         names["Retry-After"] = "after how many seconds to come again"
     return {name: {"description": text, "schema": {"type": "string"}} for name, text in names.items()}

@@ -9,7 +9,7 @@ from google.protobuf.json_format import MessageToDict
 from google.protobuf.message import Message
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as pb
-from towpath.storage.v1.storage_service_pb2 import Object
+from towpath.storage.v1.storage_service_pb2 import Object, SetLimitsResponse
 from towpath.storage.v1.store_service_pb2 import Store
 
 from services.common.errors import InvalidArgument, Reason
@@ -83,3 +83,8 @@ def refusals_of(request: access.RecordRefusalsRequest) -> Sequence[Refused]:
         )
         for refusal in request.refusals
     ]
+
+
+def limit_fields(limits: SetLimitsResponse.Limits) -> dict[str, Any]:
+    """Return the fields of the limits of a repository; a limit that is the default of the storage service is absent."""
+    return {name.name: value for name, value in limits.ListFields()}

@@ -30,6 +30,9 @@ OBJECT_RESTORED = f"{PREFIX}object.restored"
 OBJECT_PURGED = f"{PREFIX}object.purged"
 OBJECT_COPIED = f"{PREFIX}object.copied"
 GARBAGE_COLLECTED = f"{PREFIX}garbage.collected"
+LIMITS_CHANGED = f"{PREFIX}limits.changed"
+QUOTA_WARNED = f"{PREFIX}quota.warned"
+QUOTA_EXCEEDED = f"{PREFIX}quota.exceeded"
 TOKEN_DELETED = f"{PREFIX}token.deleted"
 HOOK_REDELIVERED = f"{PREFIX}hook.redelivered"
 STORE_CREATED = f"{PREFIX}store.created"
@@ -47,6 +50,9 @@ EVENT_TYPES = frozenset(
         OBJECT_PURGED,
         OBJECT_COPIED,
         GARBAGE_COLLECTED,
+        LIMITS_CHANGED,
+        QUOTA_WARNED,
+        QUOTA_EXCEEDED,
         HOOK_REDELIVERED,
         STORE_CREATED,
         STORE_DELETED,

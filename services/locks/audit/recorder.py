@@ -17,8 +17,8 @@ from services.common.observability import request_id
 from services.common.observability.logs import get_logger
 from services.locks.models import AuditEvent
 
-ADMIN, BOOTSTRAP, FACADE, SIGN_IN = "admin", "bootstrap", "facade", "sign-in"
-"""Sources of changes: AdminService, `towpath migrate`, people over HTTP, and their sign-in at an issuer.
+ADMIN, BOOTSTRAP, FACADE, SERVICE, SIGN_IN = "admin", "bootstrap", "facade", "service", "sign-in"
+"""Sources of changes: AdminService, `towpath migrate`, people over HTTP, the service, and sign-ins at an issuer.
 
 Others are `forge NAME` and `issuer NAME`, by whose credentials users and repositories are made.
 """

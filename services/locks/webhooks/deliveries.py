@@ -1,4 +1,4 @@
-"""The queue of deliveries, which triggers and `record_removed_object` fill in the transaction of the change.
+"""The queue of deliveries, which triggers and `record_event` fill in the transaction of the change.
 
 A delivery is claimed by a lease: until that ends, no other service attempts it, and afterwards any does, because the
 first has crashed. Only the oldest pending delivery of a hook and a repository can be claimed, so that their order is
@@ -19,7 +19,6 @@ from services.common.errors import NotFound, Reason
 from services.database.transactions import Database
 from services.locks.metrics import WEBHOOK_PENDING
 from services.locks.models import Hook, HookDelivery
-from services.locks.webhooks.event_types import OBJECT_REMOVED
 from services.locks.webhooks.hooks import DISABLED, check_enabled, check_exists, disable_hook
 
 _DELIVERY = HookDelivery.__table__.c
@@ -59,7 +58,7 @@ _CLAIM = text("""
         claimed.payload, claimed.attempts, claimed.next_attempt_at AS leased_until,
         hooks.url, hooks.format, hooks.secret, hooks.allows_private, hooks.disabled_at IS NOT NULL AS disabled
 """).columns(payload=JSONB())
-_RECORD_REMOVED_OBJECT = text("""
+_RECORD_EVENT = text("""
     INSERT INTO hook_deliveries (hook_id, repository_id, event_type, payload)
     SELECT id, :repository_id, :type, :payload FROM hooks
     WHERE coalesce(repository_id, :repository_id) = :repository_id AND disabled_at IS NULL
@@ -154,10 +153,12 @@ async def _finish(connection: AsyncConnection, claim: Claim, **values: Any) -> N
     )
 
 
-async def record_removed_object(connection: AsyncConnection, repository_id: int, payload: Mapping[str, Any]) -> None:
-    """Queue the deliveries of an object's removal."""
-    parameters = {"repository_id": repository_id, "type": OBJECT_REMOVED, "payload": payload}
-    await connection.execute(_RECORD_REMOVED_OBJECT, parameters)
+async def record_event(
+    connection: AsyncConnection, event_type: str, repository_id: int, payload: Mapping[str, Any]
+) -> None:
+    """Queue the deliveries of an event that no trigger sees: of an object, or of a quota."""
+    parameters = {"repository_id": repository_id, "type": event_type, "payload": payload}
+    await connection.execute(_RECORD_EVENT, parameters)
 
 
 async def list_deliveries(

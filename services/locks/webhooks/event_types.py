@@ -9,9 +9,11 @@ LOCK_RELEASED = "lock.released"
 LOCK_STOLEN = "lock.stolen"
 OBJECT_REMOVED = "object.removed"
 
-EVENT_TYPES = (LOCK_CREATED, LOCK_RELEASED, LOCK_STOLEN, OBJECT_REMOVED)
+QUOTA_WARNED = "quota.warned"
+QUOTA_EXCEEDED = "quota.exceeded"
 
-# No event of a quota is recorded yet. A hook may ask for them already.
+EVENT_TYPES = (LOCK_CREATED, LOCK_RELEASED, LOCK_STOLEN, OBJECT_REMOVED, QUOTA_WARNED, QUOTA_EXCEEDED)
+
 _PATTERNS = (*EVENT_TYPES, "lock.*", "object.*", "quota.*")
 
 

@@ -11,7 +11,14 @@ from enum import StrEnum
 from typing import Any
 from uuid import UUID
 
-from services.locks.webhooks.event_types import LOCK_CREATED, LOCK_STOLEN, OBJECT_REMOVED
+from services.common.sizes import quota_message
+from services.locks.webhooks.event_types import (
+    LOCK_CREATED,
+    LOCK_STOLEN,
+    OBJECT_REMOVED,
+    QUOTA_EXCEEDED,
+    QUOTA_WARNED,
+)
 
 _MAX_QUOTED_CHARACTERS = 400
 _SLACK_ENTITIES = str.maketrans({"&": "&amp;", "<": "&lt;", ">": "&gt;"})
@@ -48,7 +55,7 @@ def render(form: str, event_type: str, repository_id: int, payload: Payload) -> 
             "type": event_type,
             "timestamp": _moment(payload["created_at"]),
             "data": {"repository": {"id": repository_id, "name": payload["repository_name"]}}
-            | (_object_data(payload) if event_type == OBJECT_REMOVED else _lock_data(payload)),
+            | _DATA.get(event_type, _lock_data)(payload),
         }
     return json.dumps(body, ensure_ascii=False, separators=(",", ":"))
 
@@ -80,7 +87,19 @@ def _object_data(payload: Payload) -> dict[str, Any]:
     }
 
 
+def _quota_data(payload: Payload) -> dict[str, Any]:
+    return {"quota": {name: payload[name] for name in ("used_bytes", "quota_bytes")}}
+
+
+_DATA = {OBJECT_REMOVED: _object_data, QUOTA_WARNED: _quota_data, QUOTA_EXCEEDED: _quota_data}
+"""The makers of the data of events that are not those of a lock."""
+
+
 def _line(event_type: str, payload: Payload) -> str:
+    if event_type in (QUOTA_WARNED, QUOTA_EXCEEDED):
+        state = "is nearly used" if event_type == QUOTA_WARNED else "has no room for an upload, or none at all"
+        used = quota_message(payload["used_bytes"], payload["quota_bytes"])
+        return f"the quota of {_quoted(payload['repository_name'])} {state}: {used}"
     by, repository, reason = _quoted(payload["caused_by"]), _quoted(payload["repository_name"]), payload["reason"]
     if event_type == OBJECT_REMOVED:
         oid, size = payload["oid"][:_OID_CHARACTERS], payload["size"]

@@ -9,6 +9,7 @@ from services.common.oid import is_oid
 from services.storage import validation
 from services.storage.backends.signing import SignedUrl
 from services.storage.index.objects import Record
+from services.storage.index.reservations import Admission, Refusal
 from services.storage.intent import Intent
 from services.storage.objects.stat import ObjectKey, ObjectStat, Status
 
@@ -19,6 +20,7 @@ _STATUSES = {
     Status.MISSING: pb.OBJECT_STATUS_MISSING,
     Status.REMOVED: pb.OBJECT_STATUS_REMOVED,
     Status.DAMAGED: pb.OBJECT_STATUS_DAMAGED,
+    Status.OVER_QUOTA: pb.OBJECT_STATUS_OVER_QUOTA,
 }
 
 _INTENTS = {
@@ -85,6 +87,21 @@ def add_stat(
         message.removal_reason = stat.removal_reason
     if signed is not None:
         message.signed.CopyFrom(signed_message(signed))
+    if stat.admission is not None:
+        _add_admission(response, message, stat.admission)
+
+
+def _add_admission(
+    response: pb.BatchStatObjectsResponse, message: pb.BatchStatObjectsResponse.ObjectStat, admission: Admission
+) -> None:
+    use = pb.BatchStatObjectsResponse.QuotaUse(
+        used_bytes=admission.used, quota_bytes=admission.quota, is_of_user=admission.refused_by is Refusal.USER
+    )
+    if not admission.is_admitted:
+        message.over_quota.CopyFrom(use)
+    # The last one has what all of them use.
+    if use.quota_bytes and not use.is_of_user:
+        response.quota.CopyFrom(use)
 
 
 def signed_message(signed: SignedUrl | None) -> pb.SignObjectUrlsResponse.SignedUrl:

@@ -24,6 +24,7 @@ from services.storage.api.messages import (
     read_bytes,
     signed_message,
 )
+from services.storage.api.usage_service import UsageHandlers
 from services.storage.context import StorageContext
 from services.storage.direct.confirm import confirm_object
 from services.storage.direct.sign import sign_found, sign_objects
@@ -34,7 +35,6 @@ from services.storage.objects.delete import delete_object, delete_repository, re
 from services.storage.objects.locate import disks_of, locate_object, suffix_on_disk
 from services.storage.objects.read import open_object
 from services.storage.objects.stat import list_objects, stat_objects
-from services.storage.objects.usage import usage_of
 from services.storage.objects.write import write_object
 from services.storage.objects.write_small import SmallObjectWriter
 from services.storage.uploads.shared_memory import messages_of
@@ -44,7 +44,20 @@ SERVICE_NAME: str = pb.DESCRIPTOR.services_by_name["StorageService"].full_name
 
 ADMIN_METHODS = [
     f"/{SERVICE_NAME}/{name}"
-    for name in ("DeleteObject", "RestoreObject", "PurgeObject", "CopyObjects", "DeleteRepository", *GARBAGE_METHODS)
+    for name in (
+        "DeleteObject",
+        "RestoreObject",
+        "PurgeObject",
+        "CopyObjects",
+        "DeleteRepository",
+        "SetLimits",
+        "ListQuotaEvents",
+        "AcknowledgeQuotaEvents",
+        "GetUserUsage",
+        "ListLimitedGroups",
+        "SetLimitedGroupMembers",
+        *GARBAGE_METHODS,
+    )
 ]
 """The full names of the methods that are reserved for administration."""
 
@@ -53,11 +66,11 @@ _log = get_logger(__name__)
 _Context = grpc.aio.ServicerContext[Any, Any]
 
 
-class StorageService(GarbageCalls):
+class StorageService(GarbageCalls, UsageHandlers):
     """See `towpath.storage.v1.StorageService`."""
 
     def __init__(self, context: StorageContext, whole_objects: SmallObjectWriter) -> None:
-        self._context = context
+        super().__init__(context)
         self._whole_objects = whole_objects
 
     async def BatchStatObjects(
@@ -69,7 +82,8 @@ class StorageService(GarbageCalls):
         intent = intent_of(request.intent)
         seconds = validation.not_negative("expires_in", request.expires_in)
         moment = self._context.removal_feed.moment() if intent is Intent.READ else None
-        stats = await stat_objects(self._context, repository_id, keys, intent)
+        user_id = validation.user_id(request.user_id)
+        stats = await stat_objects(self._context, repository_id, keys, intent, seconds=seconds, user_id=user_id)
         signed = (
             await sign_found(self._context, repository_id, keys, stats, intent, seconds=seconds)
             if seconds
@@ -93,17 +107,13 @@ class StorageService(GarbageCalls):
             keys,
             validation.transfer(intent_of(request.intent)),
             seconds=validation.positive("expires_in", request.expires_in),
+            user_id=validation.user_id(request.user_id),
         )
         return pb.SignObjectUrlsResponse(objects=map(signed_message, signed))
 
     async def ConfirmObject(self, request: pb.ConfirmObjectRequest, _context: _Context) -> pb.ConfirmObjectResponse:
         """Commit an object that a client has uploaded directly to the store."""
-        record = await confirm_object(
-            self._context,
-            validation.repository_id(request.repository_id),
-            validation.oid(request.oid),
-            validation.not_negative("size", request.size),
-        )
+        record = await confirm_object(self._context, header_of(request))
         return pb.ConfirmObjectResponse(object=object_message(record))
 
     async def ReadObject(
@@ -266,25 +276,6 @@ class StorageService(GarbageCalls):
             limit=validation.page_limit(request.limit),
         )
         return pb.ListObjectsResponse(objects=map(object_message, objects), next_cursor=next_cursor)
-
-    async def GetUsage(self, request: pb.GetUsageRequest, _context: _Context) -> pb.GetUsageResponse:
-        """Return what each repository holds and has transferred today, and the free space."""
-        usages = await usage_of(self._context, [validation.repository_id(id_) for id_ in request.repository_ids])
-        return pb.GetUsageResponse(
-            repositories=[
-                pb.RepositoryUsage(
-                    object_count=holdings.object_count,
-                    object_bytes=holdings.object_bytes,
-                    removed_count=holdings.removed_count,
-                    bin_count=holdings.bin_count,
-                    bin_bytes=holdings.bin_bytes,
-                    bytes_in_today=moved.bytes_in,
-                    bytes_out_today=moved.bytes_out,
-                )
-                for holdings, moved in usages
-            ],
-            available_bytes=await self._context.space.available_bytes(),
-        )
 
 
 def add_storage_service(context: StorageContext, whole_objects: SmallObjectWriter, server: grpc.aio.Server) -> None:

@@ -1,4 +1,4 @@
-"""The traffic of repositories, counted in memory and flushed to Postgres, and its daily limit."""
+"""The traffic of repositories, counted in memory and flushed to Postgres, and its daily limits."""
 
 import asyncio
 import datetime
@@ -14,6 +14,7 @@ from services.common.concurrency.periodic import run_periodically
 from services.common.observability.logs import get_logger
 from services.database.transactions import Database
 from services.storage import metrics
+from services.storage.capacity.limits import LimitCache
 from services.storage.errors import bandwidth_exceeded
 from services.storage.index.models import Traffic
 
@@ -23,9 +24,14 @@ _log = get_logger(__name__)
 _Key = tuple[int, datetime.date]
 
 
+def utc_now() -> datetime.datetime:
+    """Return the current time in UTC."""
+    return datetime.datetime.now(datetime.UTC)
+
+
 def today() -> datetime.date:
     """Return the current day in UTC."""
-    return datetime.datetime.now(datetime.UTC).date()
+    return utc_now().date()
 
 
 @dataclass
@@ -35,6 +41,11 @@ class Transferred:
     bytes_in: int = 0
     bytes_out: int = 0
 
+    @property
+    def total(self) -> int:
+        """The bytes of both ways together."""
+        return self.bytes_in + self.bytes_out
+
 
 class TrafficQuota:
     """Counts the traffic of this process. Its owner runs `run`, and calls `flush` at the end.
@@ -42,9 +53,9 @@ class TrafficQuota:
     A crash loses the counts of the last second. After an outage of Postgres one second may be counted twice.
     """
 
-    def __init__(self, database: Database, limit: int) -> None:
+    def __init__(self, database: Database, limits: LimitCache) -> None:
         self._database = database
-        self._limit = limit
+        self._limits = limits
         self._unflushed: dict[_Key, Transferred] = {}
         self._flushing = asyncio.Lock()
         self.moved_bytes = 0
@@ -61,29 +72,29 @@ class TrafficQuota:
 
     @property
     def is_limited(self) -> bool:
-        """True if repositories have a daily limit of bandwidth."""
-        return self._limit > 0
+        """True if any repository has a daily limit of bandwidth."""
+        return self._limits.has_bandwidths
 
     async def used_up(self, repository_ids: Collection[int]) -> list[int]:
         """Return those of these repositories that have used up today's bandwidth.
 
         The counts of this process are flushed first, so that other processes see them. Raises `Unavailable`.
         """
-        if not self._limit:
+        limits = {id_: limit for id_ in repository_ids if (limit := self._limits.bandwidth_of(id_)) is not None}
+        if not limits:
             return []
         await self.flush()
-        moved = await self.transferred_today(repository_ids)
-        return [
-            id_ for id_, transferred in moved.items() if transferred.bytes_in + transferred.bytes_out >= self._limit
-        ]
+        moved = await self.transferred_today(limits)
+        return [id_ for id_, transferred in moved.items() if transferred.total >= limits[id_]]
 
     async def check(self, repository_id: int) -> None:
         """Raise `ResourceExhausted` (BANDWIDTH_EXCEEDED) if the repository has used up today's bandwidth."""
-        if not self._limit:
+        limit = self._limits.bandwidth_of(repository_id)
+        if limit is None:
             return
         moved = (await self.transferred_today([repository_id])).get(repository_id, Transferred())
-        if moved.bytes_in + moved.bytes_out >= self._limit:
-            raise bandwidth_exceeded(self._limit)
+        if moved.total >= limit:
+            raise bandwidth_exceeded(limit, utc_now())
 
     async def transferred_today(self, repository_ids: Iterable[int]) -> dict[int, Transferred]:
         """Return today's traffic by repository id; repositories without traffic are missing."""

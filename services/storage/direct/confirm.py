@@ -16,6 +16,7 @@ from services.storage.index.objects import Record
 from services.storage.index.uses import revive
 from services.storage.uploads.commit import commit
 from services.storage.uploads.fanout import UploadTarget
+from services.storage.uploads.stream import UploadHeader
 
 # Each check costs a request. A client that uploads repeatedly gets a new name each time, and has used a recent one.
 _MAX_CHECKED = 20
@@ -23,8 +24,9 @@ _MAX_CHECKED = 20
 _log = get_logger(__name__)
 
 
-async def confirm_object(context: StorageContext, repository_id: int, oid: str, size: int) -> Record:
+async def confirm_object(context: StorageContext, header: UploadHeader) -> Record:
     """Return the record of the object that the repository now holds. Raises what ConfirmObject documents."""
+    repository_id, oid, size = header.repository_id, header.oid, header.size
     seen = await _look(context, repository_id, oid)
     if _is_removed(seen) and await revive(context.database, repository_id, [oid]):
         seen = await _look(context, repository_id, oid)
@@ -36,7 +38,7 @@ async def confirm_object(context: StorageContext, repository_id: int, oid: str, 
             raise object_not_found(oid)
         return seen.record
     arrived = await _arrived(context, seen, oid, size)
-    record = None if arrived is None else await _commit(context, repository_id, oid, size, arrived)
+    record = None if arrived is None else await _commit(context, header, arrived)
     if record is None:
         raise object_not_found(oid)
     return record
@@ -81,19 +83,27 @@ async def _arrived(context: StorageContext, seen: _Seen, oid: str, size: int) ->
 async def _give_up(context: StorageContext, name: str) -> None:
     _log.warning("the store does not confirm the bytes that a client brought", name=name)
     metrics.count_rejected(Reason.HASH_MISMATCH)
+    await _discard(context, name)
+
+
+async def _discard(context: StorageContext, name: str) -> None:
     await context.database.run(lambda connection: contents.give_up(connection, [name]))
     context.sweep_wanted.set()
 
 
-async def _commit(
-    context: StorageContext, repository_id: int, oid: str, size: int, arrived: UploadTarget
-) -> Record | None:
+async def _commit(context: StorageContext, header: UploadHeader, arrived: UploadTarget) -> Record | None:
     try:
-        record = await commit(context, repository_id, oid, size, [arrived])
+        # The URL may have outlived its reservation.
+        async with context.reservations.admitted(
+            header.repository_id, header.oid, header.size, user_id=header.user_id, ends_when_cancelled=False
+        ):
+            record = await commit(context, header, [arrived])
     except ServiceError as error:
         metrics.count_rejected(error.reason)
+        if error.reason == Reason.QUOTA_EXCEEDED:
+            await _discard(context, arrived.name)
         raise
     if record is not None:
         metrics.UPLOADS_STORED.inc()
-        context.quota.count(repository_id, bytes_in=size)
+        context.quota.count(header.repository_id, bytes_in=header.size)
     return record

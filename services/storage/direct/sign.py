@@ -13,7 +13,7 @@ from services.storage.errors import repository_deleted, store_gone
 from services.storage.index import client_uploads, objects
 from services.storage.index.contents import BlobLocation
 from services.storage.intent import Intent
-from services.storage.objects.stat import ObjectKey, ObjectStat, Status
+from services.storage.objects.stat import ObjectKey, ObjectStat, Status, announce
 from services.storage.stores.registry import Store
 
 _log = get_logger(__name__)
@@ -25,17 +25,28 @@ _MAX_SECONDS = 7 * 24 * 3600
 
 
 async def sign_objects(
-    context: StorageContext, repository_id: int, keys: Sequence[ObjectKey], intent: Intent, *, seconds: int
+    context: StorageContext,
+    repository_id: int,
+    keys: Sequence[ObjectKey],
+    intent: Intent,
+    *,
+    seconds: int,
+    user_id: int | None = None,
 ) -> list[SignedUrl | None]:
     """Return signed URLs, in order; None for a relayed object. Raises what SignObjectUrls documents."""
     if not context.stores.primary.direct.includes(intent):
         return [None] * len(keys)
     held: dict[ObjectKey, Sequence[BlobLocation]] = {}
+    wanted = set(keys)
+    if intent is Intent.WRITE:
+        sizes = {key.oid: key.size for key in keys}
+        admitted = await announce(context, repository_id, sizes, seconds=seconds, user_id=user_id)
+        wanted = {key for key in wanted if admitted is None or admitted[key.oid].is_admitted}
     if intent is Intent.READ:
         found = await context.lookups.locate(repository_id, {key.oid for key in keys})
         context.reads.note(repository_id, found)
         held = {ObjectKey(stored.oid, stored.size): stored.locations for stored in found if not stored.is_removed}
-    signed = await _sign(context, repository_id, set(keys), held, intent, seconds)
+    signed = await _sign(context, repository_id, wanted, held, intent, seconds)
     return [signed.get(key) for key in keys]
 
 

@@ -104,6 +104,8 @@ class Object(StorageModel, table=True):
     """The time of the last announcement or read that was recorded; NULL if there was none since the object came."""
     is_collected: bool = Field(default=False, sa_column_kwargs={"server_default": text("false")})
     """True if the object was removed as garbage: an upload ends the removal."""
+    added_by: int | None = Field(default=None, sa_type=BigInteger)
+    """The id of the user who brought it to the repository first; NULL if no service recorded one."""
 
 
 class Content(StorageModel, table=True):

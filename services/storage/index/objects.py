@@ -36,6 +36,8 @@ class ObjectToAdd(NamedTuple):
     repository_id: int
     oid: str
     size: int
+    added_by: int | None = None
+    """The user who has brought it; the first one counts."""
 
 
 # What a statement returns of an object, as columns and as SQL.
@@ -47,10 +49,11 @@ IS_COLLECTED = and_(col(Object.is_collected), col(Object.removed_at).is_not(None
 
 # SQL as text on the hot path, because building a statement with SQLAlchemy costs more than executing it.
 _ADD = text(f"""
-    INSERT INTO storage.objects (repository_id, oid, size)
-    SELECT repository_id, oid, size
-    FROM unnest(CAST(:repository_ids AS bigint[]), CAST(:oids AS text[]), CAST(:sizes AS bigint[]))
-        AS added (repository_id, oid, size)
+    INSERT INTO storage.objects (repository_id, oid, size, added_by)
+    SELECT repository_id, oid, size, added_by
+    FROM unnest(
+        CAST(:repository_ids AS bigint[]), CAST(:oids AS text[]), CAST(:sizes AS bigint[]), CAST(:users AS bigint[])
+    ) AS added (repository_id, oid, size, added_by)
     WHERE NOT EXISTS (
         SELECT FROM storage.deleted_repositories AS deleted WHERE deleted.repository_id = added.repository_id
     )
@@ -64,8 +67,10 @@ _ADD = text(f"""
 _END_COLLECTIONS = text("""
     UPDATE storage.objects
     SET removed_at = NULL, removal_reason = NULL, removed_by = NULL, bin_until = NULL, is_collected = false,
-        created_at = now()
-    FROM unnest(CAST(:repository_ids AS bigint[]), CAST(:oids AS text[])) AS uploaded (repository_id, oid)
+        created_at = now(), added_by = uploaded.added_by
+    FROM unnest(
+        CAST(:repository_ids AS bigint[]), CAST(:oids AS text[]), CAST(:users AS bigint[])
+    ) AS uploaded (repository_id, oid, added_by)
     WHERE objects.repository_id = uploaded.repository_id AND objects.oid = uploaded.oid
         AND objects.is_collected AND objects.removed_at IS NOT NULL
     RETURNING objects.repository_id, objects.oid
@@ -155,8 +160,8 @@ async def add(connection: AsyncConnection, added: Collection[ObjectToAdd]) -> di
     `lock`. The records cannot change until the transaction ends.
     """
     # Sorted, so that it does not deadlock with what locks rows by oid and takes no locks of oids.
-    repository_ids, oids, sizes = zip(*sorted(added, key=_by_oid), strict=True)
-    values = {"repository_ids": repository_ids, "oids": oids, "sizes": sizes}
+    repository_ids, oids, sizes, users = zip(*sorted(added, key=_by_oid), strict=True)
+    values = {"repository_ids": repository_ids, "oids": oids, "sizes": sizes, "users": users}
     return {
         (repository_id, record[0]): Record(*record) for repository_id, *record in await connection.execute(_ADD, values)
     }
@@ -167,8 +172,9 @@ async def end_collections(connection: AsyncConnection, uploaded: Collection[Obje
 
     The caller must have called `lock`, and have the bytes.
     """
-    repository_ids, oids, _ = zip(*sorted(uploaded, key=_by_oid), strict=True)
-    rows = await connection.execute(_END_COLLECTIONS, {"repository_ids": repository_ids, "oids": oids})
+    repository_ids, oids, _, users = zip(*sorted(uploaded, key=_by_oid), strict=True)
+    values = {"repository_ids": repository_ids, "oids": oids, "users": users}
+    rows = await connection.execute(_END_COLLECTIONS, values)
     ended = {(repository_id, oid) for repository_id, oid in rows}
     return [upload for upload in uploaded if (upload.repository_id, upload.oid) in ended]
 
@@ -240,6 +246,17 @@ async def some_of(connection: AsyncConnection, repository_id: int, *, limit: int
         select(col(Object.oid)).where(col(Object.repository_id) == repository_id).order_by(col(Object.oid)).limit(limit)
     )
     return list(await connection.scalars(statement))
+
+
+async def largest(connection: AsyncConnection, repository_id: int, *, limit: int) -> list[Record]:
+    """Return up to `limit` of the largest objects that a repository holds, the largest first."""
+    statement = (
+        select(*RECORD)
+        .where(col(Object.repository_id) == repository_id, col(Object.removed_at).is_(None))
+        .order_by(col(Object.size).desc(), col(Object.oid))
+        .limit(limit)
+    )
+    return [Record._make(row) for row in await connection.execute(statement)]
 
 
 async def forget(connection: AsyncConnection, repository_id: int, oids: Sequence[str]) -> list[Record]:

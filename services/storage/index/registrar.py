@@ -29,6 +29,8 @@ class VerifiedUpload:
     oid: str
     size: int
     blobs: Sequence[UploadedBlob]
+    user_id: int | None = None
+    """The user who brought it; None if that is not known."""
 
 
 @dataclass(frozen=True)
@@ -112,7 +114,7 @@ def _turns(group: Sequence[VerifiedUpload]) -> Iterator[dict[int, VerifiedUpload
 async def _register_each_object_once(
     turn: dict[int, VerifiedUpload], connection: AsyncConnection
 ) -> dict[int, CommittedUpload | ServiceError]:
-    added = [ObjectToAdd(upload.repository_id, upload.oid, upload.size) for upload in turn.values()]
+    added = [ObjectToAdd(upload.repository_id, upload.oid, upload.size, upload.user_id) for upload in turn.values()]
     records = await objects.add(connection, added)
     refused = [entry for entry in added if (entry.repository_id, entry.oid) not in records]
     if refused and (collected := await objects.end_collections(connection, refused)):

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from services.database.versions import Schema
+from services.storage.index import quota_models  # noqa: F401 - defines tables of the metadata
 from services.storage.index.models import SCHEMA_NAME, StorageModel
 
 SCHEMA = Schema(

@@ -15,7 +15,7 @@ from services.storage.blob_names import oid_of
 from services.storage.index import advisory_locks
 from services.storage.index.models import Content, Discard, JournalSegment, StoreRecord
 
-_COMMIT = "SELECT * FROM storage.commit_journaled($1, $2, $3, $4, $5, $6, $7)"
+_COMMIT = "SELECT * FROM storage.commit_journaled($1, $2, $3, $4, $5, $6, $7, $8)"
 
 
 class Journaled(NamedTuple):
@@ -25,6 +25,8 @@ class Journaled(NamedTuple):
     oid: str
     size: int
     name: str
+    user_id: int | None
+    """The user who brought it; None if that is not known."""
 
 
 class Committed(NamedTuple):
@@ -48,10 +50,10 @@ async def commit(
     """
     # Sorted, so that it does not deadlock with what locks rows by oid and takes no locks of oids.
     asked = sorted(journaled, key=lambda one: (one.oid, one.repository_id))
-    repository_ids, oids, sizes, names = zip(*asked, strict=True)
+    repository_ids, oids, sizes, names, user_ids = zip(*asked, strict=True)
     # In the order of `services.storage.index.objects.lock`, so that two transactions do not deadlock.
     shared = [*map(str, sorted(set(repository_ids))), advisory_locks.store_key(store_id)]
-    values = (segment, sorted(set(oids)), shared, repository_ids, oids, sizes, names)
+    values = (segment, sorted(set(oids)), shared, repository_ids, oids, sizes, names, user_ids)
     rows = await database.fetch(Statement(_COMMIT, values), patient=patient)
     return dict(zip(asked, map(Committed._make, rows), strict=True)) if rows else None
 

@@ -1,15 +1,18 @@
 """The status of objects in a repository, and their list."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import Enum, auto
 from functools import partial
 from typing import NamedTuple
 
+from services.common.errors import ServiceError
+from services.storage.capacity.reservations import refusal_of
 from services.storage.context import StorageContext
 from services.storage.index import objects
 from services.storage.index.contents import BlobLocation
 from services.storage.index.lookups import Located
 from services.storage.index.objects import Record
+from services.storage.index.reservations import Admission
 from services.storage.intent import Intent
 from services.storage.objects.announce import announced
 
@@ -21,6 +24,7 @@ class Status(Enum):
     MISSING = auto()
     REMOVED = auto()
     DAMAGED = auto()
+    OVER_QUOTA = auto()
 
 
 class ObjectKey(NamedTuple):
@@ -37,18 +41,33 @@ class ObjectStat(NamedTuple):
     size: int = 0
     removal_reason: str = ""
     locations: Sequence[BlobLocation] = ()
+    admission: Admission | None = None
+    """The answer of the repository's quota; None if nothing had to be reserved."""
 
 
 _MISSING, _DAMAGED = ObjectStat(Status.MISSING), ObjectStat(Status.DAMAGED)
 _TO_BE_WRITTEN = (Status.MISSING, Status.DAMAGED)
+# The time for which room is kept for an upload that is announced without a time.
+_ANNOUNCED_SECONDS = 600
 
 
 async def stat_objects(
-    context: StorageContext, repository_id: int, keys: Sequence[ObjectKey], intent: Intent
+    context: StorageContext,
+    repository_id: int,
+    keys: Sequence[ObjectKey],
+    intent: Intent,
+    *,
+    seconds: int = 0,
+    user_id: int | None = None,
 ) -> list[ObjectStat]:
-    """Return one answer for each key, in order. Raises what BatchStatObjects documents."""
+    """Return one answer for each key, in order. Raises what BatchStatObjects documents.
+
+    Where the repository or the user has a quota, room for the objects to be written is reserved for `seconds`.
+    """
     located = await context.lookups.locate(repository_id, {key.oid for key in keys})
+    term = seconds or _ANNOUNCED_SECONDS
     if intent is Intent.WRITE:
+        located = await _with_room(context, repository_id, located, seconds=term, user_id=user_id)
         located = await announced(context, repository_id, located)
     if intent is Intent.READ:
         context.reads.note(repository_id, located)
@@ -56,16 +75,56 @@ async def stat_objects(
     answers = [found.get(key.oid, _MISSING) for key in keys]
     if intent is Intent.READ and any(answer.status is Status.PRESENT for answer in answers):
         await context.quota.check(repository_id)
-    if intent is Intent.WRITE and (size := missing_bytes(keys, answers)) is not None:
+    if intent is Intent.WRITE and (sizes := missing_sizes(keys, answers)):
         await context.quota.check(repository_id)
-        await context.space.require(size)
+        admitted = await announce(context, repository_id, sizes, seconds=term, user_id=user_id)
+        if admitted is not None:
+            sizes = {oid: size for oid, size in sizes.items() if admitted[oid].is_admitted}
+            answers = [_announced(key, answer, admitted) for key, answer in zip(keys, answers, strict=True)]
+        try:
+            await context.space.require(sum(sizes.values()))
+        except ServiceError:
+            if admitted is not None:
+                await context.reservations.give_back(repository_id, list(sizes))
+            raise
     return answers
 
 
-def missing_bytes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> int | None:
-    """Return the number of bytes to be written for missing and damaged objects; None if there are none."""
-    sizes = {key.oid: key.size for key, answer in zip(keys, answers, strict=True) if answer.status in _TO_BE_WRITTEN}
-    return sum(sizes.values()) if sizes else None
+async def announce(
+    context: StorageContext, repository_id: int, sizes: Mapping[str, int], *, seconds: int, user_id: int | None
+) -> dict[str, Admission] | None:
+    """Reserve room for objects as `QuotaReservations.announce` does.
+
+    Raises `ResourceExhausted` (QUOTA_EXCEEDED) if none of them fits.
+    """
+    admitted = await context.reservations.announce(repository_id, sizes, seconds=seconds, user_id=user_id)
+    if admitted and not any(admission.is_admitted for admission in admitted.values()):
+        raise refusal_of(next(iter(admitted.values())))
+    return admitted
+
+
+async def _with_room(
+    context: StorageContext, repository_id: int, located: list[Located], *, seconds: int, user_id: int | None
+) -> list[Located]:
+    """Leave out what was removed as garbage and has no room: what is held again without an upload needs room too."""
+    sizes = {entry.oid: entry.size for entry in located if entry.is_collected}
+    admitted = await context.reservations.announce(repository_id, sizes, seconds=seconds, user_id=user_id)
+    if admitted is None:
+        return located
+    return [entry for entry in located if entry.oid not in admitted or admitted[entry.oid].is_admitted]
+
+
+def missing_sizes(keys: Sequence[ObjectKey], answers: Sequence[ObjectStat]) -> dict[str, int]:
+    """Return the sizes of the missing and damaged objects, which are to be written, by oid."""
+    return {key.oid: key.size for key, answer in zip(keys, answers, strict=True) if answer.status in _TO_BE_WRITTEN}
+
+
+def _announced(key: ObjectKey, answer: ObjectStat, admitted: Mapping[str, Admission]) -> ObjectStat:
+    admission = admitted.get(key.oid)
+    if admission is None or answer.status not in _TO_BE_WRITTEN:
+        return answer
+    status = answer.status if admission.is_admitted else Status.OVER_QUOTA
+    return answer._replace(status=status, admission=admission)
 
 
 def _answer(located: Located) -> ObjectStat:

@@ -1,17 +1,25 @@
 """The usage of repositories, held objects and traffic, for callers and for the metrics."""
 
+import datetime
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import partial
 
 from sqlalchemy import ARRAY, BigInteger, any_, cast, func, select
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
 
 from services.storage import metrics
-from services.storage.capacity.quota import Transferred
+from services.storage.capacity.quota import Transferred, today
 from services.storage.context import StorageContext
+from services.storage.index import objects, usage
 from services.storage.index.contents import IS_KEPT
 from services.storage.index.models import Object
+from services.storage.index.objects import Record
+from services.storage.index.reservations import reserved_bytes
+from services.storage.index.usage import Used
+
+GROWTH_DAYS = 30
 
 
 @dataclass(frozen=True)
@@ -25,29 +33,74 @@ class Holdings:
     bin_bytes: int = 0
 
 
-async def usage_of(context: StorageContext, repository_ids: Sequence[int]) -> list[tuple[Holdings, Transferred]]:
-    """Return what each of the repositories holds and has transferred today, in order."""
+@dataclass(frozen=True)
+class RepositoryUsage:
+    """Usage of a repository, held and transferred today, and its limits; None for no limit."""
 
-    async def work(connection: AsyncConnection) -> dict[int, Holdings]:
-        held, in_bin = col(Object.removed_at).is_(None), col(Object.bin_until).is_not(None)
-        statement = (
-            select(
-                col(Object.repository_id),
-                func.count().filter(held),
-                func.coalesce(func.sum(col(Object.size)).filter(held), 0),
-                func.count().filter(~held),
-                func.count().filter(in_bin),
-                func.coalesce(func.sum(col(Object.size)).filter(in_bin), 0),
-            )
-            .where(col(Object.repository_id) == any_(cast(list(repository_ids), ARRAY(BigInteger))))
-            .group_by(col(Object.repository_id))
+    held: Holdings
+    moved: Transferred
+    quota: int | None
+    bandwidth: int | None
+    reserved_bytes: int
+    growth_bytes: int
+    """The bytes that it holds more than `GROWTH_DAYS` ago."""
+    largest: Sequence[Record] = field(default=())
+
+
+async def usage_of(
+    context: StorageContext, repository_ids: Sequence[int], *, largest: int = 0
+) -> list[RepositoryUsage]:
+    """Return the usage of each of the repositories, in order, each with as many of its largest objects."""
+    before = today() - datetime.timedelta(days=GROWTH_DAYS)
+
+    async def work(
+        connection: AsyncConnection,
+    ) -> tuple[dict[int, Holdings], dict[int, int], dict[int, int], list[list[Record]]]:
+        return (
+            await _holdings(connection, repository_ids),
+            await reserved_bytes(connection, repository_ids),
+            await usage.bytes_at(connection, repository_ids, before),
+            [await objects.largest(connection, id_, limit=largest) for id_ in repository_ids if largest],
         )
-        rows = await connection.execute(statement)
-        return {row[0]: Holdings(row[1], int(row[2]), row[3], row[4], int(row[5])) for row in rows}
 
-    holdings = await context.database.run(work)
+    holdings, reserved, earlier, found = await context.database.run(work)
     moved = await context.quota.transferred_today(repository_ids)
-    return [(holdings.get(id_, Holdings()), moved.get(id_, Transferred())) for id_ in repository_ids]
+    return [
+        RepositoryUsage(
+            held=(held := holdings.get(id_, Holdings())),
+            moved=moved.get(id_, Transferred()),
+            quota=context.limits.quota_of(id_),
+            bandwidth=context.limits.bandwidth_of(id_),
+            reserved_bytes=reserved.get(id_, 0),
+            growth_bytes=held.object_bytes - earlier.get(id_, 0),
+            largest=found[number] if found else (),
+        )
+        for number, id_ in enumerate(repository_ids)
+    ]
+
+
+async def user_usage_of(context: StorageContext, user_ids: Sequence[int]) -> list[tuple[Used, int | None]]:
+    """Return what each of the users has brought, and the user's quota, None for any number, in order."""
+    used = await context.database.run(partial(usage.used_by_users, user_ids=user_ids))
+    return [(used.get(id_, Used()), context.limits.user_quota_of(id_)) for id_ in user_ids]
+
+
+async def _holdings(connection: AsyncConnection, repository_ids: Sequence[int]) -> dict[int, Holdings]:
+    held, in_bin = col(Object.removed_at).is_(None), col(Object.bin_until).is_not(None)
+    statement = (
+        select(
+            col(Object.repository_id),
+            func.count().filter(held),
+            func.coalesce(func.sum(col(Object.size)).filter(held), 0),
+            func.count().filter(~held),
+            func.count().filter(in_bin),
+            func.coalesce(func.sum(col(Object.size)).filter(in_bin), 0),
+        )
+        .where(col(Object.repository_id) == any_(cast(list(repository_ids), ARRAY(BigInteger))))
+        .group_by(col(Object.repository_id))
+    )
+    rows = await connection.execute(statement)
+    return {row[0]: Holdings(row[1], int(row[2]), row[3], row[4], int(row[5])) for row in rows}
 
 
 async def refresh_sizes(context: StorageContext) -> None:
@@ -58,6 +111,19 @@ async def refresh_sizes(context: StorageContext) -> None:
     metrics.REPOSITORY_OBJECTS.replace({(str(id_),): count for id_, count, _, _ in sizes})
     metrics.REPOSITORY_BYTES.replace({(str(id_),): count for id_, _, count, _ in sizes})
     metrics.REPOSITORY_BIN_BYTES.replace({(str(id_),): count for id_, _, _, count in sizes})
+    await _refresh_limits(context, [id_ for id_, _, _, _ in sizes])
+
+
+async def _refresh_limits(context: StorageContext, repository_ids: Sequence[int]) -> None:
+    limits = context.limits
+    quotas = {id_: quota for id_ in repository_ids if (quota := limits.quota_of(id_)) is not None}
+    bandwidths = {id_: bandwidth for id_ in repository_ids if (bandwidth := limits.bandwidth_of(id_)) is not None}
+    reserved = await context.database.run(partial(reserved_bytes, repository_ids=list(quotas))) if quotas else {}
+    moved = await context.quota.transferred_today(bandwidths) if bandwidths else {}
+    metrics.REPOSITORY_QUOTA.replace({(str(id_),): quota for id_, quota in quotas.items()})
+    metrics.REPOSITORY_RESERVED.replace({(str(id_),): reserved.get(id_, 0) for id_ in quotas})
+    metrics.REPOSITORY_BANDWIDTH.replace({(str(id_),): bandwidth for id_, bandwidth in bandwidths.items()})
+    metrics.REPOSITORY_MOVED.replace({(str(id_),): moved.get(id_, Transferred()).total for id_ in bandwidths})
 
 
 async def _sizes(connection: AsyncConnection) -> Sequence[tuple[int, int, int, int]]:

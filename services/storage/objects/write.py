@@ -32,7 +32,11 @@ async def _write(context: StorageContext, stream: UploadStream) -> Record:
     header = await stream.header()
     add_log_fields(repository_id=header.repository_id, oid=header.oid, objects=1)
     await context.quota.check(header.repository_id)
-    async with context.space.reserve(header.size) as reservation, pending_uploads(context, [header]) as [targets]:
+    async with (
+        context.reservations.admitted(header.repository_id, header.oid, header.size, user_id=header.user_id),
+        context.space.reserve(header.size) as reservation,
+        pending_uploads(context, [header]) as [targets],
+    ):
         if isinstance(targets, ServiceError):
             raise targets
         async with open_fanout(targets, header.size, context.stores) as uploads:

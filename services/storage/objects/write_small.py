@@ -1,7 +1,7 @@
 """Batched uploads of objects in one piece: concurrent uploads share the writes to the disk and to the index."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from services.common.concurrency.batcher import Batcher
@@ -54,12 +54,16 @@ class SmallObjectWriter:
         """
         await self._context.quota.check(header.repository_id)
         self._context.quota.count(header.repository_id, bytes_in=len(data))
-        tally = ChecksumVerifier(header.oid, header.size)
-        tally.count(data)
-        await tally.hash(data)
-        tally.finish()
-        is_remote = self._context.stores.primary.backend.is_remote
-        return await (self._remote_batcher if is_remote else self._batcher).submit(_Whole(header, data))
+        # A batch in flight needs the room even if the caller is gone.
+        async with self._context.reservations.admitted(
+            header.repository_id, header.oid, header.size, user_id=header.user_id, ends_when_cancelled=False
+        ):
+            tally = ChecksumVerifier(header.oid, header.size)
+            tally.count(data)
+            await tally.hash(data)
+            tally.finish()
+            is_remote = self._context.stores.primary.backend.is_remote
+            return await (self._remote_batcher if is_remote else self._batcher).submit(_Whole(header, data))
 
     async def close(self) -> None:
         """Cancel the batches that are in flight or waiting."""
@@ -79,10 +83,9 @@ class SmallObjectWriter:
         """Write to a disk without copies: blob names in its journal need not be recorded as pending."""
         data = {whole.header.oid: whole.data for whole in group}
         names = {oid: new_name(oid) for oid in data}
-        uploads = [
-            Journaled(whole.header.repository_id, whole.header.oid, whole.header.size, names[whole.header.oid])
-            for whole in group
-        ]
+        # Of two uploads of an object to a repository, the user of the first counts.
+        users = {(whole.header.repository_id, whole.header.oid): whole.header.user_id for whole in reversed(group)}
+        uploads = [_journaled(whole.header, names, users) for whole in group]
         # For a while the bytes are on the disk twice: in the segment and in their files.
         size = 2 * sum(map(len, data.values()))
         async with self._context.space.reserve(size) as reservation:
@@ -136,6 +139,13 @@ class SmallObjectWriter:
         except ServiceError as error:
             self._context.sweep_wanted.set()
             return error
+
+
+def _journaled(
+    header: UploadHeader, names: Mapping[str, str], users: Mapping[tuple[int, str], int | None]
+) -> Journaled:
+    user_id = users[header.repository_id, header.oid]
+    return Journaled(header.repository_id, header.oid, header.size, names[header.oid], user_id)
 
 
 def _outcome(asked: Journaled, committed: Committed) -> Record | ServiceError:

@@ -10,16 +10,15 @@ from services.storage.uploads.fanout import UploadTarget
 from services.storage.uploads.stream import UploadHeader
 
 
-async def commit(
-    context: StorageContext, repository_id: int, oid: str, size: int, targets: Sequence[UploadTarget]
-) -> Record | None:
+async def commit(context: StorageContext, header: UploadHeader, targets: Sequence[UploadTarget]) -> Record | None:
     """Commit an object whose blobs are in place and verified; return its record.
 
     `targets` has a blob in at least one store. Returns None if the upload to the first store was abandoned; other
     stores that lack the object are filled later. Raises `FailedPrecondition` (OBJECT_REMOVED) and `NotFound`
     (REPOSITORY_NOT_FOUND).
     """
-    upload = VerifiedUpload(repository_id, oid, size, [target.uploaded(oid) for target in targets])
+    blobs = [target.uploaded(header.oid) for target in targets]
+    upload = VerifiedUpload(header.repository_id, header.oid, header.size, blobs, header.user_id)
     committed = await context.registrar.register(upload)
     if committed is None:
         return None
@@ -33,7 +32,7 @@ async def commit(
 
 async def commit_own(context: StorageContext, header: UploadHeader, targets: Sequence[UploadTarget]) -> Record:
     """Commit an upload of this process as `commit` does; raise `Unavailable` if it was abandoned."""
-    record = await commit(context, header.repository_id, header.oid, header.size, targets)
+    record = await commit(context, header, targets)
     if record is None:
         # The process that abandoned the upload may have deleted under these names before the blobs were in place.
         for target in targets:

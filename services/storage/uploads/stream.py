@@ -25,6 +25,8 @@ class UploadHeader:
     repository_id: int
     oid: str
     size: int
+    user_id: int | None = None
+    """The user who brings it; None if the caller did not tell."""
 
 
 class UploadStream:
@@ -65,12 +67,15 @@ def _data_of(message: pb.WriteObjectRequest) -> bytes:
     return message.data
 
 
-def header_of(header: pb.WriteObjectRequest.Header | pb.WriteWholeObjectRequest) -> UploadHeader:
+def header_of(
+    header: pb.WriteObjectRequest.Header | pb.WriteWholeObjectRequest | pb.ConfirmObjectRequest,
+) -> UploadHeader:
     """Return the announcement of an upload. Raises `InvalidArgument` for a malformed field."""
     return UploadHeader(
         repository_id=validation.repository_id(header.repository_id),
         oid=validation.oid(header.oid),
         size=validation.not_negative("size", header.size),
+        user_id=validation.user_id(header.user_id),
     )
 
 

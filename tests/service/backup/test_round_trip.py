@@ -3,6 +3,8 @@
 import asyncio
 from pathlib import Path
 
+import grpc
+import pytest
 from sqlalchemy.engine import make_url
 from towpath.access.v1 import access_service_pb2 as access
 from towpath.access.v1 import admin_service_pb2 as admin
@@ -126,3 +128,35 @@ async def test_everything_comes_back(
         first_new = await _rows(postgres, old.place, "SELECT max(id) + 100000 FROM locks.audit_events")
         count, distinct, subject = (await _rows(postgres, empty_place, query.format(first_new))).split("|")
         assert (count, subject) == (distinct, "user carol"), "events after a restore have ids of their own"
+
+
+async def test_limits_and_counters_come_back(
+    installation: Installation, empty_place: Place, target: Path, postgres: TestPostgres
+) -> None:
+    """Quotas, what counts against them and the history of days are what they were; reservations ended."""
+    storage = installation.storage
+    await storage.limit(1, quota=200, bandwidth=10_000)
+    await storage.limit(user_id=7, quota=60)
+    await storage.limit(group_id=3, quota=90)
+    members = pb.SetLimitedGroupMembersRequest(group_id=3, user_ids=[8])
+    await storage.stub.SetLimitedGroupMembers(members, timeout=STEP_SECONDS)
+    await storage.write(1, bytes(50), user_id=7)
+    await storage.write(2, bytes(50), user_id=8)
+    await storage.delete(1, await storage.write(1, REMOVED))
+    await storage.announce(1, ("a" * 64, 30))
+    day = "INSERT INTO storage.daily_usage VALUES (1, current_date - 40, 1, 5)"
+    await _rows(postgres, installation.place, day)
+    before = await storage.usage(1)
+    assert before.reserved_bytes == 30
+    await installation.place.run("backup", target)
+    await empty_place.run("restore", target)
+    async with running_installation(empty_place) as new:
+        after = await new.storage.usage(1)
+        assert (after.object_bytes, after.quota_bytes, after.bandwidth_bytes) == (50, 200, 10_000)
+        assert (after.growth_bytes, before.growth_bytes, after.reserved_bytes) == (45, 45, 0)
+        asked = pb.GetUserUsageRequest(user_ids=[7, 8])
+        users = (await new.storage.stub.GetUserUsage(asked, timeout=STEP_SECONDS)).users
+        assert [(usage.object_bytes, usage.quota_bytes) for usage in users] == [(50, 60), (50, 90)]
+        with pytest.raises(grpc.aio.AioRpcError, match="50 bytes of 200 bytes used"):
+            await new.storage.write(1, bytes(151))
+        await new.storage.write(1, b"x" * 150)

@@ -64,7 +64,12 @@ async def test_actions_lead_to_the_store(scripted: Running, operation: str) -> N
     key = pb.BatchStatObjectsRequest.ObjectKey(oid=OID, size=len(DATA))
     assert asked == [
         pb.BatchStatObjectsRequest(
-            repository_id=1, intent=intent, objects=[key], expires_in=facade.settings.action_seconds
+            repository_id=1,
+            intent=intent,
+            objects=[key],
+            expires_in=facade.settings.action_seconds,
+            # The quota of a user counts for what the user announces.
+            user_id=1 if operation == "upload" else 0,
         )
     ]
 

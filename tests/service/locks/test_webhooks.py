@@ -450,7 +450,10 @@ async def test_events_that_a_hook_does_not_want(service: RunningLocks, team: Tea
     for unknown in ((), ("lock.*", "lock.lost"), ("*",), ("lock.%",)):
         with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
             await _add(service, team.repository, receiver.url, events=unknown)
-        assert "lock.created, lock.released, lock.stolen, object.removed, lock.*" in caught.value.message
+        types = (
+            "lock.created, lock.released, lock.stolen, object.removed, quota.warned, quota.exceeded, lock.*, object.*"
+        )
+        assert types in caught.value.message
 
 
 async def test_hooks_are_listed_and_removed(service: RunningLocks, team: Team, receiver: Receiver) -> None:

@@ -14,5 +14,7 @@ from tests.support.services import Services, running_services
 async def services(postgres: TestPostgres) -> AsyncIterator[Services]:
     """The three services, observed."""
     with tempfile.TemporaryDirectory(prefix="towpath-test-") as folder:
-        async with running_services(postgres, Path(folder)) as services:
+        # Limits that nobody reaches, so that their series exist.
+        limits = dict.fromkeys(("storage_quota", "storage_bandwidth_limit"), 10**12)
+        async with running_services(postgres, Path(folder), **limits) as services:
             yield services

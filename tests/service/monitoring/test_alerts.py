@@ -79,6 +79,32 @@ CASES = {
         {f'{_REJECTED}{{reason="STORAGE_FULL"}}': "0x10 1x30"},
         {f'{_REJECTED}{{reason="STORAGE_FULL"}}': "1x40", f'{_REJECTED}{{reason="HASH_MISMATCH"}}': "0+1x40"},
     ),
+    "TowpathQuotaNearlyUsed": Case(
+        {
+            'towpath_repository_bytes{repository_id="7",instance="a"}': "80x30",
+            'towpath_repository_quota_bytes{repository_id="7",instance="a"}': "100x30",
+            'towpath_repository_quota_bytes{repository_id="7",instance="b"}': "100x30",
+        },
+        {
+            'towpath_repository_bytes{repository_id="7",instance="a"}': "79x30",
+            'towpath_repository_quota_bytes{repository_id="7",instance="a"}': "100x30",
+            'towpath_repository_bytes{repository_id="8",instance="a"}': "1000x30",
+        },
+    ),
+    "TowpathUploadsOverQuota": Case(
+        {f'{_REJECTED}{{reason="QUOTA_EXCEEDED"}}': "0x10 1x30"},
+        {f'{_REJECTED}{{reason="QUOTA_EXCEEDED"}}': "1x40", f'{_REJECTED}{{reason="HASH_MISMATCH"}}': "0+1x40"},
+    ),
+    "TowpathBandwidthUsedUp": Case(
+        {
+            'towpath_repository_moved_bytes{repository_id="7",instance="a"}': "100x30",
+            'towpath_repository_bandwidth_bytes{repository_id="7",instance="b"}': "100x30",
+        },
+        {
+            'towpath_repository_moved_bytes{repository_id="7",instance="a"}': "99x30",
+            'towpath_repository_bandwidth_bytes{repository_id="7",instance="a"}': "100x30",
+        },
+    ),
     "TowpathUploadsCorrupt": Case(
         {f'{_REJECTED}{{reason="HASH_MISMATCH"}}': "0x10 3x30", f'{_REJECTED}{{reason="SIZE_MISMATCH"}}': "0x10 2x30"},
         {f'{_REJECTED}{{reason="HASH_MISMATCH"}}': "0x10 2x30", f'{_REJECTED}{{reason="STORAGE_FULL"}}': "0+9x40"},

@@ -69,6 +69,7 @@ async def test_an_upload_is_told_once_in_each_service_it_passed(services: Servic
         "request_id": "told-upload",
         "method": "/towpath.storage.v1.StorageService/WriteWholeObject",
         "repository_id": 1,
+        "user_id": 2,
         "oid": oid_of(data),
         "objects": 1,
         "bytes_in": 2_000,

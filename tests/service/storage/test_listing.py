@@ -76,7 +76,8 @@ async def test_usage(storage: RunningStorage) -> None:
         bin_bytes=100,
         bytes_in_today=150,
         bytes_out_today=10,
+        growth_bytes=50,
     )
-    two = pb.RepositoryUsage(object_count=1, object_bytes=7, bytes_in_today=7)
+    two = pb.RepositoryUsage(object_count=1, object_bytes=7, bytes_in_today=7, growth_bytes=7)
     assert list(answer.repositories) == [two, one, pb.RepositoryUsage(), one]
     assert answer.available_bytes > 0

@@ -1,5 +1,6 @@
 """Traffic: counted, kept, limited."""
 
+import datetime
 from collections.abc import AsyncIterator, Awaitable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 from pydantic import SecretStr
 from towpath.storage.v1 import storage_service_pb2 as pb
 
+from services.storage.capacity import quota
 from tests.service.storage.conftest import Sql
 from tests.support.storage import RunningStorage, failure, oid_of, running_storage, upload
 from tests.support.waiting import STEP_SECONDS, until_answer
@@ -119,3 +121,49 @@ async def test_counts_out_of_bounds_are_refused(
         error = await failure(storage.stub.CountReads(pb.CountReadsRequest(bytes=counts), timeout=STEP_SECONDS))
         assert error.reason == "INVALID_FIELD"
     assert await sql("SELECT count(*) FROM storage.traffic") == "0"
+
+
+async def test_a_repository_has_its_own_limit(database_url: SecretStr, tmp_path: Path) -> None:
+    """Over the default of the settings, lower or higher, or none at all; readers of the disk are told of it."""
+    async with running_storage(database_url, tmp_path, storage_bandwidth_limit=100) as storage:
+        for repository_id, bandwidth in ((1, 10), (2, 1000), (3, 0)):
+            await storage.limit(repository_id, bandwidth=bandwidth)
+        oids = {id_: await storage.write(id_, bytes(100)) for id_ in (1, 2, 3, 4)}
+        for id_, oid in oids.items():
+            call = storage.read(id_, oid)
+            if id_ in (1, 4):
+                assert (await failure(call)).reason == "BANDWIDTH_EXCEEDED"
+            else:
+                await call
+        counts = pb.CountReadsRequest(bytes=dict.fromkeys(oids, 0))
+        reply = await storage.stub.CountReads(counts, timeout=STEP_SECONDS)
+        assert sorted(reply.used_up_repository_ids) == [1, 4]
+        assert (await storage.usage(1)).bandwidth_bytes == 10
+
+
+async def test_the_only_limit_is_told_to_readers_of_the_disk(storage: RunningStorage) -> None:
+    """They count without waiting until any repository has a limit."""
+
+    async def is_limited() -> bool:
+        watching = pb.WatchRemovalsRequest()
+        return (await storage.stub.WatchRemovals(watching, timeout=STEP_SECONDS)).is_bandwidth_limited
+
+    assert not await is_limited()
+    await storage.limit(1, bandwidth=10)
+    assert await is_limited()
+    await storage.limit(1, bandwidth=-1)
+    assert not await is_limited()
+
+
+async def test_the_limit_ends_with_the_day(
+    database_url: SecretStr, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A refusal says how long the day lasts (UTC), and after its last second all goes on."""
+    last = datetime.datetime(2026, 3, 1, 23, 59, 59, 100_000, datetime.UTC)
+    monkeypatch.setattr(quota, "utc_now", lambda: last)
+    async with running_storage(database_url, tmp_path, storage_bandwidth_limit=100) as storage:
+        oid = await storage.write(1, bytes(100))
+        error = await failure(storage.read(1, oid))
+        assert (error.reason, error.metadata["retry_after"]) == ("BANDWIDTH_EXCEEDED", "1")
+        monkeypatch.setattr(quota, "utc_now", lambda: last + datetime.timedelta(seconds=0.9))
+        assert len(await storage.read(1, oid)) == 100

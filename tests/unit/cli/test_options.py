@@ -5,7 +5,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 import typer
 
-from services.cli.options import format_seconds, parse_moment, parse_seconds, parse_span
+from services.cli.options import format_seconds, parse_limit, parse_moment, parse_seconds, parse_span
 
 NOW = datetime(2026, 11, 21, 10, 0, tzinfo=UTC)
 
@@ -71,3 +71,32 @@ def test_no_moment() -> None:
     assert parse_moment(None, "--since", NOW) is None
     with pytest.raises(typer.BadParameter, match="'2026-13-01'"):
         parse_moment("2026-13-01", "--since", NOW)
+
+
+@pytest.mark.parametrize(
+    ("text", "limit"),
+    [
+        ("500GB", 500 * 10**9),
+        ("1.5 TB", 1_500_000_000_000),
+        ("1TiB", 1024**4),
+        ("0.1kB", 100),
+        ("none", 0),
+        ("default", -1),
+        (None, None),
+    ],
+)
+def test_limits(text: str | None, limit: int | None) -> None:
+    """A size in a unit, no limit, or the limit of the settings."""
+    assert parse_limit(text, "--quota") == limit
+
+
+def test_daily_limits() -> None:
+    """The day may be said."""
+    assert parse_limit("1TB/day", "--bandwidth", daily=True) == parse_limit("1TB", "--bandwidth", daily=True) == 10**12
+
+
+@pytest.mark.parametrize("text", ["", "5", "GB", "-1GB", "5XB", "1e3GB", "0GB", "10000000TB", "1GB/day", "٩GB"])
+def test_texts_that_are_no_limit(text: str) -> None:
+    """A number without a unit could mean anything, and is refused."""
+    with pytest.raises(typer.BadParameter, match="expected"):
+        parse_limit(text, "--quota")

@@ -9,10 +9,16 @@ from towpath.storage.v1 import storage_service_pb2 as storage
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.audit_messages import object_fields
 from services.locks.api.hook_messages import removed_object_payload
-from services.locks.audit.event_types import OBJECT_COPIED, OBJECT_PURGED, OBJECT_REMOVED, OBJECT_RESTORED
+from services.locks.audit.event_types import (
+    OBJECT_COPIED,
+    OBJECT_PURGED,
+    OBJECT_REMOVED,
+    OBJECT_RESTORED,
+)
 from services.locks.models import Repository, User
 from services.locks.repositories import count_locks, list_repositories, names_of
-from services.locks.webhooks.deliveries import record_removed_object
+from services.locks.webhooks import event_types
+from services.locks.webhooks.deliveries import record_event
 
 
 class ObjectHandlers(Handlers):
@@ -42,7 +48,8 @@ class ObjectHandlers(Handlers):
         )
         await self.database.run(
             partial(
-                record_removed_object,
+                record_event,
+                event_type=event_types.OBJECT_REMOVED,
                 repository_id=repository.id,
                 payload=removed_object_payload(repository, removed.object),
             )
@@ -120,7 +127,8 @@ class ObjectHandlers(Handlers):
             repositories = await self.database.run(list_repositories)
         ids = [repository.id for repository in repositories]
         locks = await self.database.run(partial(count_locks, repository_ids=ids))
-        usage = await self.storage.call(self.storage.objects.GetUsage, storage.GetUsageRequest(repository_ids=ids))
+        wanted = storage.GetUsageRequest(repository_ids=ids, largest=request.largest)
+        usage = await self.storage.call(self.storage.objects.GetUsage, wanted)
         return pb.ListUsageResponse(
             usage=(
                 pb.ListUsageResponse.Usage(repository=repository.name, usage=used, locks=locks.get(repository.id, 0))

@@ -6,6 +6,7 @@ from services.locks.api.admin.grants import GrantHandlers
 from services.locks.api.admin.groups import GroupHandlers
 from services.locks.api.admin.hooks import HookHandlers
 from services.locks.api.admin.issuers import IssuerHandlers
+from services.locks.api.admin.limits import LimitHandlers
 from services.locks.api.admin.locks import LockHandlers
 from services.locks.api.admin.objects import ObjectHandlers
 from services.locks.api.admin.records import RecordHandlers
@@ -27,6 +28,7 @@ class AdminServicer(
     LockHandlers,
     ObjectHandlers,
     GarbageHandlers,
+    LimitHandlers,
     StoreHandlers,
     HookHandlers,
     IssuerHandlers,

@@ -115,3 +115,24 @@ def test_mentions_are_switched_off() -> None:
     slack = json.loads(render("slack", "lock.created", 1, _LOCK | {"path": "<!channel> & <https://e.example|x>"}))
     assert slack["text"] == "`alice` locked `&lt;!channel&gt; &amp; &lt;https://e.example|x&gt;` in `studio/film`"
     assert (slack["unfurl_links"], slack["unfurl_media"]) == (False, False)
+
+
+@pytest.mark.parametrize(
+    ("event_type", "line"),
+    [
+        ("quota.warned", "the quota of `studio/film` is nearly used: 412 GB of 500 GB used"),
+        (
+            "quota.exceeded",
+            "the quota of `studio/film` has no room for an upload, or none at all: 412 GB of 500 GB used",
+        ),
+    ],
+)
+def test_a_quota(event_type: str, line: str) -> None:
+    """It has how much is used, as numbers for programs, and in units for people."""
+    use = {"used_bytes": 412_000_000_000, "quota_bytes": 500_000_000_000}
+    payload = {"repository_name": "studio/film", **use, "created_at": "2026-11-26T10:00:00.5Z"}
+    body = json.loads(render("json", event_type, 3, payload))
+    assert body["data"] == {"repository": {"id": 3, "name": "studio/film"}, "quota": use}
+    assert body["timestamp"] == "2026-11-26T10:00:00.500000Z"
+    for form in (Format.SLACK, Format.DISCORD):
+        assert _text(form, event_type, payload) == line

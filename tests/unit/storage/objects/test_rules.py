@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from services.common.errors import OutOfRange, trailing_metadata
 from services.storage.errors import object_removed
 from services.storage.objects.read import range_length
-from services.storage.objects.stat import ObjectKey, ObjectStat, Status, missing_bytes
+from services.storage.objects.stat import ObjectKey, ObjectStat, Status, missing_sizes
 
 _SIZES = st.integers(0, 2**63 - 1)
 
@@ -24,13 +24,13 @@ def test_trap_8_ranges(size: int, offset: int, length: int | None) -> None:
     assert range_length(size, offset, length) == end - offset
 
 
-def test_missing_bytes_counts_each_object_once() -> None:
+def test_missing_sizes_have_each_object_once() -> None:
     """Only what is missing is announced, and a repeated object once."""
     keys = [ObjectKey("a", 5), ObjectKey("a", 5), ObjectKey("b", 7), ObjectKey("c", 2**62)]
     missing, present = ObjectStat(Status.MISSING), ObjectStat(Status.PRESENT, 7)
-    assert missing_bytes(keys, [missing, missing, present, missing]) == 5 + 2**62
-    assert missing_bytes(keys, [present] * 4) is None
-    assert missing_bytes([ObjectKey("e", 0)], [missing]) == 0
+    assert missing_sizes(keys, [missing, missing, present, missing]) == {"a": 5, "c": 2**62}
+    assert missing_sizes(keys, [present] * 4) == {}
+    assert missing_sizes([ObjectKey("e", 0)], [missing]) == {"e": 0}
 
 
 @given(st.text(max_size=1000))

@@ -3311,16 +3311,20 @@ class ListUsageRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REPOSITORY_FIELD_NUMBER: _builtins.int
+    LARGEST_FIELD_NUMBER: _builtins.int
     repository: _builtins.str
     """The repository's name; empty for all."""
+    largest: _builtins.int
+    """How many of the largest objects of the one repository to tell too, at most 1,000."""
     def __init__(
         self,
         *,
         repository: _builtins.str = ...,
+        largest: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["repository", b"repository"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["largest", b"largest", "repository", b"repository"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -3385,6 +3389,123 @@ class ListUsageResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType__available_bytes) -> _WhichOneofReturnType__available_bytes | None: ...
 
 Global___ListUsageResponse: _TypeAlias = ListUsageResponse  # noqa: Y015
+
+@_typing.final
+class SetLimitsRequest(_message.Message):
+    """SetLimitsRequest names a repository, a user or a group, and its new limits. Of each limit, -1 is the default of the
+    storage service, or of a user the quota of the user's groups, 0 no limit.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    QUOTA_BYTES_FIELD_NUMBER: _builtins.int
+    BANDWIDTH_BYTES_FIELD_NUMBER: _builtins.int
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    GROUP_NAME_FIELD_NUMBER: _builtins.int
+    repository: _builtins.str
+    """The repository's name, unless it is about a user or a group."""
+    quota_bytes: _builtins.int
+    """The bytes that the repository may hold, or of the objects that the user may bring."""
+    bandwidth_bytes: _builtins.int
+    """The bytes that the repository may move on one day (UTC)."""
+    user_name: _builtins.str
+    """The user's name."""
+    group_name: _builtins.str
+    """The group's name. Each member has the highest of the quotas of groups, unless the user has one alone."""
+    def __init__(
+        self,
+        *,
+        repository: _builtins.str = ...,
+        quota_bytes: _builtins.int | None = ...,
+        bandwidth_bytes: _builtins.int | None = ...,
+        user_name: _builtins.str = ...,
+        group_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes", "_quota_bytes", b"_quota_bytes", "bandwidth_bytes", b"bandwidth_bytes", "quota_bytes", b"quota_bytes"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes", "_quota_bytes", b"_quota_bytes", "bandwidth_bytes", b"bandwidth_bytes", "group_name", b"group_name", "quota_bytes", b"quota_bytes", "repository", b"repository", "user_name", b"user_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bandwidth_bytes: _TypeAlias = _typing.Literal["bandwidth_bytes"]  # noqa: Y015
+    _WhichOneofArgType__bandwidth_bytes: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__quota_bytes: _TypeAlias = _typing.Literal["quota_bytes"]  # noqa: Y015
+    _WhichOneofArgType__quota_bytes: _TypeAlias = _typing.Literal["_quota_bytes", b"_quota_bytes"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bandwidth_bytes) -> _WhichOneofReturnType__bandwidth_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__quota_bytes) -> _WhichOneofReturnType__quota_bytes | None: ...
+
+Global___SetLimitsRequest: _TypeAlias = SetLimitsRequest  # noqa: Y015
+
+@_typing.final
+class SetLimitsResponse(_message.Message):
+    """SetLimitsResponse tells the limits."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    LIMITS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def limits(self) -> _storage_service_pb2.SetLimitsResponse.Limits:
+        """The limits from now on."""
+
+    def __init__(
+        self,
+        *,
+        limits: _storage_service_pb2.SetLimitsResponse.Limits | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["limits", b"limits"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLimitsResponse: _TypeAlias = SetLimitsResponse  # noqa: Y015
+
+@_typing.final
+class GetUserUsageRequest(_message.Message):
+    """GetUserUsageRequest names a user."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    user_name: _builtins.str
+    """The user's name."""
+    def __init__(
+        self,
+        *,
+        user_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["user_name", b"user_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetUserUsageRequest: _TypeAlias = GetUserUsageRequest  # noqa: Y015
+
+@_typing.final
+class GetUserUsageResponse(_message.Message):
+    """GetUserUsageResponse tells the usage."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USAGE_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def usage(self) -> _storage_service_pb2.UserUsage:
+        """What the user has brought, and the user's quota."""
+
+    def __init__(
+        self,
+        *,
+        usage: _storage_service_pb2.UserUsage | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["usage", b"usage"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetUserUsageResponse: _TypeAlias = GetUserUsageResponse  # noqa: Y015
 
 @_typing.final
 class CreateStoreRequest(_message.Message):
@@ -3811,7 +3932,9 @@ class CreateHookRequest(_message.Message):
     """Whether the URL may have private addresses, and use http."""
     @_builtins.property
     def events(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
-        """At least one of lock.created, lock.released, lock.stolen, object.removed, lock.*, object.*, quota.*."""
+        """At least one of lock.created, lock.released, lock.stolen, object.removed, quota.warned, quota.exceeded, lock.*,
+        object.*, quota.*.
+        """
 
     def __init__(
         self,

@@ -257,6 +257,16 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageResponse.FromString,
                 _registered_method=True)
+        self.SetLimits = channel.unary_unary(
+                '/towpath.access.v1.AdminService/SetLimits',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.SetLimitsRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.SetLimitsResponse.FromString,
+                _registered_method=True)
+        self.GetUserUsage = channel.unary_unary(
+                '/towpath.access.v1.AdminService/GetUserUsage',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.GetUserUsageRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.GetUserUsageResponse.FromString,
+                _registered_method=True)
         self.CreateStore = channel.unary_unary(
                 '/towpath.access.v1.AdminService/CreateStore',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateStoreRequest.SerializeToString,
@@ -690,7 +700,24 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListUsage(self, request, context):
-        """ListUsage tells how much the repositories hold and have moved today.
+        """ListUsage tells how much the repositories hold and have moved today, and their limits. Errors:
+        INVALID_ARGUMENT (INVALID_FIELD: the largest objects of all repositories).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetLimits(self, request, context):
+        """SetLimits sets those limits of a repository, a user or a group that the request has; they hold everywhere
+        within seconds. Objects that are held stay, and so do uploads that have begun. Errors: NOT_FOUND
+        (GROUP_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: not one of the three is named, or the bandwidth of a user).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetUserUsage(self, request, context):
+        """GetUserUsage tells how many bytes of objects a user has brought that repositories hold, and the user's quota.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -1060,6 +1087,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListUsage,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageResponse.SerializeToString,
+            ),
+            'SetLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetLimits,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.SetLimitsRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.SetLimitsResponse.SerializeToString,
+            ),
+            'GetUserUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUserUsage,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.GetUserUsageRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.GetUserUsageResponse.SerializeToString,
             ),
             'CreateStore': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateStore,
@@ -2321,6 +2358,60 @@ class AdminService:
             '/towpath.access.v1.AdminService/ListUsage',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/SetLimits',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.SetLimitsRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.SetLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetUserUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/GetUserUsage',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.GetUserUsageRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.GetUserUsageResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -190,7 +190,16 @@ class AdminServiceStub:
     StorageService.TakeCollectionTurn does. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
     """
     ListUsage: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsageRequest, _admin_service_pb2.ListUsageResponse]
-    """ListUsage tells how much the repositories hold and have moved today."""
+    """ListUsage tells how much the repositories hold and have moved today, and their limits. Errors:
+    INVALID_ARGUMENT (INVALID_FIELD: the largest objects of all repositories).
+    """
+    SetLimits: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.SetLimitsRequest, _admin_service_pb2.SetLimitsResponse]
+    """SetLimits sets those limits of a repository, a user or a group that the request has; they hold everywhere
+    within seconds. Objects that are held stay, and so do uploads that have begun. Errors: NOT_FOUND
+    (GROUP_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: not one of the three is named, or the bandwidth of a user).
+    """
+    GetUserUsage: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.GetUserUsageRequest, _admin_service_pb2.GetUserUsageResponse]
+    """GetUserUsage tells how many bytes of objects a user has brought that repositories hold, and the user's quota."""
     CreateStore: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateStoreRequest, _admin_service_pb2.CreateStoreResponse]
     """CreateStore adds a store, as StoreService.CreateStore does. Errors: ALREADY_EXISTS (STORE_EXISTS: a
     store has this name, or this URL), FAILED_PRECONDITION (STORE_UNUSABLE: it cannot be read and written
@@ -424,7 +433,16 @@ class AdminServiceAsyncStub(AdminServiceStub):
     StorageService.TakeCollectionTurn does. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
     """
     ListUsage: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsageRequest, _admin_service_pb2.ListUsageResponse]  # type: ignore[assignment]
-    """ListUsage tells how much the repositories hold and have moved today."""
+    """ListUsage tells how much the repositories hold and have moved today, and their limits. Errors:
+    INVALID_ARGUMENT (INVALID_FIELD: the largest objects of all repositories).
+    """
+    SetLimits: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.SetLimitsRequest, _admin_service_pb2.SetLimitsResponse]  # type: ignore[assignment]
+    """SetLimits sets those limits of a repository, a user or a group that the request has; they hold everywhere
+    within seconds. Objects that are held stay, and so do uploads that have begun. Errors: NOT_FOUND
+    (GROUP_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: not one of the three is named, or the bandwidth of a user).
+    """
+    GetUserUsage: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.GetUserUsageRequest, _admin_service_pb2.GetUserUsageResponse]  # type: ignore[assignment]
+    """GetUserUsage tells how many bytes of objects a user has brought that repositories hold, and the user's quota."""
     CreateStore: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateStoreRequest, _admin_service_pb2.CreateStoreResponse]  # type: ignore[assignment]
     """CreateStore adds a store, as StoreService.CreateStore does. Errors: ALREADY_EXISTS (STORE_EXISTS: a
     store has this name, or this URL), FAILED_PRECONDITION (STORE_UNUSABLE: it cannot be read and written
@@ -913,7 +931,28 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.ListUsageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListUsageResponse, _abc.Awaitable[_admin_service_pb2.ListUsageResponse]]:
-        """ListUsage tells how much the repositories hold and have moved today."""
+        """ListUsage tells how much the repositories hold and have moved today, and their limits. Errors:
+        INVALID_ARGUMENT (INVALID_FIELD: the largest objects of all repositories).
+        """
+
+    @_abc_1.abstractmethod
+    def SetLimits(
+        self,
+        request: _admin_service_pb2.SetLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.SetLimitsResponse, _abc.Awaitable[_admin_service_pb2.SetLimitsResponse]]:
+        """SetLimits sets those limits of a repository, a user or a group that the request has; they hold everywhere
+        within seconds. Objects that are held stay, and so do uploads that have begun. Errors: NOT_FOUND
+        (GROUP_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: not one of the three is named, or the bandwidth of a user).
+        """
+
+    @_abc_1.abstractmethod
+    def GetUserUsage(
+        self,
+        request: _admin_service_pb2.GetUserUsageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.GetUserUsageResponse, _abc.Awaitable[_admin_service_pb2.GetUserUsageResponse]]:
+        """GetUserUsage tells how many bytes of objects a user has brought that repositories hold, and the user's quota."""
 
     @_abc_1.abstractmethod
     def CreateStore(

@@ -37,6 +37,8 @@ class _ObjectStatusEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_ObjectSt
     """Removed on purpose."""
     OBJECT_STATUS_DAMAGED: _ObjectStatus.ValueType  # 4
     """Held, but no store has its bytes as they were written: it can be written, which heals it."""
+    OBJECT_STATUS_OVER_QUOTA: _ObjectStatus.ValueType  # 5
+    """Not held, and the quota has no room for it."""
 
 class ObjectStatus(_ObjectStatus, metaclass=_ObjectStatusEnumTypeWrapper):
     """ObjectStatus says whether a repository holds an object."""
@@ -51,7 +53,33 @@ OBJECT_STATUS_REMOVED: ObjectStatus.ValueType  # 3
 """Removed on purpose."""
 OBJECT_STATUS_DAMAGED: ObjectStatus.ValueType  # 4
 """Held, but no store has its bytes as they were written: it can be written, which heals it."""
+OBJECT_STATUS_OVER_QUOTA: ObjectStatus.ValueType  # 5
+"""Not held, and the quota has no room for it."""
 Global___ObjectStatus: _TypeAlias = ObjectStatus  # noqa: Y015
+
+class _QuotaLevel:
+    ValueType = _typing.NewType("ValueType", _builtins.int)
+    V: _TypeAlias = ValueType  # noqa: Y015
+
+class _QuotaLevelEnumTypeWrapper(_enum_type_wrapper._EnumTypeWrapper[_QuotaLevel.ValueType], _builtins.type):
+    DESCRIPTOR: _descriptor.EnumDescriptor
+    QUOTA_LEVEL_UNSPECIFIED: _QuotaLevel.ValueType  # 0
+    """Not set."""
+    QUOTA_LEVEL_WARNED: _QuotaLevel.ValueType  # 1
+    """At least 80 %."""
+    QUOTA_LEVEL_EXCEEDED: _QuotaLevel.ValueType  # 2
+    """All of it, or an upload was refused because it did not fit."""
+
+class QuotaLevel(_QuotaLevel, metaclass=_QuotaLevelEnumTypeWrapper):
+    """QuotaLevel says how much of its quota a repository uses."""
+
+QUOTA_LEVEL_UNSPECIFIED: QuotaLevel.ValueType  # 0
+"""Not set."""
+QUOTA_LEVEL_WARNED: QuotaLevel.ValueType  # 1
+"""At least 80 %."""
+QUOTA_LEVEL_EXCEEDED: QuotaLevel.ValueType  # 2
+"""All of it, or an upload was refused because it did not fit."""
+Global___QuotaLevel: _TypeAlias = QuotaLevel  # noqa: Y015
 
 class _Intent:
     ValueType = _typing.NewType("ValueType", _builtins.int)
@@ -191,12 +219,15 @@ class BatchStatObjectsRequest(_message.Message):
     OBJECTS_FIELD_NUMBER: _builtins.int
     INTENT_FIELD_NUMBER: _builtins.int
     EXPIRES_IN_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository."""
     intent: Global___Intent.ValueType
     """What the caller will do with them."""
     expires_in: _builtins.int
     """For how many seconds addresses of the store shall be good; they may end earlier. 0 for no addresses."""
+    user_id: _builtins.int
+    """The user who asks, whose quota counts too; 0 for nobody."""
     @_builtins.property
     def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchStatObjectsRequest.ObjectKey]:
         """The objects, with the sizes that the caller believes they have."""
@@ -208,10 +239,11 @@ class BatchStatObjectsRequest(_message.Message):
         objects: _abc.Iterable[Global___BatchStatObjectsRequest.ObjectKey] | None = ...,
         intent: Global___Intent.ValueType = ...,
         expires_in: _builtins.int = ...,
+        user_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_in", b"expires_in", "intent", b"intent", "objects", b"objects", "repository_id", b"repository_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_in", b"expires_in", "intent", b"intent", "objects", b"objects", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -234,6 +266,7 @@ class BatchStatObjectsResponse(_message.Message):
         REMOVAL_REASON_FIELD_NUMBER: _builtins.int
         SIGNED_FIELD_NUMBER: _builtins.int
         PLACE_FIELD_NUMBER: _builtins.int
+        OVER_QUOTA_FIELD_NUMBER: _builtins.int
         status: Global___ObjectStatus.ValueType
         """Whether the repository holds it."""
         size: _builtins.int
@@ -248,6 +281,10 @@ class BatchStatObjectsResponse(_message.Message):
         def place(self) -> Global___BatchStatObjectsResponse.Place:
             """Where a disk has it, for INTENT_READ; not set where none has, or removals are not heard of at present."""
 
+        @_builtins.property
+        def over_quota(self) -> Global___BatchStatObjectsResponse.QuotaUse:
+            """The use of the quota that has no room for the object, for OBJECT_STATUS_OVER_QUOTA."""
+
         def __init__(
             self,
             *,
@@ -256,10 +293,39 @@ class BatchStatObjectsResponse(_message.Message):
             removal_reason: _builtins.str = ...,
             signed: Global___SignObjectUrlsResponse.SignedUrl | None = ...,
             place: Global___BatchStatObjectsResponse.Place | None = ...,
+            over_quota: Global___BatchStatObjectsResponse.QuotaUse | None = ...,
         ) -> None: ...
-        _HasFieldArgType: _TypeAlias = _typing.Literal["place", b"place", "signed", b"signed"]  # noqa: Y015
+        _HasFieldArgType: _TypeAlias = _typing.Literal["over_quota", b"over_quota", "place", b"place", "signed", b"signed"]  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["place", b"place", "removal_reason", b"removal_reason", "signed", b"signed", "size", b"size", "status", b"status"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["over_quota", b"over_quota", "place", b"place", "removal_reason", b"removal_reason", "signed", b"signed", "size", b"size", "status", b"status"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    @_typing.final
+    class QuotaUse(_message.Message):
+        """QuotaUse tells how much of a quota is used."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        USED_BYTES_FIELD_NUMBER: _builtins.int
+        QUOTA_BYTES_FIELD_NUMBER: _builtins.int
+        IS_OF_USER_FIELD_NUMBER: _builtins.int
+        used_bytes: _builtins.int
+        """The bytes that are held, and those that are reserved."""
+        quota_bytes: _builtins.int
+        """The bytes that may be held."""
+        is_of_user: _builtins.bool
+        """Whether it is the quota of the user, and not of the repository."""
+        def __init__(
+            self,
+            *,
+            used_bytes: _builtins.int = ...,
+            quota_bytes: _builtins.int = ...,
+            is_of_user: _builtins.bool = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["is_of_user", b"is_of_user", "quota_bytes", b"quota_bytes", "used_bytes", b"used_bytes"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -295,21 +361,27 @@ class BatchStatObjectsResponse(_message.Message):
 
     OBJECTS_FIELD_NUMBER: _builtins.int
     IS_SIGNED_FIELD_NUMBER: _builtins.int
+    QUOTA_FIELD_NUMBER: _builtins.int
     is_signed: _builtins.bool
     """Whether SignObjectUrls has addresses of the store for this intent."""
     @_builtins.property
     def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___BatchStatObjectsResponse.ObjectStat]:
         """One for each object asked about."""
 
+    @_builtins.property
+    def quota(self) -> Global___BatchStatObjectsResponse.QuotaUse:
+        """How much of the repository's quota is used; only where room was reserved for an object."""
+
     def __init__(
         self,
         *,
         objects: _abc.Iterable[Global___BatchStatObjectsResponse.ObjectStat] | None = ...,
         is_signed: _builtins.bool = ...,
+        quota: Global___BatchStatObjectsResponse.QuotaUse | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["quota", b"quota"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_signed", b"is_signed", "objects", b"objects"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["is_signed", b"is_signed", "objects", b"objects", "quota", b"quota"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -349,12 +421,15 @@ class SignObjectUrlsRequest(_message.Message):
     INTENT_FIELD_NUMBER: _builtins.int
     OBJECTS_FIELD_NUMBER: _builtins.int
     EXPIRES_IN_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository."""
     intent: Global___Intent.ValueType
     """What the client will do: read or write."""
     expires_in: _builtins.int
     """For how many seconds the addresses shall be good, at least 1; they may end earlier."""
+    user_id: _builtins.int
+    """The user who asks, whose quota counts too; 0 for nobody."""
     @_builtins.property
     def objects(self) -> _containers.RepeatedCompositeFieldContainer[Global___SignObjectUrlsRequest.ObjectKey]:
         """The objects."""
@@ -366,10 +441,11 @@ class SignObjectUrlsRequest(_message.Message):
         intent: Global___Intent.ValueType = ...,
         objects: _abc.Iterable[Global___SignObjectUrlsRequest.ObjectKey] | None = ...,
         expires_in: _builtins.int = ...,
+        user_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_in", b"expires_in", "intent", b"intent", "objects", b"objects", "repository_id", b"repository_id"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_in", b"expires_in", "intent", b"intent", "objects", b"objects", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -460,22 +536,26 @@ class ConfirmObjectRequest(_message.Message):
     REPOSITORY_ID_FIELD_NUMBER: _builtins.int
     OID_FIELD_NUMBER: _builtins.int
     SIZE_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository."""
     oid: _builtins.str
     """The object's id."""
     size: _builtins.int
     """The size in bytes."""
+    user_id: _builtins.int
+    """The user who has brought it; 0 for nobody."""
     def __init__(
         self,
         *,
         repository_id: _builtins.int = ...,
         oid: _builtins.str = ...,
         size: _builtins.int = ...,
+        user_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["oid", b"oid", "repository_id", b"repository_id", "size", b"size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["oid", b"oid", "repository_id", b"repository_id", "size", b"size", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -801,22 +881,26 @@ class WriteObjectRequest(_message.Message):
         REPOSITORY_ID_FIELD_NUMBER: _builtins.int
         OID_FIELD_NUMBER: _builtins.int
         SIZE_FIELD_NUMBER: _builtins.int
+        USER_ID_FIELD_NUMBER: _builtins.int
         repository_id: _builtins.int
         """The repository."""
         oid: _builtins.str
         """The object's id, which the SHA-256 of the bytes must equal."""
         size: _builtins.int
         """The size in bytes, which the count of the bytes must equal."""
+        user_id: _builtins.int
+        """The user who brings it; 0 for nobody."""
         def __init__(
             self,
             *,
             repository_id: _builtins.int = ...,
             oid: _builtins.str = ...,
             size: _builtins.int = ...,
+            user_id: _builtins.int = ...,
         ) -> None: ...
         _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
         def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-        _ClearFieldArgType: _TypeAlias = _typing.Literal["oid", b"oid", "repository_id", b"repository_id", "size", b"size"]  # noqa: Y015
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["oid", b"oid", "repository_id", b"repository_id", "size", b"size", "user_id", b"user_id"]  # noqa: Y015
         def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
         def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -878,6 +962,7 @@ class WriteWholeObjectRequest(_message.Message):
     OID_FIELD_NUMBER: _builtins.int
     SIZE_FIELD_NUMBER: _builtins.int
     DATA_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
     repository_id: _builtins.int
     """The repository."""
     oid: _builtins.str
@@ -886,6 +971,8 @@ class WriteWholeObjectRequest(_message.Message):
     """The size in bytes, which the count of the bytes must equal."""
     data: _builtins.bytes
     """The bytes, at most 1 MiB."""
+    user_id: _builtins.int
+    """The user who brings it; 0 for nobody."""
     def __init__(
         self,
         *,
@@ -893,10 +980,11 @@ class WriteWholeObjectRequest(_message.Message):
         oid: _builtins.str = ...,
         size: _builtins.int = ...,
         data: _builtins.bytes = ...,
+        user_id: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "oid", b"oid", "repository_id", b"repository_id", "size", b"size"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["data", b"data", "oid", b"oid", "repository_id", b"repository_id", "size", b"size", "user_id", b"user_id"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1819,6 +1907,9 @@ class GetUsageRequest(_message.Message):
     DESCRIPTOR: _descriptor.Descriptor
 
     REPOSITORY_IDS_FIELD_NUMBER: _builtins.int
+    LARGEST_FIELD_NUMBER: _builtins.int
+    largest: _builtins.int
+    """How many of the largest objects to tell too, at most 1,000; only where one repository is asked about."""
     @_builtins.property
     def repository_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
         """The repositories."""
@@ -1827,10 +1918,11 @@ class GetUsageRequest(_message.Message):
         self,
         *,
         repository_ids: _abc.Iterable[_builtins.int] | None = ...,
+        largest: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["repository_ids", b"repository_ids"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["largest", b"largest", "repository_ids", b"repository_ids"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1879,6 +1971,11 @@ class RepositoryUsage(_message.Message):
     BYTES_OUT_TODAY_FIELD_NUMBER: _builtins.int
     BIN_COUNT_FIELD_NUMBER: _builtins.int
     BIN_BYTES_FIELD_NUMBER: _builtins.int
+    QUOTA_BYTES_FIELD_NUMBER: _builtins.int
+    BANDWIDTH_BYTES_FIELD_NUMBER: _builtins.int
+    RESERVED_BYTES_FIELD_NUMBER: _builtins.int
+    GROWTH_BYTES_FIELD_NUMBER: _builtins.int
+    LARGEST_FIELD_NUMBER: _builtins.int
     object_count: _builtins.int
     """How many objects it holds."""
     object_bytes: _builtins.int
@@ -1893,6 +1990,18 @@ class RepositoryUsage(_message.Message):
     """How many of the removed objects are in its bin."""
     bin_bytes: _builtins.int
     """Their bytes together."""
+    quota_bytes: _builtins.int
+    """The bytes that it may hold; not set for any number."""
+    bandwidth_bytes: _builtins.int
+    """The bytes that it may move on one day (UTC); not set for any number."""
+    reserved_bytes: _builtins.int
+    """The bytes that are reserved for announced and running uploads."""
+    growth_bytes: _builtins.int
+    """How many bytes more it holds than 30 days ago; negative for fewer."""
+    @_builtins.property
+    def largest(self) -> _containers.RepeatedCompositeFieldContainer[Global___Object]:
+        """The largest of the objects that it holds, if they were asked for."""
+
     def __init__(
         self,
         *,
@@ -1903,11 +2012,419 @@ class RepositoryUsage(_message.Message):
         bytes_out_today: _builtins.int = ...,
         bin_count: _builtins.int = ...,
         bin_bytes: _builtins.int = ...,
+        quota_bytes: _builtins.int | None = ...,
+        bandwidth_bytes: _builtins.int | None = ...,
+        reserved_bytes: _builtins.int = ...,
+        growth_bytes: _builtins.int = ...,
+        largest: _abc.Iterable[Global___Object] | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes", "_quota_bytes", b"_quota_bytes", "bandwidth_bytes", b"bandwidth_bytes", "quota_bytes", b"quota_bytes"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["bin_bytes", b"bin_bytes", "bin_count", b"bin_count", "bytes_in_today", b"bytes_in_today", "bytes_out_today", b"bytes_out_today", "object_bytes", b"object_bytes", "object_count", b"object_count", "removed_count", b"removed_count"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes", "_quota_bytes", b"_quota_bytes", "bandwidth_bytes", b"bandwidth_bytes", "bin_bytes", b"bin_bytes", "bin_count", b"bin_count", "bytes_in_today", b"bytes_in_today", "bytes_out_today", b"bytes_out_today", "growth_bytes", b"growth_bytes", "largest", b"largest", "object_bytes", b"object_bytes", "object_count", b"object_count", "quota_bytes", b"quota_bytes", "removed_count", b"removed_count", "reserved_bytes", b"reserved_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bandwidth_bytes: _TypeAlias = _typing.Literal["bandwidth_bytes"]  # noqa: Y015
+    _WhichOneofArgType__bandwidth_bytes: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__quota_bytes: _TypeAlias = _typing.Literal["quota_bytes"]  # noqa: Y015
+    _WhichOneofArgType__quota_bytes: _TypeAlias = _typing.Literal["_quota_bytes", b"_quota_bytes"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bandwidth_bytes) -> _WhichOneofReturnType__bandwidth_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__quota_bytes) -> _WhichOneofReturnType__quota_bytes | None: ...
+
+Global___RepositoryUsage: _TypeAlias = RepositoryUsage  # noqa: Y015
+
+@_typing.final
+class SetLimitsRequest(_message.Message):
+    """SetLimitsRequest names a repository, a user or a group, and its new limits. Of each limit, -1 is the service's
+    default, 0 no limit.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    QUOTA_BYTES_FIELD_NUMBER: _builtins.int
+    BANDWIDTH_BYTES_FIELD_NUMBER: _builtins.int
+    USER_ID_FIELD_NUMBER: _builtins.int
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository, unless it is about a user or a group."""
+    quota_bytes: _builtins.int
+    """The bytes that the repository may hold, or of the objects that the user may bring."""
+    bandwidth_bytes: _builtins.int
+    """The bytes that the repository may move on one day (UTC)."""
+    user_id: _builtins.int
+    """The user."""
+    group_id: _builtins.int
+    """The group, each member of which has the quota."""
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        quota_bytes: _builtins.int | None = ...,
+        bandwidth_bytes: _builtins.int | None = ...,
+        user_id: _builtins.int = ...,
+        group_id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes", "_quota_bytes", b"_quota_bytes", "bandwidth_bytes", b"bandwidth_bytes", "quota_bytes", b"quota_bytes"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes", "_quota_bytes", b"_quota_bytes", "bandwidth_bytes", b"bandwidth_bytes", "group_id", b"group_id", "quota_bytes", b"quota_bytes", "repository_id", b"repository_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__bandwidth_bytes: _TypeAlias = _typing.Literal["bandwidth_bytes"]  # noqa: Y015
+    _WhichOneofArgType__bandwidth_bytes: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes"]  # noqa: Y015
+    _WhichOneofReturnType__quota_bytes: _TypeAlias = _typing.Literal["quota_bytes"]  # noqa: Y015
+    _WhichOneofArgType__quota_bytes: _TypeAlias = _typing.Literal["_quota_bytes", b"_quota_bytes"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__bandwidth_bytes) -> _WhichOneofReturnType__bandwidth_bytes | None: ...
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__quota_bytes) -> _WhichOneofReturnType__quota_bytes | None: ...
+
+Global___SetLimitsRequest: _TypeAlias = SetLimitsRequest  # noqa: Y015
+
+@_typing.final
+class SetLimitsResponse(_message.Message):
+    """SetLimitsResponse tells the limits before and after the call."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Limits(_message.Message):
+        """Limits are the limits of a repository, a user or a group. Of each, not set is the service's default, 0 no limit."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        QUOTA_BYTES_FIELD_NUMBER: _builtins.int
+        BANDWIDTH_BYTES_FIELD_NUMBER: _builtins.int
+        quota_bytes: _builtins.int
+        """The bytes that the repository may hold, or of the objects that the user may bring."""
+        bandwidth_bytes: _builtins.int
+        """The bytes that the repository may move on one day (UTC)."""
+        def __init__(
+            self,
+            *,
+            quota_bytes: _builtins.int | None = ...,
+            bandwidth_bytes: _builtins.int | None = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes", "_quota_bytes", b"_quota_bytes", "bandwidth_bytes", b"bandwidth_bytes", "quota_bytes", b"quota_bytes"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes", "_quota_bytes", b"_quota_bytes", "bandwidth_bytes", b"bandwidth_bytes", "quota_bytes", b"quota_bytes"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        _WhichOneofReturnType__bandwidth_bytes: _TypeAlias = _typing.Literal["bandwidth_bytes"]  # noqa: Y015
+        _WhichOneofArgType__bandwidth_bytes: _TypeAlias = _typing.Literal["_bandwidth_bytes", b"_bandwidth_bytes"]  # noqa: Y015
+        _WhichOneofReturnType__quota_bytes: _TypeAlias = _typing.Literal["quota_bytes"]  # noqa: Y015
+        _WhichOneofArgType__quota_bytes: _TypeAlias = _typing.Literal["_quota_bytes", b"_quota_bytes"]  # noqa: Y015
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__bandwidth_bytes) -> _WhichOneofReturnType__bandwidth_bytes | None: ...
+        @_typing.overload
+        def WhichOneof(self, oneof_group: _WhichOneofArgType__quota_bytes) -> _WhichOneofReturnType__quota_bytes | None: ...
+
+    BEFORE_FIELD_NUMBER: _builtins.int
+    AFTER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def before(self) -> Global___SetLimitsResponse.Limits:
+        """The limits as they were."""
+
+    @_builtins.property
+    def after(self) -> Global___SetLimitsResponse.Limits:
+        """The limits as they are."""
+
+    def __init__(
+        self,
+        *,
+        before: Global___SetLimitsResponse.Limits | None = ...,
+        after: Global___SetLimitsResponse.Limits | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["after", b"after", "before", b"before"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
-Global___RepositoryUsage: _TypeAlias = RepositoryUsage  # noqa: Y015
+Global___SetLimitsResponse: _TypeAlias = SetLimitsResponse  # noqa: Y015
+
+@_typing.final
+class ListQuotaEventsRequest(_message.Message):
+    """ListQuotaEventsRequest asks for the events that are not acknowledged."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListQuotaEventsRequest: _TypeAlias = ListQuotaEventsRequest  # noqa: Y015
+
+@_typing.final
+class ListQuotaEventsResponse(_message.Message):
+    """ListQuotaEventsResponse carries the events."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaEvent]:
+        """The events, the oldest first."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___QuotaEvent] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListQuotaEventsResponse: _TypeAlias = ListQuotaEventsResponse  # noqa: Y015
+
+@_typing.final
+class QuotaEvent(_message.Message):
+    """QuotaEvent tells that a repository has come to a level of its quota. Its repository and its time name it."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_ID_FIELD_NUMBER: _builtins.int
+    LEVEL_FIELD_NUMBER: _builtins.int
+    USED_BYTES_FIELD_NUMBER: _builtins.int
+    QUOTA_BYTES_FIELD_NUMBER: _builtins.int
+    REACHED_AT_FIELD_NUMBER: _builtins.int
+    repository_id: _builtins.int
+    """The repository."""
+    level: Global___QuotaLevel.ValueType
+    """The level."""
+    used_bytes: _builtins.int
+    """The bytes that it used then."""
+    quota_bytes: _builtins.int
+    """The bytes that it may hold."""
+    @_builtins.property
+    def reached_at(self) -> _timestamp_pb2.Timestamp:
+        """When it came to the level."""
+
+    def __init__(
+        self,
+        *,
+        repository_id: _builtins.int = ...,
+        level: Global___QuotaLevel.ValueType = ...,
+        used_bytes: _builtins.int = ...,
+        quota_bytes: _builtins.int = ...,
+        reached_at: _timestamp_pb2.Timestamp | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["reached_at", b"reached_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["level", b"level", "quota_bytes", b"quota_bytes", "reached_at", b"reached_at", "repository_id", b"repository_id", "used_bytes", b"used_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___QuotaEvent: _TypeAlias = QuotaEvent  # noqa: Y015
+
+@_typing.final
+class AcknowledgeQuotaEventsRequest(_message.Message):
+    """AcknowledgeQuotaEventsRequest carries events of ListQuotaEvents."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    EVENTS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def events(self) -> _containers.RepeatedCompositeFieldContainer[Global___QuotaEvent]:
+        """The events."""
+
+    def __init__(
+        self,
+        *,
+        events: _abc.Iterable[Global___QuotaEvent] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["events", b"events"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeQuotaEventsRequest: _TypeAlias = AcknowledgeQuotaEventsRequest  # noqa: Y015
+
+@_typing.final
+class AcknowledgeQuotaEventsResponse(_message.Message):
+    """AcknowledgeQuotaEventsResponse is empty."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___AcknowledgeQuotaEventsResponse: _TypeAlias = AcknowledgeQuotaEventsResponse  # noqa: Y015
+
+@_typing.final
+class GetUserUsageRequest(_message.Message):
+    """GetUserUsageRequest names the users."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def user_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The users, at most 1,000."""
+
+    def __init__(
+        self,
+        *,
+        user_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["user_ids", b"user_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetUserUsageRequest: _TypeAlias = GetUserUsageRequest  # noqa: Y015
+
+@_typing.final
+class GetUserUsageResponse(_message.Message):
+    """GetUserUsageResponse tells the usage."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def users(self) -> _containers.RepeatedCompositeFieldContainer[Global___UserUsage]:
+        """One for each user asked about, in that order."""
+
+    def __init__(
+        self,
+        *,
+        users: _abc.Iterable[Global___UserUsage] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["users", b"users"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___GetUserUsageResponse: _TypeAlias = GetUserUsageResponse  # noqa: Y015
+
+@_typing.final
+class UserUsage(_message.Message):
+    """UserUsage is what repositories hold that a user has brought to them."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    OBJECT_COUNT_FIELD_NUMBER: _builtins.int
+    OBJECT_BYTES_FIELD_NUMBER: _builtins.int
+    QUOTA_BYTES_FIELD_NUMBER: _builtins.int
+    object_count: _builtins.int
+    """How many objects; an object that the user has brought to two repositories counts twice."""
+    object_bytes: _builtins.int
+    """Their bytes together."""
+    quota_bytes: _builtins.int
+    """The bytes that the user may bring; not set for any number."""
+    def __init__(
+        self,
+        *,
+        object_count: _builtins.int = ...,
+        object_bytes: _builtins.int = ...,
+        quota_bytes: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_quota_bytes", b"_quota_bytes", "quota_bytes", b"quota_bytes"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_quota_bytes", b"_quota_bytes", "object_bytes", b"object_bytes", "object_count", b"object_count", "quota_bytes", b"quota_bytes"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__quota_bytes: _TypeAlias = _typing.Literal["quota_bytes"]  # noqa: Y015
+    _WhichOneofArgType__quota_bytes: _TypeAlias = _typing.Literal["_quota_bytes", b"_quota_bytes"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__quota_bytes) -> _WhichOneofReturnType__quota_bytes | None: ...
+
+Global___UserUsage: _TypeAlias = UserUsage  # noqa: Y015
+
+@_typing.final
+class ListLimitedGroupsRequest(_message.Message):
+    """ListLimitedGroupsRequest asks for the groups that have a quota."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLimitedGroupsRequest: _TypeAlias = ListLimitedGroupsRequest  # noqa: Y015
+
+@_typing.final
+class ListLimitedGroupsResponse(_message.Message):
+    """ListLimitedGroupsResponse carries the groups."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_IDS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def group_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """The groups' ids in ascending order."""
+
+    def __init__(
+        self,
+        *,
+        group_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_ids", b"group_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListLimitedGroupsResponse: _TypeAlias = ListLimitedGroupsResponse  # noqa: Y015
+
+@_typing.final
+class SetLimitedGroupMembersRequest(_message.Message):
+    """SetLimitedGroupMembersRequest names a group and its members."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_ID_FIELD_NUMBER: _builtins.int
+    USER_IDS_FIELD_NUMBER: _builtins.int
+    group_id: _builtins.int
+    """The group; nothing happens if it has no quota."""
+    @_builtins.property
+    def user_ids(self) -> _containers.RepeatedScalarFieldContainer[_builtins.int]:
+        """All of its members."""
+
+    def __init__(
+        self,
+        *,
+        group_id: _builtins.int = ...,
+        user_ids: _abc.Iterable[_builtins.int] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group_id", b"group_id", "user_ids", b"user_ids"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLimitedGroupMembersRequest: _TypeAlias = SetLimitedGroupMembersRequest  # noqa: Y015
+
+@_typing.final
+class SetLimitedGroupMembersResponse(_message.Message):
+    """SetLimitedGroupMembersResponse is empty."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    def __init__(
+        self,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___SetLimitedGroupMembersResponse: _TypeAlias = SetLimitedGroupMembersResponse  # noqa: Y015

@@ -141,6 +141,36 @@ class StorageServiceStub:
                 request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetUsageRequest.SerializeToString,
                 response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetUsageResponse.FromString,
                 _registered_method=True)
+        self.SetLimits = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/SetLimits',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.SetLimitsRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.SetLimitsResponse.FromString,
+                _registered_method=True)
+        self.ListQuotaEvents = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/ListQuotaEvents',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ListQuotaEventsRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ListQuotaEventsResponse.FromString,
+                _registered_method=True)
+        self.AcknowledgeQuotaEvents = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/AcknowledgeQuotaEvents',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.AcknowledgeQuotaEventsRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.AcknowledgeQuotaEventsResponse.FromString,
+                _registered_method=True)
+        self.GetUserUsage = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/GetUserUsage',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetUserUsageRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetUserUsageResponse.FromString,
+                _registered_method=True)
+        self.ListLimitedGroups = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/ListLimitedGroups',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ListLimitedGroupsRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ListLimitedGroupsResponse.FromString,
+                _registered_method=True)
+        self.SetLimitedGroupMembers = channel.unary_unary(
+                '/towpath.storage.v1.StorageService/SetLimitedGroupMembers',
+                request_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.SetLimitedGroupMembersRequest.SerializeToString,
+                response_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.SetLimitedGroupMembersResponse.FromString,
+                _registered_method=True)
 
 
 class StorageServiceServicer:
@@ -160,8 +190,15 @@ class StorageServiceServicer:
         An object that is not held is an answer, no failure. With an intent, the call fails where the
         transfer so announced would be refused. With `expires_in` too, the objects that the transfer moves have
         addresses of the store where it signs them, as SignObjectUrls returns them, and count as it counts them;
-        where they cannot be had for the moment, the answer is without. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL:
-        the objects that are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes),
+        where they cannot be had for the moment, the answer is without.
+
+        With INTENT_WRITE, where the repository or the user has a quota, room is reserved for the objects that are not
+        held, in the order asked, while they fit: until they are held, their upload fails, or `expires_in` is over, or ten
+        minutes without it. The others have OBJECT_STATUS_OVER_QUOTA. Asking again reserves nothing twice.
+
+        Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that are not held do not fit; QUOTA_EXCEEDED: the
+        quota of the repository has room for none of them; BANDWIDTH_EXCEEDED: the repository has used up today's
+        bytes; the metadata `retry_after` has the seconds until the end of the day),
         NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted, and nothing can be signed to be written).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -174,9 +211,10 @@ class StorageServiceServicer:
         written; any other entry has an empty URL, as has one that the store cannot sign: its bytes go through
         ReadObject or WriteObject. What is written so is held when ConfirmObject has succeeded, and not before.
 
-        The bytes of downloads count as read with this call. A repeat signs again, and counts again. Errors:
-        INVALID_ARGUMENT (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted),
-        RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+        The bytes of downloads count as read with this call. A repeat signs again, and counts again. Room in a quota
+        is reserved as by BatchStatObjects; what does not fit has an empty URL. Errors: INVALID_ARGUMENT
+        (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), RESOURCE_EXHAUSTED
+        (BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -188,7 +226,8 @@ class StorageServiceServicer:
         held already succeeds, and what was removed as garbage and is in the bin is held again.
 
         Errors: NOT_FOUND (OBJECT_NOT_FOUND: nothing that was written so is this object; REPOSITORY_NOT_FOUND:
-        it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED).
+        it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED), RESOURCE_EXHAUSTED (QUOTA_EXCEEDED: the address has
+        outlived its reservation, and the object does not fit; its bytes are deleted).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -250,9 +289,9 @@ class StorageServiceServicer:
         when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
 
         Errors: INVALID_ARGUMENT (SIZE_MISMATCH, HASH_MISMATCH, MALFORMED_STREAM), RESOURCE_EXHAUSTED
-        (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
+        (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
         (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the stream was silent
-        for longer than the service allows). Nothing is kept then.
+        for longer than the service allows). Nothing is kept then, no room in a quota either.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -385,7 +424,55 @@ class StorageServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def GetUsage(self, request, context):
-        """GetUsage tells how much each of the repositories holds and has moved today, in the order asked.
+        """GetUsage tells how much each of the repositories holds and has moved today, and its limits, in the order
+        asked.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: the largest objects of more than one repository).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetLimits(self, request, context):
+        """SetLimits sets those limits of a repository, a user or a group that the request has. Every storage service
+        knows them within seconds. Uploads that have begun, and objects that are held, stay.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListQuotaEvents(self, request, context):
+        """ListQuotaEvents returns which repositories have come to use most of their quota, or all of it, and have not
+        been acknowledged; the oldest first, at most 1,000.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def AcknowledgeQuotaEvents(self, request, context):
+        """AcknowledgeQuotaEvents lets ListQuotaEvents return these no more. An event that is not known is ignored.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def GetUserUsage(self, request, context):
+        """GetUserUsage tells how many bytes users have brought, and their quotas, in the order asked.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListLimitedGroups(self, request, context):
+        """ListLimitedGroups returns the groups that have a quota, whose members SetLimitedGroupMembers tells.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def SetLimitedGroupMembers(self, request, context):
+        """SetLimitedGroupMembers tells who the members of a group are, in place of those that were told before. Each of
+        them has the highest of the quotas of such groups, unless the user has one alone.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -493,6 +580,36 @@ def add_StorageServiceServicer_to_server(servicer, server):
                     servicer.GetUsage,
                     request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetUsageRequest.FromString,
                     response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetUsageResponse.SerializeToString,
+            ),
+            'SetLimits': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetLimits,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.SetLimitsRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.SetLimitsResponse.SerializeToString,
+            ),
+            'ListQuotaEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListQuotaEvents,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ListQuotaEventsRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ListQuotaEventsResponse.SerializeToString,
+            ),
+            'AcknowledgeQuotaEvents': grpc.unary_unary_rpc_method_handler(
+                    servicer.AcknowledgeQuotaEvents,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.AcknowledgeQuotaEventsRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.AcknowledgeQuotaEventsResponse.SerializeToString,
+            ),
+            'GetUserUsage': grpc.unary_unary_rpc_method_handler(
+                    servicer.GetUserUsage,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetUserUsageRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetUserUsageResponse.SerializeToString,
+            ),
+            'ListLimitedGroups': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListLimitedGroups,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ListLimitedGroupsRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.ListLimitedGroupsResponse.SerializeToString,
+            ),
+            'SetLimitedGroupMembers': grpc.unary_unary_rpc_method_handler(
+                    servicer.SetLimitedGroupMembers,
+                    request_deserializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.SetLimitedGroupMembersRequest.FromString,
+                    response_serializer=towpath_dot_storage_dot_v1_dot_storage__service__pb2.SetLimitedGroupMembersResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -1042,6 +1159,168 @@ class StorageService:
             '/towpath.storage.v1.StorageService/GetUsage',
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetUsageRequest.SerializeToString,
             towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetUsageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetLimits(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/SetLimits',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.SetLimitsRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.SetLimitsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListQuotaEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/ListQuotaEvents',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.ListQuotaEventsRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.ListQuotaEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def AcknowledgeQuotaEvents(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/AcknowledgeQuotaEvents',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.AcknowledgeQuotaEventsRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.AcknowledgeQuotaEventsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def GetUserUsage(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/GetUserUsage',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetUserUsageRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.GetUserUsageResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListLimitedGroups(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/ListLimitedGroups',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.ListLimitedGroupsRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.ListLimitedGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def SetLimitedGroupMembers(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.storage.v1.StorageService/SetLimitedGroupMembers',
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.SetLimitedGroupMembersRequest.SerializeToString,
+            towpath_dot_storage_dot_v1_dot_storage__service__pb2.SetLimitedGroupMembersResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -47,8 +47,15 @@ class StorageServiceStub:
     An object that is not held is an answer, no failure. With an intent, the call fails where the
     transfer so announced would be refused. With `expires_in` too, the objects that the transfer moves have
     addresses of the store where it signs them, as SignObjectUrls returns them, and count as it counts them;
-    where they cannot be had for the moment, the answer is without. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL:
-    the objects that are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes),
+    where they cannot be had for the moment, the answer is without.
+
+    With INTENT_WRITE, where the repository or the user has a quota, room is reserved for the objects that are not
+    held, in the order asked, while they fit: until they are held, their upload fails, or `expires_in` is over, or ten
+    minutes without it. The others have OBJECT_STATUS_OVER_QUOTA. Asking again reserves nothing twice.
+
+    Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that are not held do not fit; QUOTA_EXCEEDED: the
+    quota of the repository has room for none of them; BANDWIDTH_EXCEEDED: the repository has used up today's
+    bytes; the metadata `retry_after` has the seconds until the end of the day),
     NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted, and nothing can be signed to be written).
     """
     SignObjectUrls: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.SignObjectUrlsRequest, _storage_service_pb2.SignObjectUrlsResponse]
@@ -57,9 +64,10 @@ class StorageServiceStub:
     written; any other entry has an empty URL, as has one that the store cannot sign: its bytes go through
     ReadObject or WriteObject. What is written so is held when ConfirmObject has succeeded, and not before.
 
-    The bytes of downloads count as read with this call. A repeat signs again, and counts again. Errors:
-    INVALID_ARGUMENT (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted),
-    RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+    The bytes of downloads count as read with this call. A repeat signs again, and counts again. Room in a quota
+    is reserved as by BatchStatObjects; what does not fit has an empty URL. Errors: INVALID_ARGUMENT
+    (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), RESOURCE_EXHAUSTED
+    (BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED).
     """
     ConfirmObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.ConfirmObjectRequest, _storage_service_pb2.ConfirmObjectResponse]
     """ConfirmObject makes an object visible that a client has written at the store itself, by an address of
@@ -67,7 +75,8 @@ class StorageServiceStub:
     held already succeeds, and what was removed as garbage and is in the bin is held again.
 
     Errors: NOT_FOUND (OBJECT_NOT_FOUND: nothing that was written so is this object; REPOSITORY_NOT_FOUND:
-    it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED).
+    it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED), RESOURCE_EXHAUSTED (QUOTA_EXCEEDED: the address has
+    outlived its reservation, and the object does not fit; its bytes are deleted).
     """
     ReadObject: _grpc.UnaryStreamMultiCallable[_storage_service_pb2.ReadObjectRequest, _storage_service_pb2.ReadObjectResponse]
     """ReadObject sends a header and then the bytes from offset on.
@@ -109,9 +118,9 @@ class StorageServiceStub:
     when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
 
     Errors: INVALID_ARGUMENT (SIZE_MISMATCH, HASH_MISMATCH, MALFORMED_STREAM), RESOURCE_EXHAUSTED
-    (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
+    (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
     (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the stream was silent
-    for longer than the service allows). Nothing is kept then.
+    for longer than the service allows). Nothing is kept then, no room in a quota either.
     """
     WriteWholeObject: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.WriteWholeObjectRequest, _storage_service_pb2.WriteWholeObjectResponse]
     """WriteWholeObject does what WriteObject does for an object that fits in one message, which costs both ends
@@ -196,7 +205,29 @@ class StorageServiceStub:
     Errors: INVALID_ARGUMENT (INVALID_CURSOR).
     """
     GetUsage: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.GetUsageRequest, _storage_service_pb2.GetUsageResponse]
-    """GetUsage tells how much each of the repositories holds and has moved today, in the order asked."""
+    """GetUsage tells how much each of the repositories holds and has moved today, and its limits, in the order
+    asked.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: the largest objects of more than one repository).
+    """
+    SetLimits: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.SetLimitsRequest, _storage_service_pb2.SetLimitsResponse]
+    """SetLimits sets those limits of a repository, a user or a group that the request has. Every storage service
+    knows them within seconds. Uploads that have begun, and objects that are held, stay.
+    """
+    ListQuotaEvents: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.ListQuotaEventsRequest, _storage_service_pb2.ListQuotaEventsResponse]
+    """ListQuotaEvents returns which repositories have come to use most of their quota, or all of it, and have not
+    been acknowledged; the oldest first, at most 1,000.
+    """
+    AcknowledgeQuotaEvents: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.AcknowledgeQuotaEventsRequest, _storage_service_pb2.AcknowledgeQuotaEventsResponse]
+    """AcknowledgeQuotaEvents lets ListQuotaEvents return these no more. An event that is not known is ignored."""
+    GetUserUsage: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.GetUserUsageRequest, _storage_service_pb2.GetUserUsageResponse]
+    """GetUserUsage tells how many bytes users have brought, and their quotas, in the order asked."""
+    ListLimitedGroups: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.ListLimitedGroupsRequest, _storage_service_pb2.ListLimitedGroupsResponse]
+    """ListLimitedGroups returns the groups that have a quota, whose members SetLimitedGroupMembers tells."""
+    SetLimitedGroupMembers: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.SetLimitedGroupMembersRequest, _storage_service_pb2.SetLimitedGroupMembersResponse]
+    """SetLimitedGroupMembers tells who the members of a group are, in place of those that were told before. Each of
+    them has the highest of the quotas of such groups, unless the user has one alone.
+    """
 
 @_typing.type_check_only
 class StorageServiceAsyncStub(StorageServiceStub):
@@ -217,8 +248,15 @@ class StorageServiceAsyncStub(StorageServiceStub):
     An object that is not held is an answer, no failure. With an intent, the call fails where the
     transfer so announced would be refused. With `expires_in` too, the objects that the transfer moves have
     addresses of the store where it signs them, as SignObjectUrls returns them, and count as it counts them;
-    where they cannot be had for the moment, the answer is without. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL:
-    the objects that are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes),
+    where they cannot be had for the moment, the answer is without.
+
+    With INTENT_WRITE, where the repository or the user has a quota, room is reserved for the objects that are not
+    held, in the order asked, while they fit: until they are held, their upload fails, or `expires_in` is over, or ten
+    minutes without it. The others have OBJECT_STATUS_OVER_QUOTA. Asking again reserves nothing twice.
+
+    Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that are not held do not fit; QUOTA_EXCEEDED: the
+    quota of the repository has room for none of them; BANDWIDTH_EXCEEDED: the repository has used up today's
+    bytes; the metadata `retry_after` has the seconds until the end of the day),
     NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted, and nothing can be signed to be written).
     """
     SignObjectUrls: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.SignObjectUrlsRequest, _storage_service_pb2.SignObjectUrlsResponse]  # type: ignore[assignment]
@@ -227,9 +265,10 @@ class StorageServiceAsyncStub(StorageServiceStub):
     written; any other entry has an empty URL, as has one that the store cannot sign: its bytes go through
     ReadObject or WriteObject. What is written so is held when ConfirmObject has succeeded, and not before.
 
-    The bytes of downloads count as read with this call. A repeat signs again, and counts again. Errors:
-    INVALID_ARGUMENT (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted),
-    RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+    The bytes of downloads count as read with this call. A repeat signs again, and counts again. Room in a quota
+    is reserved as by BatchStatObjects; what does not fit has an empty URL. Errors: INVALID_ARGUMENT
+    (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), RESOURCE_EXHAUSTED
+    (BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED).
     """
     ConfirmObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.ConfirmObjectRequest, _storage_service_pb2.ConfirmObjectResponse]  # type: ignore[assignment]
     """ConfirmObject makes an object visible that a client has written at the store itself, by an address of
@@ -237,7 +276,8 @@ class StorageServiceAsyncStub(StorageServiceStub):
     held already succeeds, and what was removed as garbage and is in the bin is held again.
 
     Errors: NOT_FOUND (OBJECT_NOT_FOUND: nothing that was written so is this object; REPOSITORY_NOT_FOUND:
-    it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED).
+    it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED), RESOURCE_EXHAUSTED (QUOTA_EXCEEDED: the address has
+    outlived its reservation, and the object does not fit; its bytes are deleted).
     """
     ReadObject: _aio.UnaryStreamMultiCallable[_storage_service_pb2.ReadObjectRequest, _storage_service_pb2.ReadObjectResponse]  # type: ignore[assignment]
     """ReadObject sends a header and then the bytes from offset on.
@@ -279,9 +319,9 @@ class StorageServiceAsyncStub(StorageServiceStub):
     when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
 
     Errors: INVALID_ARGUMENT (SIZE_MISMATCH, HASH_MISMATCH, MALFORMED_STREAM), RESOURCE_EXHAUSTED
-    (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
+    (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
     (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the stream was silent
-    for longer than the service allows). Nothing is kept then.
+    for longer than the service allows). Nothing is kept then, no room in a quota either.
     """
     WriteWholeObject: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.WriteWholeObjectRequest, _storage_service_pb2.WriteWholeObjectResponse]  # type: ignore[assignment]
     """WriteWholeObject does what WriteObject does for an object that fits in one message, which costs both ends
@@ -366,7 +406,29 @@ class StorageServiceAsyncStub(StorageServiceStub):
     Errors: INVALID_ARGUMENT (INVALID_CURSOR).
     """
     GetUsage: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.GetUsageRequest, _storage_service_pb2.GetUsageResponse]  # type: ignore[assignment]
-    """GetUsage tells how much each of the repositories holds and has moved today, in the order asked."""
+    """GetUsage tells how much each of the repositories holds and has moved today, and its limits, in the order
+    asked.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: the largest objects of more than one repository).
+    """
+    SetLimits: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.SetLimitsRequest, _storage_service_pb2.SetLimitsResponse]  # type: ignore[assignment]
+    """SetLimits sets those limits of a repository, a user or a group that the request has. Every storage service
+    knows them within seconds. Uploads that have begun, and objects that are held, stay.
+    """
+    ListQuotaEvents: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.ListQuotaEventsRequest, _storage_service_pb2.ListQuotaEventsResponse]  # type: ignore[assignment]
+    """ListQuotaEvents returns which repositories have come to use most of their quota, or all of it, and have not
+    been acknowledged; the oldest first, at most 1,000.
+    """
+    AcknowledgeQuotaEvents: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.AcknowledgeQuotaEventsRequest, _storage_service_pb2.AcknowledgeQuotaEventsResponse]  # type: ignore[assignment]
+    """AcknowledgeQuotaEvents lets ListQuotaEvents return these no more. An event that is not known is ignored."""
+    GetUserUsage: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.GetUserUsageRequest, _storage_service_pb2.GetUserUsageResponse]  # type: ignore[assignment]
+    """GetUserUsage tells how many bytes users have brought, and their quotas, in the order asked."""
+    ListLimitedGroups: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.ListLimitedGroupsRequest, _storage_service_pb2.ListLimitedGroupsResponse]  # type: ignore[assignment]
+    """ListLimitedGroups returns the groups that have a quota, whose members SetLimitedGroupMembers tells."""
+    SetLimitedGroupMembers: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.SetLimitedGroupMembersRequest, _storage_service_pb2.SetLimitedGroupMembersResponse]  # type: ignore[assignment]
+    """SetLimitedGroupMembers tells who the members of a group are, in place of those that were told before. Each of
+    them has the highest of the quotas of such groups, unless the user has one alone.
+    """
 
 class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
     """StorageService keeps the objects of repositories: bytes, named by their SHA-256.
@@ -390,8 +452,15 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         An object that is not held is an answer, no failure. With an intent, the call fails where the
         transfer so announced would be refused. With `expires_in` too, the objects that the transfer moves have
         addresses of the store where it signs them, as SignObjectUrls returns them, and count as it counts them;
-        where they cannot be had for the moment, the answer is without. Errors: RESOURCE_EXHAUSTED (STORAGE_FULL:
-        the objects that are not held do not fit; BANDWIDTH_EXCEEDED: the repository has used up today's bytes),
+        where they cannot be had for the moment, the answer is without.
+
+        With INTENT_WRITE, where the repository or the user has a quota, room is reserved for the objects that are not
+        held, in the order asked, while they fit: until they are held, their upload fails, or `expires_in` is over, or ten
+        minutes without it. The others have OBJECT_STATUS_OVER_QUOTA. Asking again reserves nothing twice.
+
+        Errors: RESOURCE_EXHAUSTED (STORAGE_FULL: the objects that are not held do not fit; QUOTA_EXCEEDED: the
+        quota of the repository has room for none of them; BANDWIDTH_EXCEEDED: the repository has used up today's
+        bytes; the metadata `retry_after` has the seconds until the end of the day),
         NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted, and nothing can be signed to be written).
         """
 
@@ -406,9 +475,10 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         written; any other entry has an empty URL, as has one that the store cannot sign: its bytes go through
         ReadObject or WriteObject. What is written so is held when ConfirmObject has succeeded, and not before.
 
-        The bytes of downloads count as read with this call. A repeat signs again, and counts again. Errors:
-        INVALID_ARGUMENT (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted),
-        RESOURCE_EXHAUSTED (BANDWIDTH_EXCEEDED).
+        The bytes of downloads count as read with this call. A repeat signs again, and counts again. Room in a quota
+        is reserved as by BatchStatObjects; what does not fit has an empty URL. Errors: INVALID_ARGUMENT
+        (INVALID_FIELD: no intent is given), NOT_FOUND (REPOSITORY_NOT_FOUND: it was deleted), RESOURCE_EXHAUSTED
+        (BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED).
         """
 
     @_abc_1.abstractmethod
@@ -422,7 +492,8 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         held already succeeds, and what was removed as garbage and is in the bin is held again.
 
         Errors: NOT_FOUND (OBJECT_NOT_FOUND: nothing that was written so is this object; REPOSITORY_NOT_FOUND:
-        it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED).
+        it was deleted), FAILED_PRECONDITION (OBJECT_REMOVED), RESOURCE_EXHAUSTED (QUOTA_EXCEEDED: the address has
+        outlived its reservation, and the object does not fit; its bytes are deleted).
         """
 
     @_abc_1.abstractmethod
@@ -494,9 +565,9 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         when the call succeeds. Writing what is held already succeeds, and needs its bytes all the same.
 
         Errors: INVALID_ARGUMENT (SIZE_MISMATCH, HASH_MISMATCH, MALFORMED_STREAM), RESOURCE_EXHAUSTED
-        (STORAGE_FULL, BANDWIDTH_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
+        (STORAGE_FULL, BANDWIDTH_EXCEEDED, QUOTA_EXCEEDED), FAILED_PRECONDITION (OBJECT_REMOVED), NOT_FOUND
         (REPOSITORY_NOT_FOUND: it was deleted), DEADLINE_EXCEEDED (DEADLINE_EXCEEDED: the stream was silent
-        for longer than the service allows). Nothing is kept then.
+        for longer than the service allows). Nothing is kept then, no room in a quota either.
         """
 
     @_abc_1.abstractmethod
@@ -653,6 +724,64 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _storage_service_pb2.GetUsageRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_storage_service_pb2.GetUsageResponse, _abc.Awaitable[_storage_service_pb2.GetUsageResponse]]:
-        """GetUsage tells how much each of the repositories holds and has moved today, in the order asked."""
+        """GetUsage tells how much each of the repositories holds and has moved today, and its limits, in the order
+        asked.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: the largest objects of more than one repository).
+        """
+
+    @_abc_1.abstractmethod
+    def SetLimits(
+        self,
+        request: _storage_service_pb2.SetLimitsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.SetLimitsResponse, _abc.Awaitable[_storage_service_pb2.SetLimitsResponse]]:
+        """SetLimits sets those limits of a repository, a user or a group that the request has. Every storage service
+        knows them within seconds. Uploads that have begun, and objects that are held, stay.
+        """
+
+    @_abc_1.abstractmethod
+    def ListQuotaEvents(
+        self,
+        request: _storage_service_pb2.ListQuotaEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.ListQuotaEventsResponse, _abc.Awaitable[_storage_service_pb2.ListQuotaEventsResponse]]:
+        """ListQuotaEvents returns which repositories have come to use most of their quota, or all of it, and have not
+        been acknowledged; the oldest first, at most 1,000.
+        """
+
+    @_abc_1.abstractmethod
+    def AcknowledgeQuotaEvents(
+        self,
+        request: _storage_service_pb2.AcknowledgeQuotaEventsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.AcknowledgeQuotaEventsResponse, _abc.Awaitable[_storage_service_pb2.AcknowledgeQuotaEventsResponse]]:
+        """AcknowledgeQuotaEvents lets ListQuotaEvents return these no more. An event that is not known is ignored."""
+
+    @_abc_1.abstractmethod
+    def GetUserUsage(
+        self,
+        request: _storage_service_pb2.GetUserUsageRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.GetUserUsageResponse, _abc.Awaitable[_storage_service_pb2.GetUserUsageResponse]]:
+        """GetUserUsage tells how many bytes users have brought, and their quotas, in the order asked."""
+
+    @_abc_1.abstractmethod
+    def ListLimitedGroups(
+        self,
+        request: _storage_service_pb2.ListLimitedGroupsRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.ListLimitedGroupsResponse, _abc.Awaitable[_storage_service_pb2.ListLimitedGroupsResponse]]:
+        """ListLimitedGroups returns the groups that have a quota, whose members SetLimitedGroupMembers tells."""
+
+    @_abc_1.abstractmethod
+    def SetLimitedGroupMembers(
+        self,
+        request: _storage_service_pb2.SetLimitedGroupMembersRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_storage_service_pb2.SetLimitedGroupMembersResponse, _abc.Awaitable[_storage_service_pb2.SetLimitedGroupMembersResponse]]:
+        """SetLimitedGroupMembers tells who the members of a group are, in place of those that were told before. Each of
+        them has the highest of the quotas of such groups, unless the user has one alone.
+        """
 
 def add_StorageServiceServicer_to_server(servicer: StorageServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

@@ -1,0 +1,39 @@
+"""Printed fields of usage and of limits. They are the fields of the JSON output, and do not change."""
+
+from typing import Any
+
+from towpath.access.v1 import admin_service_pb2 as admin
+from towpath.storage.v1.storage_service_pb2 import RepositoryUsage, SetLimitsResponse, UserUsage
+
+
+def usage_record(entry: admin.ListUsageResponse.Usage) -> dict[str, Any]:
+    """Return the printed fields of a repository's usage; sizes are in bytes, and today is the current UTC day.
+
+    `growth_bytes` is that of 30 days. Limits that do not exist are absent, and `reserved_bytes` without a quota.
+    """
+    record: dict[str, Any] = {
+        "repository": entry.repository,
+        "object_count": entry.usage.object_count,
+        "object_bytes": entry.usage.object_bytes,
+        "removed_count": entry.usage.removed_count,
+        "bin_bytes": entry.usage.bin_bytes,
+        "bytes_in_today": entry.usage.bytes_in_today,
+        "bytes_out_today": entry.usage.bytes_out_today,
+        "locks": entry.locks,
+        "growth_bytes": entry.usage.growth_bytes,
+        **limit_fields(entry.usage),
+    }
+    if entry.usage.HasField("quota_bytes"):
+        record["reserved_bytes"] = entry.usage.reserved_bytes
+    return record
+
+
+def user_usage_record(user: str, usage: UserUsage) -> dict[str, Any]:
+    """Return the printed fields of what a user has brought; `quota_bytes` is absent for any number."""
+    record = {"user": user, "object_count": usage.object_count, "object_bytes": usage.object_bytes}
+    return record | ({"quota_bytes": usage.quota_bytes} if usage.HasField("quota_bytes") else {})
+
+
+def limit_fields(limits: RepositoryUsage | SetLimitsResponse.Limits) -> dict[str, int]:
+    """Return limits in bytes; those that are absent do not exist, or are the default."""
+    return {name: getattr(limits, name) for name in ("quota_bytes", "bandwidth_bytes") if limits.HasField(name)}
