@@ -62,8 +62,12 @@ _COUNTED = frozenset(
 )
 """Tables that triggers fill from the rows of other tables, also during a restore; and one for uploads that go on."""
 
-_PASSING = frozenset(Relation("storage", name) for name in ("collections", "retained_oids"))
-"""Tables whose rows are of no use but to a running process, and may be many."""
+_PASSING = frozenset(
+    Relation(schema, name)
+    for schema, names in (("locks", ("rate_states",)), ("storage", ("collections", "retained_oids")))
+    for name in names
+)
+"""Tables whose rows are of no use but to running processes, and may be many."""
 
 
 async def tables(connection: AsyncConnection) -> dict[Relation, tuple[str, ...]]:

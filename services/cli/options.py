@@ -9,6 +9,9 @@ from typing import Annotated, Any
 
 import typer
 from google.protobuf.timestamp_pb2 import Timestamp
+from towpath.access.v1 import admin_service_pb2 as pb
+
+from services.common.request_rate import UNLIMITED, parse_request_rate
 
 MEBIBYTE = 1024**2
 _UNITS = {"": MEBIBYTE, "KB": 10**3, "MB": 10**6, "GB": 10**9, "KIB": 1024, "MIB": MEBIBYTE, "GIB": 1024**3}
@@ -59,6 +62,17 @@ Server = Annotated[
 ]
 Json = Annotated[bool, typer.Option("--json", help="Print JSON instead of a table.")]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask back, as a terminal otherwise does.")]
+
+RequestRate = Annotated[
+    str | None,
+    typer.Option(
+        "--rate",
+        metavar="RATE",
+        help="The most requests that clients may make, such as 600/min, 10/s or 1000/h; none for no limit, default for "
+        "no limit of its own.",
+        show_default=False,
+    ),
+]
 
 User = Annotated[str, typer.Argument(metavar="USER", help="The user's name.", show_default=False)]
 Repository = Annotated[
@@ -118,6 +132,18 @@ def parse_limit(text: str | None, option: str, *, daily: bool = False) -> int | 
     if not 0 < size <= _MAX_SIZE:
         raise typer.BadParameter(f"expected 1 to {_MAX_SIZE} bytes", param_hint=option)
     return size
+
+
+def parse_request_rate_option(text: str | None) -> pb.RequestRate | None:
+    """Return a rate of requests such as `600/min`, `none` or `default`; None for None. Raises typer's usage error."""
+    if text is None:
+        return None
+    if text == "default":
+        return pb.RequestRate()
+    try:
+        return pb.RequestRate(requests_per_hour=UNLIMITED if text == "none" else parse_request_rate(text))
+    except ValueError as error:
+        raise typer.BadParameter(f"{error}, or none or default", param_hint="--rate") from error
 
 
 def parse_span(text: str) -> timedelta | None:

@@ -12,7 +12,7 @@ from pydantic_core import to_json
 from towpath.locks.v1 import lock_service_pb2 as pb
 
 from services.common.errors import AlreadyExists, InvalidArgument, Reason, ServiceError
-from services.facade.auth.authorizer import Caller
+from services.facade.auth.caller import Caller
 from services.facade.clients.services import ServiceClients
 from services.facade.web.error_reasons import HttpReason, invalid_reply
 

@@ -22,6 +22,12 @@ ACCESS_ANSWERS = Counter(
     "towpath_access_answers_total", "Questions of who somebody is and what that one may do.", ["question", "source"]
 )
 
+RATE_REFUSALS = Counter(
+    "towpath_http_rate_limited_total",
+    "Requests that were refused as a user, or a token, has used up the rate.",
+    ["holder"],
+)
+
 _VERIFIED = Counter("towpath_verified_objects_total", "Uploads that clients have verified.", ["source"])
 VERIFIED_FROM_MEMORY = _VERIFIED.labels("memory")
 VERIFIED_BY_STORAGE = _VERIFIED.labels("storage")

@@ -16,6 +16,7 @@ from services.database.transactions import Database
 from services.locks.access import revocation_feed
 from services.locks.access.limited_groups import LimitedGroups
 from services.locks.access.refusals import Refusals
+from services.locks.access.request_rates import RequestRates
 from services.locks.access.token_uses import TokenUses
 from services.locks.api.access_service import AccessServicer
 from services.locks.api.admin.service import AdminServicer
@@ -33,7 +34,7 @@ from services.locks.locking.pages import LockPages
 from services.locks.locking.retention import keep_deleting_expired
 from services.locks.metrics import refresh_repositories
 from services.locks.models import SCHEMA
-from services.locks.removals import finish_removals
+from services.locks.removals import keep_emptying_bin
 from services.locks.settings import LocksSettings
 from services.locks.storage_client import StorageClient
 from services.locks.webhooks.deliveries import refresh_pending
@@ -67,6 +68,7 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
             f"/{LOCK_SERVICE}/WatchLocks",
             f"/{ADMIN_SERVICE}/WatchRepositoryLocks",
         ),
+        frequent=(f"/{ACCESS_SERVICE}/TakeRate",),
     )
     engine = create_engine(settings.database, schema=SCHEMA.name, pool_size=settings.locks_pool_size)
     watch_transactions(engine)
@@ -85,7 +87,8 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
     push_service_pb2_grpc.add_PushServiceServicer_to_server(PushServicer(database, uses), server.grpc)
     lookups = ForgeLookups(database, settings)
     forges = ForgeAuthentication(database, settings, lookups)
-    access = AccessServicer(database, changes, uses, refusals, sign_in, forges, storage)
+    rates = RequestRates(database, default_limit=settings.requests_per_hour)
+    access = AccessServicer(database, changes, uses, refusals, sign_in, forges, storage, rates)
     access_service_pb2_grpc.add_AccessServiceServicer_to_server(access, server.grpc)
     admin = AdminServicer(database, uses, settings, storage, pages, feed)
     admin_service_pb2_grpc.add_AdminServiceServicer_to_server(admin, server.grpc)
@@ -103,12 +106,13 @@ async def serve(settings: LocksSettings, stop: asyncio.Event, *, retries: Retrie
 
     async def first() -> None:
         delivering.append(asyncio.create_task(webhooks.run(stop)))
-        await finish_removals(database, storage)
         async with (
             running(keep_partitions(database, settings.locks_audit_days)),
             running(forges.keep_cleaning()),
             running(keep_telling(database, storage)),
             running(LimitedGroups(database, storage).run()),
+            running(rates.keep_cleaning()),
+            running(keep_emptying_bin(database, storage)),
             running(keep_deleting_expired(database)) as deleting,
         ):
             if settings.locks_metrics_listen is not None:

@@ -5,6 +5,7 @@ from typing import Annotated, Self
 
 from pydantic import Field, SecretStr, field_validator, model_validator
 
+from services.common.request_rate import UNLIMITED, parse_request_rate
 from services.common.settings import Seconds
 from services.database.settings import DatabaseSettings
 
@@ -85,6 +86,25 @@ class LocksSettings(LocksDatabaseSettings):
         default=50_000, ge=1, description="the most locks that a user holds in a repository; more are answered 403"
     )
 
+    repository_bin_days: int = Field(
+        default=30,
+        ge=0,
+        le=3650,
+        description="the days for which a removed repository stays in the bin, from where it can be restored; with 0 "
+        "it is removed at once, for good",
+    )
+    alias_days: int = Field(
+        default=90,
+        ge=0,
+        le=3650,
+        description="the days for which the earlier name of a renamed repository leads clients to it, unless another "
+        "repository takes the name; 0 for none",
+    )
+    request_rate: str | None = Field(
+        default=None,
+        description="the requests that every user may make who has no limit, and no group with one, such as `600/min`, "
+        "`10/s` or `1000/h`, counted by all facades together; more are answered 429. By default there is no limit",
+    )
     forge_granted_seconds: Seconds = Field(
         default=60.0,
         le=3_600,
@@ -125,6 +145,18 @@ class LocksSettings(LocksDatabaseSettings):
         description="the days for which the audit log is kept at least: a month is dropped when all of it is older; "
         "0 keeps it for ever",
     )
+
+    @property
+    def requests_per_hour(self) -> int:
+        """The limit of users that have none; 0 for no limit."""
+        return UNLIMITED if self.request_rate is None else parse_request_rate(self.request_rate)
+
+    @field_validator("request_rate")
+    @classmethod
+    def _check_request_rate(cls, value: str | None) -> str | None:
+        if value is not None:
+            parse_request_rate(value)
+        return value
 
     @model_validator(mode="after")
     def _check_pages(self) -> Self:

@@ -1,5 +1,6 @@
 """The HTTP interface of a repository, called with the token of a session; every rule stays with the facade."""
 
+import asyncio
 import json
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -15,7 +16,9 @@ from services.ssh.errors import Refused
 _MEDIA_TYPE = "application/vnd.git-lfs+json"
 _MAX_JSON_BYTES = 16 * 1024**2
 _TIMEOUT = httpx.Timeout(60.0, connect=10.0)
-_UNAUTHORIZED, _UNAVAILABLE, _BAD_GATEWAY = 401, 503, 502
+_UNAUTHORIZED, _TOO_MANY, _UNAVAILABLE, _BAD_GATEWAY = 401, 429, 503, 502
+# A client over HTTP comes again after the Retry-After of a 429; over SSH it gives up.
+_MAX_WAIT_SECONDS = 60
 CHUNK_BYTES = 256 * 1024
 
 
@@ -113,26 +116,38 @@ class Repository:
         params: Mapping[str, str] | None = None,
         accepted: tuple[int, ...] = (),
     ) -> tuple[int, dict[str, Any]]:
-        """Make a call, and return its status and its JSON. Raises `Refused` unless it succeeds or is accepted."""
+        """Make a call, and return its status and its JSON. Raises `Refused` unless it succeeds or is accepted.
+
+        A call that the facade has no place for, or that is over a rate, waits as the facade says, for a minute at most.
+        """
         content = None if body is None else json.dumps(body).encode()
-        status, found = await self._send(method, path, content, params)
-        if status == _UNAUTHORIZED:
-            self._secret = await self._renew()
-            status, found = await self._send(method, path, content, params)
+        may_renew, seconds_left = True, _MAX_WAIT_SECONDS
+        while True:
+            status, found, retry_after = await self._send(method, path, content, params)
+            if status == _UNAUTHORIZED and may_renew:
+                may_renew, self._secret = False, await self._renew()
+            elif status == _TOO_MANY and 0 < retry_after <= seconds_left:
+                seconds_left -= retry_after
+                await asyncio.sleep(retry_after)
+            else:
+                break
         if not httpx.codes.is_success(status) and status not in accepted:
             raise Refused(status, _message(found))
         return status, found
 
     async def _send(
         self, method: str, path: str, content: bytes | None, params: Mapping[str, str] | None
-    ) -> tuple[int, dict[str, Any]]:
+    ) -> tuple[int, dict[str, Any], int]:
+        """Return the status, the JSON and the seconds of Retry-After, 0 for none."""
         headers = {"Authorization": f"Bearer {self._secret}"}
         if content is not None:
             headers["Content-Type"] = _MEDIA_TYPE
         async with self.facade.request(
             method, f"{self._base}/{path}", headers, content=content, params=params
         ) as response:
-            return response.status_code, await read_json(response)
+            seconds = response.headers.get("retry-after", "")
+            retry_after = int(seconds) if seconds.isascii() and seconds.isdigit() and len(seconds) < 5 else 0
+            return response.status_code, await read_json(response), retry_after
 
 
 async def read_json(response: httpx.Response) -> dict[str, Any]:

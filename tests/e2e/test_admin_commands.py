@@ -52,7 +52,7 @@ def test_users(stack: Stack) -> None:
     assert "ursula" in failure(stack, "user", "add", "ursula")
     assert added in stack.towpath("user", "list")
     title, *rows = text(stack, "user", "list")
-    assert title.split() == ["NAME", "ADMINISTRATOR", "CREATED", "AT"]
+    assert title.split() == ["NAME", "ADMINISTRATOR", "CREATED", "AT", "RATE"]
     assert [row.split()[:2] for row in rows if row.startswith("u")] == [["upton", "yes"], ["ursula", "no"]]
     assert stack.towpath("user", "remove", "ursula") == added
     stack.towpath("user", "remove", "upton")
@@ -82,7 +82,7 @@ async def test_tokens(stack: Stack) -> None:
         assert (await client.locks()).status_code == 200
         await until(lambda: "last_used_at" in tokens_of(stack, "tom")["laptop"], "the use is shown")
         title, *rows = text(stack, "token", "list", "tom")
-        assert title.split() == ["NAME", "CREATED", "AT", "EXPIRES", "AT", "LAST", "USED", "AT", "ISSUER"]
+        assert title.split() == ["NAME", "CREATED", "AT", "EXPIRES", "AT", "LAST", "USED", "AT", "ISSUER", "RATE"]
         assert max(map(len, rows)) <= 80
         assert [len(MOMENT.findall(row)) for row in rows] == [1, 3, 2]
         assert stack.towpath("token", "revoke", "tom", "laptop") == added
@@ -126,7 +126,22 @@ def test_repositories(stack: Stack) -> None:
     assert "lock_spaces: expected" in failure(stack, "repo", "update", "studio/three", "--lock-space", "main")
     assert "studio/three" in failure(stack, "repo", "rename", "studio/film/two", "studio/three")
     assert failure(stack, "repo", "add", "a/../b")
-    assert stack.towpath("repo", "remove", "studio/film/two") == public
+    removed = stack.towpath("repo", "remove", "studio/film/two")
+    assert removed == {**public, "removed_at": removed["removed_at"], "bin_until": removed["bin_until"]}
+    assert stack.towpath("repo", "list", "--removed")[0] == removed
+    assert failure(stack, "repo", "undelete", "studio/film/two", "--name", "studio/three")
+    assert stack.towpath("repo", "undelete", "studio/film/two", "--name", "studio/two") == {
+        **public,
+        "name": "studio/two",
+    }
+    assert "archived_at" in stack.towpath("repo", "archive", "studio/two")
+    assert stack.towpath("repo", "unarchive", "studio/two") == {**public, "name": "studio/two"}
+    first = stack.towpath("repo", "remove", "studio/two")
+    again = stack.towpath("repo", "add", "studio/two")
+    stack.towpath("repo", "remove", "studio/two")
+    assert stack.towpath("repo", "purge", "studio/two", "--id", str(first["id"]), "--yes")["id"] == first["id"]
+    assert stack.towpath("repo", "purge", "studio/two", "--yes")["id"] == again["id"]
+    assert "studio/two" in failure(stack, "repo", "purge", "studio/two", "--yes")
     said, _, name, *_ = text(stack, "repo", "remove", "studio/three")
     assert said == "Removed the repository studio/three."
     assert name.split() == ["name", "studio/three"]
@@ -425,6 +440,7 @@ async def test_objects_and_usage(stack: Stack) -> None:
         assert "--all" in failure(stack, "object", "copy", "objects/tests", "objects/fork")
         stack.towpath("object", "remove", "objects/tests", oid, "--reason", "not ours")
         stack.towpath("repo", "remove", "objects/fork", "--force")
+        stack.towpath("repo", "purge", "objects/fork", "--yes")
         purged = stack.towpath("object", "purge", "objects/tests", oid, "--yes")
         assert (purged["needed_by"], "bin_until" in purged) == ([], False)
         assert "not in the bin" in failure(stack, "object", "undelete", "objects/tests", oid)

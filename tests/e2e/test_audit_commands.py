@@ -119,7 +119,10 @@ async def test_every_command_that_changes_something_has_a_row(stack: Stack) -> N
 
     run("user add", "ann", types=("user.created",))
     secret = json.loads(run("token add", "ann", "laptop", "--json", types=("token.created",)))["secret"]
+    run("user update", "ann", "--rate", "600/min", types=("user.changed",))
+    run("token update", "ann", "laptop", "--rate", "60/min", types=("token.changed",))
     run("group add", "artists", types=("group.created",))
+    run("group update", "artists", "--rate", "600/min", types=("group.changed",))
     run("group member add", "artists", "ann", types=("group.member.created",))
     run("repo add", repository, types=("repository.created",))
     for command, name in (("repo", repository), ("user", "ann"), ("group", "artists")):
@@ -154,7 +157,12 @@ async def test_every_command_that_changes_something_has_a_row(stack: Stack) -> N
         assert (await ann.upload(data)).status_code == 200
     run("repo add", "audit/fork", types=("repository.created",))
     run("object copy", repository, "audit/fork", "--all", types=("object.copied",))
-    run("repo remove", "audit/fork", "--force", types=("repository.deleted",))
+    run("repo remove", "audit/fork", "--force", types=("repository.removed", "repository.changed"))
+    run("repo undelete", "audit/fork", types=("repository.changed", "repository.restored"))
+    run("repo archive", "audit/fork", types=("repository.changed",))
+    run("repo unarchive", "audit/fork", types=("repository.changed",))
+    run("repo remove", "audit/fork", "--force", types=("repository.removed", "repository.changed"))
+    run("repo purge", "audit/fork", "--yes", types=("repository.purged", "repository.deleted"))
     run("object remove", repository, oid, "--reason", "wrong", types=("object.removed",))
     run("object undelete", repository, oid, types=("object.restored",))
     run("object remove", repository, oid, "--reason", "wrong", types=("object.removed",))
@@ -184,7 +192,7 @@ async def test_every_command_that_changes_something_has_a_row(stack: Stack) -> N
     run("group member remove", "artists", "ann", types=("group.member.deleted",))
     run("group remove", "artists", types=("group.deleted",))
     run("token revoke", "ann", "laptop", types=("token.deleted",))
-    run("repo remove", "audit/other", "--force", types=("repository.deleted",))
+    run("repo remove", "audit/other", "--force", types=("repository.removed", "repository.changed"))
     run("user remove", "ann", types=("user.deleted",))
     everything = json.dumps(events(stack))
     assert everything.count("bootstrap") >= 2, "migrate makes the first administrator and its token"

@@ -191,6 +191,10 @@ async def test_tables_of_an_earlier_version(stack: Stack) -> None:
         "locks.issuer_groups, locks.group_grants, locks.group_members, locks.groups; "
         "ALTER TABLE locks.repositories DROP forge_id, DROP forge_repository, DROP restricted; "
         "DROP TABLE locks.issuers, locks.forge_lookups, locks.forges; "
+        "DROP FUNCTION locks.notify_member_limited CASCADE; "
+        "ALTER TABLE locks.users DROP requests_per_hour; ALTER TABLE locks.tokens DROP requests_per_hour; "
+        "DROP TABLE locks.rate_states, locks.repository_aliases; "
+        "ALTER TABLE locks.repositories DROP archived_at, DROP in_bin_since, DROP in_bin_until, DROP removed_name; "
         "UPDATE locks.alembic_version SET version_num = '0001'"
     )
     await postgres.execute(earlier, database="towpath")

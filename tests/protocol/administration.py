@@ -103,6 +103,17 @@ class Administration:
         self._stub.DeleteUser(pb.DeleteUserRequest(name=name), STEP_SECONDS, self._metadata)
         self.wait_everywhere()
 
+    def archive_repository(self, name: str) -> None:
+        """Let a repository be read only."""
+        self._stub.UpdateRepository(pb.UpdateRepositoryRequest(name=name, archived=True), STEP_SECONDS, self._metadata)
+        self.wait_everywhere()
+
+    def limit_requests(self, name: str, *, per_hour: int) -> None:
+        """Limit the requests of a user."""
+        request = pb.UpdateUserRequest(name=name, rate=pb.RequestRate(requests_per_hour=per_hour))
+        self._stub.UpdateUser(request, STEP_SECONDS, self._metadata)
+        self.wait_everywhere()
+
     def hide_repository(self, name: str) -> None:
         """Make a public repository private."""
         self._stub.UpdateRepository(pb.UpdateRepositoryRequest(name=name, public=False), STEP_SECONDS, self._metadata)

@@ -5,9 +5,11 @@ from collections.abc import Callable
 import httpx
 import pytest
 
+from tests.protocol.administration import Administration
 from tests.protocol.answers import ERROR_KEYS
 from tests.protocol.blobs import new_blob
 from tests.protocol.client import Client
+from tests.protocol.conftest import NewRepository
 from tests.protocol.dialects import Dialect
 from tests.support.stack import Stack
 
@@ -65,3 +67,28 @@ def test_a_refused_batch_of_many_objects_is_readable(alice: Client) -> None:
     """The server drains an oversized batch, so that a client that sends all of it can read the 413."""
     for _ in range(3):
         assert alice.post("/objects/batch", b" " * (20 * 1024 * 1024)).status_code == 413
+
+
+def test_an_archived_repository_is_403_for_whoever_writes(
+    operator: Administration, new_repository: NewRepository, dialect: Dialect
+) -> None:
+    """It may be read, its locks stand, and the message says why nothing can be changed."""
+    name = f"contract/archived-{dialect.name}"
+    alice = new_repository(name).speaking(dialect)
+    held, lost = alice.upload(new_blob()), new_blob()
+    lock = alice.lock("kept.bin").json()["lock"]
+    upload, verify = alice.action("upload", lost), alice.action("verify", lost)
+    operator.archive_repository(name)
+    refused = [
+        alice.batch("upload", lost.entry),
+        alice.put(upload, lost.content, ("Accept", dialect.media_type)),
+        alice.verify(verify, lost.entry),
+        alice.lock("new.bin"),
+        alice.unlock(lock["id"]),
+        alice.unlock(lock["id"], force=True),
+        alice.verify_locks(),
+    ]
+    assert [answer.status_code for answer in refused] == [403] * len(refused)
+    assert all("archived" in answer.json()["message"] for answer in refused)
+    assert alice.get(alice.action("download", held)).content == held.content
+    assert alice.locks().json()["locks"] == [lock]

@@ -7,6 +7,7 @@ import httpx
 import pytest
 
 from tests.protocol import raw
+from tests.protocol.administration import Administration
 from tests.protocol.answers import check
 from tests.protocol.blobs import Blob, new_blob
 from tests.protocol.client import Client, basic
@@ -195,3 +196,25 @@ def test_repeated_bad_credentials_are_slowed_and_good_ones_never(alice: Client, 
     assert statuses[-1] == 429
     assert statuses == sorted(statuses)
     assert alice.showing(None).locks().status_code == 401, "no credentials are no bad ones"
+
+
+def test_a_user_over_the_rate_gets_429_and_may_still_lock(small: Stack, http: httpx.Client, dialect: Dialect) -> None:
+    """A rate that builds have used up bars nobody from a lock, nor from a transfer (docs/protocol.md, "Rates")."""
+    name, blob = f"limited-{dialect.name}", new_blob()
+    with Administration(small) as operator:
+        token = operator.add_user(name)
+        operator.grant(name, "demo/assets", "write")
+        operator.limit_requests(name, per_hour=10)
+    limited = Client(http, small.base_url, f"Bearer {token}").speaking(dialect)
+    upload = relative(limited.action("upload", blob), small)
+    answers = [limited.batch("upload", blob.entry) for _ in range(10)]
+    assert [answer.status_code for answer in answers] == [200] * 9 + [429]
+    for refused in (answers[-1], limited.locks()):
+        assert refused.status_code == 429
+        assert refused.headers["Retry-After"] == "300"
+        assert refused.json()["message"] == "too many requests: your user may make 10/h; try again in 300 s"
+    created = limited.lock(f"rates/{name}")
+    assert created.status_code == 201
+    assert limited.verify_locks().status_code == 200
+    assert limited.unlock(created.json()["lock"]["id"]).status_code == 200
+    assert limited.put(upload, blob.content).status_code == 200

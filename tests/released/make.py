@@ -19,6 +19,8 @@ from tests.support.postgres import running_postgres
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
+# The data are restored for years, and a bin whose time is over is emptied.
+_BIN_DAYS = 3_650
 
 
 async def _fill(old: Installation) -> dict[str, Any]:
@@ -36,8 +38,17 @@ async def _fill(old: Installation) -> dict[str, Any]:
     removed = await storage.write(film, b"removed")
     await storage.delete(film, removed, reason="a licence")
     await storage.write(gone, b"gone")
-    request = admin.DeleteRepositoryRequest(name="studio/gone", force=True)
-    await locks.admin_peer.call(locks.admin.DeleteRepository, request)
+    binned = await locks.add_repository("studio/binned")
+    await storage.write(binned, b"binned")
+    call, stub = locks.admin_peer.call, locks.admin
+    for name in ("studio/gone", "studio/binned"):
+        await call(stub.DeleteRepository, admin.DeleteRepositoryRequest(name=name, force=True))
+    await call(stub.PurgeRepository, admin.PurgeRepositoryRequest(name="studio/gone"))
+    await locks.add_repository("studio/archived")
+    await locks.grant("alice", "studio/archived", admin.ROLE_WRITE)
+    await call(stub.UpdateRepository, admin.UpdateRepositoryRequest(name="studio/archived", archived=True))
+    rate = admin.RequestRate(requests_per_hour=36_000)
+    await call(stub.UpdateUser, admin.UpdateUserRequest(name="bob", rate=rate))
     standing = [await locks.create(film, users["alice"], path) for path in ("cover.psd", "a\n\N{SNOWMAN}\\.bin")]
     released = await locks.create(film, users["bob"], "done.psd")
     await locks.delete(film, users["alice"], released.id, force=True)
@@ -47,6 +58,8 @@ async def _fill(old: Installation) -> dict[str, Any]:
         "film": film,
         "public": public,
         "gone": gone,
+        "binned": binned,
+        "rates": {"alice": 0, "bob": 36_000},
         "objects": objects,
         "removed": removed,
         "standing": [MessageToDict(lock) for lock in standing],
@@ -61,7 +74,7 @@ async def make() -> Path:
     with tempfile.TemporaryDirectory(prefix="towpath-made-") as temporary:
         async with running_postgres() as postgres, postgres.database() as url:
             place = Place(url, Path(temporary) / "old")
-            async with running_installation(place) as old:
+            async with running_installation(place, locks={"repository_bin_days": _BIN_DAYS}) as old:
                 facts = await _fill(old)
             await place.run("backup", folder / "backup")
     (folder / "backup" / "lock").unlink()

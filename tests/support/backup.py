@@ -6,7 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -77,11 +77,11 @@ class Installation:
 
 
 @asynccontextmanager
-async def running_installation(place: Place) -> AsyncIterator[Installation]:
-    """Run storage and locks on a place."""
+async def running_installation(place: Place, *, locks: Mapping[str, Any] | None = None) -> AsyncIterator[Installation]:
+    """Run storage and locks on a place; `locks` are settings of the latter."""
     place.folder.mkdir(parents=True, exist_ok=True)
     async with (
         running_storage(place.database_url, place.folder) as storage,
-        running_locks(place.database_url, place.folder, storage_address=storage.address) as locks,
+        running_locks(place.database_url, place.folder, storage_address=storage.address, limits=locks) as locked,
     ):
-        yield Installation(place, storage, locks)
+        yield Installation(place, storage, locked)

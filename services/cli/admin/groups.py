@@ -1,6 +1,6 @@
 """The commands `towpath group`: sets of users with grants of their own."""
 
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 from towpath.access.v1 import admin_service_pb2 as pb
@@ -9,7 +9,18 @@ from services.cli.admin.pagination import show_pages
 from services.cli.admin.records import group_record, user_record
 from services.cli.admin.usage_records import limit_fields
 from services.cli.connection import Target
-from services.cli.options import QUOTA, Data, Json, Server, Yes, confirm, parse_limit
+from services.cli.errors import CommandError
+from services.cli.options import (
+    QUOTA,
+    Data,
+    Json,
+    RequestRate,
+    Server,
+    Yes,
+    confirm,
+    parse_limit,
+    parse_request_rate_option,
+)
 from services.cli.output import show_record, show_removal
 
 app = typer.Typer(
@@ -23,9 +34,12 @@ Users = Annotated[list[str], typer.Argument(metavar="USER...", help="The users' 
 
 
 @app.command("add")
-def add_group(group: Group, data: Data = None, server: Server = None, as_json: Json = False) -> None:
+def add_group(
+    group: Group, rate: RequestRate = None, data: Data = None, server: Server = None, as_json: Json = False
+) -> None:
     """Add a group, which has no members and no grants yet."""
-    response = Target(data, server).ask(lambda admin: admin.CreateGroup, pb.CreateGroupRequest(name=group))
+    request = pb.CreateGroupRequest(name=group, rate=parse_request_rate_option(rate))
+    response = Target(data, server).ask(lambda admin: admin.CreateGroup, request)
     show_record(group_record(response.group), as_json=as_json)
 
 
@@ -37,7 +51,7 @@ def list_groups(data: Data = None, server: Server = None, as_json: Json = False)
         lambda admin: admin.stub.ListGroups,
         pb.ListGroupsRequest(),
         lambda page: map(group_record, page.groups),
-        ("name", "members", "created_at"),
+        ("name", "members", "created_at", "rate"),
         as_json=as_json,
     )
 
@@ -45,15 +59,23 @@ def list_groups(data: Data = None, server: Server = None, as_json: Json = False)
 @app.command("update")
 def update_group(
     group: Group,
-    quota: Annotated[str, QUOTA],
+    quota: Annotated[str | None, QUOTA] = None,
+    rate: RequestRate = None,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Change what is given. Each member has the highest quota of such groups, unless the user has one alone."""
-    request = pb.SetLimitsRequest(group_name=group, quota_bytes=parse_limit(quota, "--quota"))
-    limits = Target(data, server).ask(lambda admin: admin.SetLimits, request).limits
-    show_record({"group": group, **limit_fields(limits)}, as_json=as_json)
+    """Change what is given. Of these, a member without one alone has the highest of its groups."""
+    if quota is None and rate is None:
+        raise CommandError("expected --quota or --rate")
+    limits = pb.SetLimitsRequest(group_name=group, quota_bytes=parse_limit(quota, "--quota"))
+    request = pb.UpdateGroupRequest(name=group, rate=parse_request_rate_option(rate))
+    target, record = Target(data, server), dict[str, Any](group=group)
+    if rate is not None:
+        record = group_record(target.ask(lambda admin: admin.UpdateGroup, request).group)
+    if quota is not None:
+        record |= limit_fields(target.ask(lambda admin: admin.SetLimits, limits).limits, as_json=as_json)
+    show_record(record, as_json=as_json)
 
 
 @app.command("remove")

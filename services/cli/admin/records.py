@@ -11,6 +11,7 @@ from towpath.storage.v1.storage_service_pb2 import Object
 from towpath.storage.v1.store_service_pb2 import Store
 
 from services.cli.options import format_seconds
+from services.common.request_rate import format_request_rate
 
 ROLES = {"read": admin.ROLE_READ, "write": admin.ROLE_WRITE, "admin": admin.ROLE_ADMIN}
 FORCED_UNLOCK = {"writers": admin.FORCED_UNLOCK_WRITERS, "admins": admin.FORCED_UNLOCK_ADMINS}
@@ -42,30 +43,36 @@ def moment(timestamp: Timestamp) -> str:
 
 
 def user_record(user: admin.User) -> dict[str, Any]:
-    """Return the printed fields of a user."""
+    """Return the printed fields of a user; `rate` is absent if the user has no own limit of requests."""
     return {
         "id": user.id,
         "name": user.name,
         "administrator": user.administrator,
         "created_at": moment(user.created_at),
+        **_rate(user),
     }
 
 
 def group_record(group: admin.Group) -> dict[str, Any]:
-    """Return the printed fields of a group."""
+    """Return the printed fields of a group; `rate` is absent if it gives its members no limit of requests."""
     return {
         "id": group.id,
         "name": group.name,
         "members": group.member_count,
         "created_at": moment(group.created_at),
+        **_rate(group),
     }
+
+
+def _rate(limited: admin.User | admin.Group | admin.Token) -> dict[str, str]:
+    return {"rate": format_request_rate(limited.requests_per_hour)} if limited.HasField("requests_per_hour") else {}
 
 
 def token_record(token: admin.Token) -> dict[str, Any]:
     """Return the printed fields of a token.
 
-    `expires_at` is absent if the token never expires, `last_used_at` if no use is known, and `issuer` if its user got
-    it without signing in anywhere.
+    `expires_at` is absent if the token never expires, `last_used_at` if no use is known, `issuer` if its user got it
+    without signing in anywhere, and `rate` if it has no limit of requests.
     """
     record = {
         "id": token.id,
@@ -79,11 +86,11 @@ def token_record(token: admin.Token) -> dict[str, Any]:
         record["last_used_at"] = moment(token.last_used_at)
     if token.issuer:
         record["issuer"] = token.issuer
-    return record
+    return record | _rate(token)
 
 
 def repository_record(repository: admin.Repository) -> dict[str, Any]:
-    """Return the printed fields of a repository; rules for locks, and a forge, that it lacks are absent."""
+    """Return the printed fields of a repository; what it lacks is absent: rules for locks, a forge, its archiving."""
     record: dict[str, Any] = {
         "id": repository.id,
         "name": repository.name,
@@ -105,6 +112,9 @@ def repository_record(repository: admin.Repository) -> dict[str, Any]:
             "forge_repository": repository.forge_repository,
             "restricted": repository.restricted,
         }
+    for name in ("archived_at", "removed_at", "bin_until"):
+        if repository.HasField(name):
+            record[name] = moment(getattr(repository, name))
     return record
 
 

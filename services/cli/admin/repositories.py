@@ -6,13 +6,14 @@ from typing import Annotated
 import typer
 from towpath.access.v1 import admin_service_pb2 as pb
 
+from services.cli.admin import repository_life
 from services.cli.admin.records import FORCED_UNLOCK, repository_record
 from services.cli.admin.usage_records import limit_fields
 from services.cli.connection import Target
-from services.cli.options import Data, Json, Repository, Server, Yes, confirm, parse_limit, parse_seconds
-from services.cli.output import show_record, show_records, show_removal
+from services.cli.options import Data, Json, Repository, Server, parse_limit, parse_seconds
+from services.cli.output import show_record, show_records
 
-app = typer.Typer(help="Add, list, change and remove repositories.", no_args_is_help=True)
+app = typer.Typer(help="Add, list, change, remove and restore repositories.", no_args_is_help=True)
 
 
 class ForcedUnlock(StrEnum):
@@ -122,10 +123,18 @@ def add_repository(
 
 
 @app.command("list")
-def list_repositories(data: Data = None, server: Server = None, as_json: Json = False) -> None:
+def list_repositories(
+    removed: Annotated[bool, typer.Option("--removed", help="List the repositories in the bin instead.")] = False,
+    data: Data = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
     """List all repositories by name."""
-    response = Target(data, server).ask(lambda admin: admin.ListRepositories, pb.ListRepositoriesRequest())
-    columns = ("name", "public", "forced_unlock", "created_at")
+    request = pb.ListRepositoriesRequest(removed=removed)
+    response = Target(data, server).ask(lambda admin: admin.ListRepositories, request)
+    columns = (
+        ("id", "name", "removed_at", "bin_until") if removed else ("name", "public", "forced_unlock", "created_at")
+    )
     show_records(map(repository_record, response.repositories), columns, as_json=as_json)
 
 
@@ -137,7 +146,10 @@ def rename_repository(
     server: Server = None,
     as_json: Json = False,
 ) -> None:
-    """Give a repository another name; it keeps its objects, locks and grants."""
+    """Give a repository another name; it keeps its objects, locks and grants.
+
+    Clients that use the earlier name reach it for some time, unless another repository gets that name.
+    """
     request = pb.UpdateRepositoryRequest(name=repository, new_name=new_name)
     response = Target(data, server).ask(lambda admin: admin.UpdateRepository, request)
     show_record(repository_record(response.repository), as_json=as_json)
@@ -211,24 +223,15 @@ def update_repository(
     target = Target(data, server)
     record = repository_record(target.ask(lambda admin: admin.UpdateRepository, request).repository)
     if quota is not None or bandwidth is not None:
-        record |= limit_fields(target.ask(lambda admin: admin.SetLimits, limits).limits)
+        record |= limit_fields(target.ask(lambda admin: admin.SetLimits, limits).limits, as_json=as_json)
     show_record(record, as_json=as_json)
 
 
-@app.command("remove")
-def remove_repository(
-    repository: Repository,
-    force: Annotated[
-        bool, typer.Option("--force", help="Remove its objects and locks too, without which a full one stays.")
-    ] = False,
-    yes: Yes = False,
-    data: Data = None,
-    server: Server = None,
-    as_json: Json = False,
-) -> None:
-    """Remove a repository with its grants. Nothing brings it back."""
-    with_what = "grants, objects and locks" if force else "grants"
-    confirm(f"Remove the repository {repository} with its {with_what}? Nothing brings it back.", yes=yes)
-    request = pb.DeleteRepositoryRequest(name=repository, force=force)
-    response = Target(data, server).ask(lambda admin: admin.DeleteRepository, request)
-    show_removal(f"the repository {repository}", repository_record(response.repository), as_json=as_json)
+for _name, _command in (
+    ("remove", repository_life.remove_repository),
+    ("undelete", repository_life.undelete_repository),
+    ("purge", repository_life.purge_repository),
+    ("archive", repository_life.archive_repository),
+    ("unarchive", repository_life.unarchive_repository),
+):
+    app.command(_name)(_command)

@@ -9,10 +9,20 @@ from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.cli.admin.records import token_record
 from services.cli.connection import Target
-from services.cli.options import Data, Json, Server, User, Yes, confirm, parse_span
+from services.cli.options import (
+    Data,
+    Json,
+    RequestRate,
+    Server,
+    User,
+    Yes,
+    confirm,
+    parse_request_rate_option,
+    parse_span,
+)
 from services.cli.output import show_record, show_records, show_removal
 
-app = typer.Typer(help="Add, list and revoke tokens, which are what users log in with.", no_args_is_help=True)
+app = typer.Typer(help="Add, list, change and revoke tokens, which are what users log in with.", no_args_is_help=True)
 
 _DEFAULT_NAME = "default"
 
@@ -42,6 +52,7 @@ def add_token(
             show_default=False,
         ),
     ] = None,
+    rate: RequestRate = None,
     data: Data = None,
     server: Server = None,
     as_json: Json = False,
@@ -59,7 +70,12 @@ def add_token(
         except (ValueError, OverflowError) as error:
             raise typer.BadParameter(str(error), param_hint="--expires") from error
         expires_at = Timestamp(seconds=int(end.timestamp()))
-    request = pb.CreateTokenRequest(user_name=user, name=name_option or name or _DEFAULT_NAME, expires_at=expires_at)
+    request = pb.CreateTokenRequest(
+        user_name=user,
+        name=name_option or name or _DEFAULT_NAME,
+        expires_at=expires_at,
+        rate=parse_request_rate_option(rate),
+    )
     response = Target(data, server).ask(lambda admin: admin.CreateToken, request)
     show_record({**token_record(response.token), "secret": response.secret}, as_json=as_json)
 
@@ -71,8 +87,23 @@ def list_tokens(user: User, data: Data = None, server: Server = None, as_json: J
     A token with an issuer is one that its user got by signing in there.
     """
     response = Target(data, server).ask(lambda admin: admin.ListTokens, pb.ListTokensRequest(user_name=user))
-    columns = ("name", "created_at", "expires_at", "last_used_at", "issuer")
+    columns = ("name", "created_at", "expires_at", "last_used_at", "issuer", "rate")
     show_records(map(token_record, response.tokens), columns, as_json=as_json)
+
+
+@app.command("update")
+def update_token(
+    user: User,
+    name: Name,
+    rate: RequestRate = None,
+    data: Data = None,
+    server: Server = None,
+    as_json: Json = False,
+) -> None:
+    """Change the limit of the requests that are made with a token, beside the limit of its user."""
+    request = pb.UpdateTokenRequest(user_name=user, name=name, rate=parse_request_rate_option(rate))
+    response = Target(data, server).ask(lambda admin: admin.UpdateToken, request)
+    show_record(token_record(response.token), as_json=as_json)
 
 
 @app.command("revoke")

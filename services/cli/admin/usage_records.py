@@ -21,7 +21,7 @@ def usage_record(entry: admin.ListUsageResponse.Usage) -> dict[str, Any]:
         "bytes_out_today": entry.usage.bytes_out_today,
         "locks": entry.locks,
         "growth_bytes": entry.usage.growth_bytes,
-        **limit_fields(entry.usage),
+        **_limits(entry.usage),
     }
     if entry.usage.HasField("quota_bytes"):
         record["reserved_bytes"] = entry.usage.reserved_bytes
@@ -34,6 +34,13 @@ def user_usage_record(user: str, usage: UserUsage) -> dict[str, Any]:
     return record | ({"quota_bytes": usage.quota_bytes} if usage.HasField("quota_bytes") else {})
 
 
-def limit_fields(limits: RepositoryUsage | SetLimitsResponse.Limits) -> dict[str, int]:
-    """Return limits in bytes; those that are absent do not exist, or are the default."""
+def limit_fields(limits: SetLimitsResponse.Limits, *, as_json: bool) -> dict[str, Any]:
+    """Return own limits in bytes, without those that are the default.
+
+    No limit is 0, and `none` in the output for people.
+    """
+    return {name: size if size or as_json else "none" for name, size in _limits(limits).items()}
+
+
+def _limits(limits: RepositoryUsage | SetLimitsResponse.Limits) -> dict[str, int]:
     return {name: getattr(limits, name) for name in ("quota_bytes", "bandwidth_bytes") if limits.HasField(name)}

@@ -2,6 +2,8 @@
 
 import asyncio
 import contextvars
+import math
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
@@ -47,8 +49,11 @@ class Batcher(Generic[Request, Answer]):
         max_in_flight: int = 4,
         max_wait_seconds: float = 0.02,
         gather_seconds: float = 0.0,
+        interval_seconds: float = 0.0,
     ) -> None:
         """Set the bounds; with the default bounds, fast batches run one after another, so that they are few.
+
+        A batch starts no sooner than `interval_seconds` after the one before.
 
         `answer` returns an answer to each request, in order; an answer that is an exception is raised to the caller. If
         `answer` raises for a batch, it is called for each request alone, so that a failing request fails no other.
@@ -58,6 +63,8 @@ class Batcher(Generic[Request, Answer]):
         self._at_once = max_in_flight
         self._held_seconds = max_wait_seconds
         self._gather_seconds = gather_seconds
+        self._interval_seconds = interval_seconds
+        self._next_start = -math.inf
         self._waiting: deque[_Asked[Request, Answer]] = deque()
         self._under_way: set[asyncio.Task[None]] = set()
         self._starts = False
@@ -65,15 +72,10 @@ class Batcher(Generic[Request, Answer]):
 
     async def submit(self, request: Request) -> Answer:
         """Return the answer, or raise it. A batch in flight continues even if a caller is cancelled."""
-        loop = asyncio.get_running_loop()
-        asked: _Asked[Request, Answer] = _Asked(request, loop.create_future())
+        asked: _Asked[Request, Answer] = _Asked(request, asyncio.get_running_loop().create_future())
         self._waiting.append(asked)
         if not self._starts and self._may_start():
-            self._starts = True
-            if self._gather_seconds:
-                loop.call_later(self._gather_seconds, self._start)
-            else:
-                loop.call_soon(self._start)
+            self._start_after(max(self._gather_seconds, self._pause()))
         return await asked.answer
 
     async def close(self) -> None:
@@ -87,9 +89,22 @@ class Batcher(Generic[Request, Answer]):
     def _may_start(self) -> bool:
         return len(self._under_way) < self._at_once and not (self._under_way and self._held)
 
+    def _pause(self) -> float:
+        """Return the seconds until a batch may start; 0 or less if it may."""
+        return self._next_start - time.monotonic()
+
+    def _start_after(self, seconds: float) -> None:
+        self._starts = True
+        loop = asyncio.get_running_loop()
+        if seconds > 0:
+            loop.call_later(seconds, self._start)
+        else:
+            loop.call_soon(self._start)
+
     def _start(self) -> None:
         self._starts = False
         while self._may_start() and (group := self._next()):
+            self._next_start = time.monotonic() + self._interval_seconds
             # In the context of the first request, so that its trace has the spans of the batch.
             task = asyncio.create_task(self._run(group), context=group[0].context)
             self._under_way.add(task)
@@ -122,7 +137,11 @@ class Batcher(Generic[Request, Answer]):
 
     def _start_waiting(self) -> None:
         # A batch that gathers requests starts by itself.
-        if not self._starts:
+        if self._starts:
+            return
+        if self._waiting and (seconds := self._pause()) > 0:
+            self._start_after(seconds)
+        else:
             self._start()
 
     async def _run(self, group: Sequence[_Asked[Request, Answer]]) -> None:

@@ -96,12 +96,14 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 
     `methods` are the full names of the served methods; all other methods, which strangers may call, are counted as
     "other". Calls of the methods in `waiting` are long polls: they are counted, but they are not in the metrics of
-    calls in flight and of durations, have no span, and are logged at the level DEBUG.
+    calls in flight and of durations, have no span, and are logged at the level DEBUG, as are those calls of the methods
+    in `frequent` that do not fail.
     """
 
-    def __init__(self, methods: Iterable[str], *, waiting: Iterable[str] = ()) -> None:
+    def __init__(self, methods: Iterable[str], *, waiting: Iterable[str] = (), frequent: Iterable[str] = ()) -> None:
         self._methods = frozenset(methods)
         self._waiting = frozenset(waiting)
+        self._frequent = frozenset(frequent)
 
     async def intercept_service(
         self, continuation: _Continuation, handler_call_details: grpc.HandlerCallDetails
@@ -112,7 +114,12 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
         if handler is None or method.startswith("/grpc."):
             return handler
         counted_as = method if method in self._methods else "other"
-        call = _Call(handler_call_details, counted_as=counted_as, waits=method in self._waiting)
+        call = _Call(
+            handler_call_details,
+            counted_as=counted_as,
+            waits=method in self._waiting,
+            frequent=method in self._frequent,
+        )
         codecs = handler.request_deserializer, handler.response_serializer
         if handler.unary_unary is not None:
             return grpc.unary_unary_rpc_method_handler(call.answered_once(handler.unary_unary), *codecs)
@@ -127,10 +134,11 @@ class CallInterceptor(grpc.aio.ServerInterceptor):
 class _Call:
     """One call on its way through the interceptor."""
 
-    def __init__(self, details: grpc.HandlerCallDetails, *, counted_as: str, waits: bool) -> None:
+    def __init__(self, details: grpc.HandlerCallDetails, *, counted_as: str, waits: bool, frequent: bool) -> None:
         self._method = details.method
         self._counted_as = counted_as
         self._waits = waits
+        self._frequent = frequent
         self._metadata = dict(details.invocation_metadata or ())
         self._fields: dict[str, log_fields.Value] = {}
         self._request_id = ""
@@ -190,7 +198,8 @@ class _Call:
         # An abandoned stream is closed in another context, without the request id of the call.
         fields_logged = {"request_id": self._request_id, **self._fields, **fields}
         self._span.finish(self._counted_as, {"status": status, **fields_logged}, failed=status in _FAILURES)
-        level = logging.DEBUG if self._waits else logging.INFO
+        is_news = not self._waits and not (self._frequent and status == "OK")
+        level = logging.INFO if is_news else logging.DEBUG
         _log.log(level, "call", method=self._method, status=status, seconds=seconds, **fields_logged)
         if not self._waits:
             metrics.request_seconds_of(self._counted_as).observe(seconds)

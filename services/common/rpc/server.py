@@ -24,7 +24,7 @@ class Server:
     authenticate their callers themselves; callers of all others must present `secret` or `accepted`. Callers of
     `admin_methods`, given by full name, must present one of `admin_secrets` too, see `SecretInterceptor`. Over a
     network, callers must present a certificate if `tls` is given, and a connection is ended gracefully after
-    `connection_seconds`. `waiting` are the full names of methods that are long polls, see `CallInterceptor`. Raises
+    `connection_seconds`. `waiting` and `frequent` are full names of methods, see `CallInterceptor`. Raises
     ValueError for an address that other hosts can reach if there is no secret.
     """
 
@@ -40,6 +40,7 @@ class Server:
         services: Iterable[str],
         unguarded: Iterable[str] = (),
         waiting: Iterable[str] = (),
+        frequent: Iterable[str] = (),
         admin_methods: Iterable[str] = (),
         admin_secrets: Iterable[SecretStr | None] = (),
     ) -> None:
@@ -52,7 +53,7 @@ class Server:
         open_to_all = (*unguarded, health.SERVICE_NAME)
         self.grpc = grpc.aio.server(
             interceptors=[
-                CallInterceptor(methods_of(self._services), waiting=waiting),
+                CallInterceptor(methods_of(self._services), waiting=waiting, frequent=frequent),
                 SecretInterceptor(
                     [secret, accepted],
                     unguarded=open_to_all,

@@ -7,7 +7,6 @@ import hashlib
 from collections import OrderedDict
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, suppress
-from dataclasses import dataclass, field
 from enum import Enum
 from functools import partial
 from itertools import chain, islice
@@ -20,6 +19,7 @@ from services.common.token_prefix import TOKEN_PREFIX
 from services.facade import metrics
 from services.facade.auth.access_cache import AccessCache
 from services.facade.auth.action_tokens import ActionGrant, Operation
+from services.facade.auth.caller import Caller
 from services.facade.auth.login_queue import LoginQueue, logins_limited
 from services.facade.auth.login_throttle import LoginRateLimiter
 from services.facade.auth.revocation_watch import RevocationState
@@ -33,25 +33,6 @@ _MAX_KNOWN = 10_000
 _KEPT_SECONDS = 3600.0
 # The client chooses the length of a ref; answers for longer refs are not cached.
 _MAX_CACHED_REF = 256
-
-
-@dataclass(frozen=True)
-class Caller:
-    """The user of a request; an anonymous caller has the id 0 and no name."""
-
-    user_id: int = 0
-    name: str = ""
-    token_id: int = 0
-    """The id of the token presented; 0 where there is none, or the lock service's version does not report it."""
-    scoped: bool = False
-    """True where the token, and not only its user, decides what the caller may do."""
-    credential: str = field(default="", repr=False)
-    """The credential where the lock service needs it to renew the access; else empty."""
-
-    @property
-    def deciding_token_id(self) -> int:
-        """The id of the token if it decides what the caller may do, else 0."""
-        return self.token_id if self.scoped else 0
 
 
 class Permission(Enum):
@@ -225,8 +206,16 @@ class Authorizer:
         reply = await self._clients.locks.call(self._clients.access_stub.Authenticate, request)
         if not (reply.user_id and reply.user_name):
             raise invalid_reply("Authenticate", "the reply lacks the user")
-        credential = token if reply.renewed_by_credential else ""
-        return Caller(reply.user_id, reply.user_name, reply.token_id, reply.scoped, credential), reply.keep_seconds
+        caller = Caller(
+            reply.user_id,
+            reply.user_name,
+            reply.token_id,
+            reply.scoped,
+            token if reply.renewed_by_credential else "",
+            reply.requests_per_hour,
+            reply.token_requests_per_hour,
+        )
+        return caller, reply.keep_seconds
 
     async def check(self, caller: Caller, repository: str, permission: Permission, ref: str) -> int:
         """Return the repository's id, if the caller has the permission there, on this ref.

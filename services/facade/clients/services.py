@@ -15,6 +15,7 @@ from services.common.rpc.client import Health, ServiceClient
 from services.facade.clients.health_cache import HealthCache
 from services.facade.clients.lock_generations import LockGenerations
 from services.facade.clients.object_lookup import ObjectLookupClient
+from services.facade.clients.rate_leases import RateLeases
 from services.facade.clients.small_uploads import SmallUploadClient
 from services.facade.settings import FacadeSettings
 
@@ -35,7 +36,7 @@ _REPEATABLE = {
         "StealLock",
         "ListReleasedLocks",
     ],
-    ACCESS_SERVICE: ["Authenticate", "CheckAccess", "WatchAccess", "ListSignIns"],
+    ACCESS_SERVICE: ["Authenticate", "CheckAccess", "WatchAccess", "TakeRate", "ListSignIns"],
 }
 
 _HEALTH_PAUSE_SECONDS = 0.05
@@ -74,6 +75,7 @@ class ServiceClients:
         )
         self.lock_stub = lock_service_pb2_grpc.LockServiceStub(self.locks.channel)
         self.lock_generations = LockGenerations(self.locks)
+        self.rates = RateLeases(self.locks)
         self.health = HealthCache(self._ask_health)
         self.access_stub = access_service_pb2_grpc.AccessServiceStub(self.locks.channel)
 
@@ -87,6 +89,7 @@ class ServiceClients:
         finally:
             await clients.health.close()
             await clients.lock_generations.close()
+            await clients.rates.close()
             await clients.whole_objects.close()
             await clients.objects.close()
             await clients.storage.close()

@@ -15,7 +15,8 @@ from services.common.errors import InvalidArgument, Reason, ResourceExhausted
 from services.common.oid import is_oid
 from services.common.sizes import is_warned_of, quota_message
 from services.facade.auth.action_tokens import ActionGrant, Operation
-from services.facade.auth.authorizer import PERMISSIONS, Authorizer, Caller
+from services.facade.auth.authorizer import PERMISSIONS, Authorizer
+from services.facade.auth.caller import Caller
 from services.facade.clients.object_lookup import ObjectStat
 from services.facade.clients.services import ServiceClients
 from services.facade.objects.actions import ActionBuilder, ActionFactory

@@ -104,7 +104,7 @@ async def watch_lock_events(request: Request) -> Response:
 async def create_locks(request: Request) -> Response:
     """Lock paths for the caller: each that can be locked, or with `atomic` all of them or none."""
     call, asked = await open_call_with_body(
-        request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES, plain_json=True
+        request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES, plain_json=True, is_counted=False
     )
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     created = await locks.create_many(
@@ -129,7 +129,7 @@ async def create_locks(request: Request) -> Response:
 async def delete_locks(request: Request) -> Response:
     """Remove the caller's locks of paths, or with `force` anybody's: each that can be, or with `atomic` all or none."""
     call, asked = await open_call_with_body(
-        request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES, plain_json=True
+        request, LockPathsRequest, Permission.WRITE, max_bytes=_PATHS_BYTES, plain_json=True, is_counted=False
     )
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     removed = await locks.delete_many(
@@ -156,7 +156,9 @@ async def delete_locks(request: Request) -> Response:
 )
 async def steal_lock(request: Request) -> Response:
     """Replace another user's lock by a lock of the caller's: a stale lock, or with the rights of `force` any."""
-    call, asked = await open_call_with_body(request, StealLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES)
+    call, asked = await open_call_with_body(
+        request, StealLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES, is_counted=False
+    )
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     taken = await locks.steal(
         call.context.clients,

@@ -37,7 +37,9 @@ _BODY_BYTES = 32 * 1024
 )
 async def create_lock(request: Request) -> Response:
     """Lock a path for the caller."""
-    call, asked = await open_call_with_body(request, CreateLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES)
+    call, asked = await open_call_with_body(
+        request, CreateLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES, is_counted=False
+    )
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     key = idempotency_key(request)
     created = await locks.create(
@@ -95,7 +97,7 @@ async def verify_locks(request: Request) -> Response:
     """Return a page of the caller's locks and those of others."""
     try:
         call, asked = await open_call_with_body(
-            request, VerifyLocksRequest, Permission.WRITE, max_bytes=_BODY_BYTES, may_be_empty=True
+            request, VerifyLocksRequest, Permission.WRITE, max_bytes=_BODY_BYTES, may_be_empty=True, is_counted=False
         )
     except ResourceExhausted as error:
         if error.reason != HttpReason.LOGINS_LIMITED:
@@ -130,7 +132,7 @@ async def verify_locks(request: Request) -> Response:
 async def delete_lock(request: Request) -> Response:
     """Remove a lock of the caller's, or with `force` anybody's."""
     call, asked = await open_call_with_body(
-        request, DeleteLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES, may_be_empty=True
+        request, DeleteLockRequest, Permission.WRITE, max_bytes=_BODY_BYTES, may_be_empty=True, is_counted=False
     )
     repository_id = await call.authorize(Permission.WRITE, asked.ref_name)
     removed = await locks.delete(

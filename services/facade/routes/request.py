@@ -1,4 +1,4 @@
-"""The checks of a request, in the same order at all endpoints: Accept, credentials, Content-Type, size, JSON, shape.
+"""The checks of a request, in the same order everywhere: Accept, credentials, rate, Content-Type, size, JSON, shape.
 
 An anonymous caller without the permission is refused between credentials and Content-Type. The checks are plain
 functions instead of FastAPI dependencies, because resolving dependencies took longer than the checks.
@@ -15,7 +15,9 @@ from fastapi import Request
 
 from services.common.errors import InvalidArgument
 from services.facade.auth.action_tokens import TOKEN_HEADER, ActionGrant, Operation
-from services.facade.auth.authorizer import Caller, Permission
+from services.facade.auth.authorizer import Permission
+from services.facade.auth.caller import Caller
+from services.facade.auth.request_rates import check_rate
 from services.facade.context import AppContext, context_of
 from services.facade.middleware.concurrency_limit import slot_of
 from services.facade.web import request_body
@@ -129,11 +131,18 @@ class Call:
         return await self.context.authorizer.check(self.caller, self.repository, permission, ref)
 
 
-async def open_call(request: Request) -> Call:
-    """Run the checks that precede all others: Accept and credentials."""
+async def open_call(request: Request, *, is_counted: bool = True) -> Call:
+    """Run the checks that precede all others: Accept, credentials, and the rate of the caller unless not `is_counted`.
+
+    Changes and checks of locks are not counted: somebody whose builds use the rate up has to be able to lock a file,
+    and clients neither repeat these after a 429, nor keep the check of locks (trap-44).
+    """
     repository = repository_name(request)
     dialect = accepted_dialect(request)
-    return Call(context_of(request), repository, dialect, await authenticated_caller(request, repository))
+    call = Call(context_of(request), repository, dialect, await authenticated_caller(request, repository))
+    if is_counted:
+        await check_rate(call.context.clients.rates, call.caller)
+    return call
 
 
 async def open_stream_call(request: Request, media_type: str) -> Call:
@@ -143,7 +152,9 @@ async def open_stream_call(request: Request, media_type: str) -> Call:
     if not admits(headers.getlist("accept"), media_type):
         raise InvalidArgument(HttpReason.NOT_ACCEPTABLE, f"accept: expected {media_type}")
     dialect = for_error(headers.getlist("accept"), headers.get("content-type"))
-    return Call(context_of(request), repository, dialect, await authenticated_caller(request, repository))
+    call = Call(context_of(request), repository, dialect, await authenticated_caller(request, repository))
+    await check_rate(call.context.clients.rates, call.caller)
+    return call
 
 
 async def open_call_with_body(
@@ -155,13 +166,14 @@ async def open_call_with_body(
     may_be_empty: bool = False,
     plain_json: bool = False,
     check: Callable[[object], None] | None = None,
+    is_counted: bool = True,
 ) -> tuple[Call, Shape]:
     """Run the checks that precede the rules of an endpoint, and return the JSON body as well.
 
     An anonymous caller that lacks `permission` is refused before its body is read, because it could otherwise make this
     process read any number of bodies. Raises the errors of `open_call`, `Authorizer.check` and `read_json`.
     """
-    call = await open_call(request)
+    call = await open_call(request, is_counted=is_counted)
     if not call.caller.user_id:
         await call.authorize(permission, "")
     body = await read_json(

@@ -14,6 +14,7 @@ from sqlmodel import col
 
 from services.locks.access import policy
 from services.locks.models import Grant, Group, GroupGrant, Repository, User
+from services.locks.repository_names import id_of
 
 _RANKS = {role.value: rank for rank, role in enumerate(policy.Role)}
 
@@ -59,21 +60,24 @@ def granted(repository_id: int | ScalarSelect[int], *, user_id: int, token_id: i
 async def find_access(
     connection: AsyncConnection, *, repository: str, user_id: int, token_id: int = 0
 ) -> FoundRepository | None:
-    """Return the input of the decision about a user's access to a repository; None if the repository does not exist."""
+    """Return the input of the decision about a user's access to a repository; None if the repository does not exist.
+
+    `repository` may also be an earlier name of it.
+    """
     columns = [_ACCESS[name] for name in AccessGrant.__dataclass_fields__]
     # A subquery, because Postgres does not take the condition of a join into the view.
-    repository_id = select(col(Repository.id)).where(col(Repository.name) == repository).scalar_subquery()
+    repository_id = id_of(repository)
     statement = (
-        select(col(Repository.id), col(Repository.public), *columns)
+        select(col(Repository.id), col(Repository.public), col(Repository.archived_at), *columns)
         .join_from(Repository, ACCESS_GRANTS, granted(repository_id, user_id=user_id, token_id=token_id), isouter=True)
-        .where(col(Repository.name) == repository)
+        .where(col(Repository.id) == repository_id)
         .order_by(case(_RANKS, value=_ACCESS.role), _ACCESS.source.desc(), _ACCESS.source_name)
     )
     rows = (await connection.execute(statement)).all()
     if not rows:
         return None
-    repository_id, public, *_ = rows[0]
-    records = [AccessGrant(*grant) for _, _, *grant in rows if grant[0] is not None]
+    found_id, public, archived_at, *_ = rows[0]
+    records = [AccessGrant(*grant) for _, _, _, *grant in rows if grant[0] is not None]
     grants = [
         policy.Grant(
             policy.Role(record.role),
@@ -82,7 +86,8 @@ async def find_access(
         )
         for record in records
     ]
-    return FoundRepository(repository_id, policy.RepositoryAccess(public, grants), records)
+    access = policy.RepositoryAccess(public, grants, archived=archived_at is not None)
+    return FoundRepository(found_id, access, records)
 
 
 async def put_grant(

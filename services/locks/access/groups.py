@@ -16,11 +16,15 @@ _USER = User.__table__.c
 _MAX_USERS = 1_000
 
 
-async def create_group(connection: AsyncConnection, name: str) -> Group:
+async def create_group(connection: AsyncConnection, name: str, limit: int | None = None) -> Group:
     """Add a group. Raises `AlreadyExists` (GROUP_EXISTS), also if an existing name differs only in case."""
     if found := await find_look_alike(connection, col(Group.name), name):
         raise AlreadyExists(Reason.GROUP_EXISTS, f"name: {already_exists_message('group', name, found)}")
-    row = (await connection.execute(insert(Group).values(name=name).returning(*_GROUP))).mappings().one()
+    row = (
+        (await connection.execute(insert(Group).values(name=name, requests_per_hour=limit).returning(*_GROUP)))
+        .mappings()
+        .one()
+    )
     return Group(**row)
 
 

@@ -34,6 +34,7 @@ class Outcome(StrEnum):
     CREDENTIALS_REQUIRED = "credentials required"
     NOT_FOUND = "not found"
     DENIED = "denied"
+    ARCHIVED = "archived"
 
 
 @dataclass(frozen=True)
@@ -55,10 +56,11 @@ class Grant:
 
 @dataclass(frozen=True)
 class RepositoryAccess:
-    """The input of a decision: whether anybody may read the repository, and the user's grants in it."""
+    """The input of a decision: whether anybody may read the repository, the user's grants in it, and its archiving."""
 
     public: bool
     grants: Sequence[Grant] = ()
+    archived: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ class Decision:
 _MAX_NAMED_CHARACTERS = 300
 
 _PUBLIC = Decision(Outcome.ALLOWED, "the repository is public: anybody may read it")
+_ARCHIVED = Decision(Outcome.ARCHIVED, "the repository is archived: it may be read, and nothing in it may be changed")
 _MAY_ONLY_READ = Decision(Outcome.DENIED, "the user may read, but has no grant of the role write or admin")
 
 
@@ -82,8 +85,15 @@ def decide(*, anonymous: bool, repository: RepositoryAccess | None, permission: 
     Reading needs any grant, or a public repository; the ref never limits reading. Writing needs a grant of the role
     write or admin that has no ref patterns or a pattern that `ref` matches; an empty `ref` matches no pattern. The
     permission to write on any ref needs a grant of the role write or admin, whatever its patterns and the ref. To
-    administer needs a grant of the role admin without ref patterns.
+    administer needs a grant of the role admin without ref patterns. Nobody may write to an archived repository; only
+    who otherwise may learns why.
     """
+    decision = _decide(anonymous=anonymous, repository=repository, permission=permission, ref=ref)
+    is_write = permission is not Permission.READ and decision.outcome is Outcome.ALLOWED
+    return _ARCHIVED if is_write and repository is not None and repository.archived else decision
+
+
+def _decide(*, anonymous: bool, repository: RepositoryAccess | None, permission: Permission, ref: str) -> Decision:
     if anonymous:
         return _decide_anonymous(repository, permission)
     if repository is None:

@@ -7,14 +7,16 @@ from services.locks.models import SCHEMA
 
 SOURCE = Source(
     SCHEMA.name,
-    # The channel that the triggers of the migrations 0003 and 0008 notify.
+    # The channel that the triggers of the migrations 0003, 0008, 0010 and 0011 notify.
     channel="towpath_access_changed",
     trigger="access_changed",
     tables=(
         "users",
         "tokens",
         "repositories",
+        "repository_aliases",
         "grants",
+        "groups",
         "group_members",
         "group_grants",
         "forges",

@@ -21,6 +21,7 @@ from sqlmodel import col
 from services.common.errors import AlreadyExists, Reason, Unauthenticated
 from services.common.token_prefix import TOKEN_PREFIX
 from services.database.transactions import Database
+from services.locks.access.request_limits import LIMITS
 from services.locks.access.token_uses import TokenUses
 from services.locks.audit.event_types import TOKEN_DELETED
 from services.locks.audit.recorder import record
@@ -54,6 +55,8 @@ class TokenUser:
     """The forge whose token it is; it is to be asked whether the token is still good."""
     issuer_id: int | None = None
     """The issuer of the JSON Web Token that it is, or for which it was given."""
+    limits: tuple[int | None, int | None, int | None] = (None, None, None)
+    """The values of `request_limits.LIMITS`."""
 
     @property
     def scoped(self) -> bool:
@@ -124,16 +127,16 @@ async def find_token(database: Database, uses: TokenUses, token: str) -> TokenUs
 
 async def _find_token_user(connection: AsyncConnection, hashed: bytes) -> TokenUser | None:
     statement = (
-        select(col(Token.id), _VALID_SECONDS, col(Token.forge_id), col(Token.issuer_id), *_USER)
+        select(col(Token.id), _VALID_SECONDS, col(Token.forge_id), col(Token.issuer_id), *LIMITS, *_USER)
         .join_from(Token, User, col(Token.user_id) == col(User.id))
         .where(col(Token.token_hash) == hashed)
     )
     row = (await connection.execute(statement)).one_or_none()
     if row is None:
         return None
-    token_id, seconds, forge_id, issuer_id, *values = row
+    token_id, seconds, forge_id, issuer_id, own, of_groups, of_token, *values = row
     user = User(**dict(zip(_USER.keys(), values, strict=True)))
-    return TokenUser(token_id, user, _seconds(seconds), forge_id, issuer_id)
+    return TokenUser(token_id, user, _seconds(seconds), forge_id, issuer_id, (own, of_groups, of_token))
 
 
 async def _find_revoked(connection: AsyncConnection, hashed: bytes) -> str | None:
@@ -156,12 +159,21 @@ def _seconds(left: Decimal | float | None) -> float:
 
 
 async def create_token(
-    connection: AsyncConnection, *, user_id: int, name: str, token_hash: bytes, expires_at: datetime | None
+    connection: AsyncConnection,
+    *,
+    user_id: int,
+    name: str,
+    token_hash: bytes,
+    expires_at: datetime | None,
+    limit: int | None = None,
 ) -> Token:
-    """Add a token. Raises `AlreadyExists` (TOKEN_EXISTS) if the name is taken by a token with another hash."""
+    """Add a token, with a limit of its requests.
+
+    Raises `AlreadyExists` (TOKEN_EXISTS) if the name is taken by a token with another hash.
+    """
     statement = (
         insert(Token)
-        .values(user_id=user_id, name=name, token_hash=token_hash, expires_at=expires_at)
+        .values(user_id=user_id, name=name, token_hash=token_hash, expires_at=expires_at, requests_per_hour=limit)
         .on_conflict_do_nothing(index_elements=["user_id", "name"])
     )
     await connection.execute(statement)

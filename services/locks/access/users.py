@@ -14,13 +14,13 @@ from services.locks.models import User
 _USER = User.__table__.c
 
 
-async def create_user(connection: AsyncConnection, name: str, *, administrator: bool) -> User:
+async def create_user(connection: AsyncConnection, name: str, *, administrator: bool, limit: int | None = None) -> User:
     """Add a user. Raises `AlreadyExists` (USER_EXISTS), also if an existing name differs only in case."""
     if found := await find_look_alike(connection, col(User.name), name):
         raise AlreadyExists(Reason.USER_EXISTS, f"name: {already_exists_message('user', name, found)}")
     statement = (
         insert(User)
-        .values(name=name, administrator=administrator)
+        .values(name=name, administrator=administrator, requests_per_hour=limit)
         .on_conflict_do_nothing(index_elements=["name"])
         .returning(*_USER)
     )

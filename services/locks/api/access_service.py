@@ -20,12 +20,15 @@ from services.locks.access.failed_logins import add_failures
 from services.locks.access.grants import AccessGrant, FoundRepository, find_access
 from services.locks.access.policy import Decision, Outcome, decide
 from services.locks.access.refusals import Refusals, Refused
+from services.locks.access.request_limits import find_limits, limits_of
+from services.locks.access.request_rates import RequestRates
 from services.locks.access.ssh_keys import issue_session_token, known_key
 from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import TokenUser, TokenValidity, token_hash, validity_of
 from services.locks.api.audit_messages import refusals_of
 from services.locks.api.garbage import collect_garbage, first_of, teller
 from services.locks.api.messages import failed_logins_of, permission_of, wait_seconds_of
+from services.locks.api.rate_messages import demands_of
 from services.locks.audit.recorder import FACADE, acting
 from services.locks.forges.authentication import ForgeAuthentication
 from services.locks.forges.roles import KnownToken
@@ -50,6 +53,7 @@ class AccessServicer(AccessServiceServicer):
         sign_in: SignIn,
         forges: ForgeAuthentication,
         storage_client: StorageClient,
+        rates: RequestRates,
     ) -> None:
         self._storage = storage_client
         self._database = database
@@ -58,6 +62,7 @@ class AccessServicer(AccessServiceServicer):
         self._refusals = refusals
         self._sign_in = sign_in
         self._forges = forges
+        self._rates = rates
 
     async def Authenticate(self, request: pb.AuthenticateRequest, _context: object) -> pb.AuthenticateResponse:
         """Return the user of the token."""
@@ -69,13 +74,15 @@ class AccessServicer(AccessServiceServicer):
             self._refuse_credential(request.token, error)
             raise
         add_log_fields(user=found.user.name)
-        keep_seconds = min(found.valid_seconds, _MAX_KEPT_SECONDS)
+        limits = limits_of(*found.limits, default=self._rates.default_limit)
         return pb.AuthenticateResponse(
             user_id=found.user.id,
             user_name=found.user.name,
-            keep_seconds=keep_seconds,
+            keep_seconds=min(found.valid_seconds, _MAX_KEPT_SECONDS),
             token_id=found.token_id,
             scoped=found.scoped,
+            requests_per_hour=limits.of_user,
+            token_requests_per_hour=limits.of_token,
         )
 
     async def _admit(self, request: pb.AuthenticateRequest, found: TokenUser | None) -> pb.AuthenticateResponse:
@@ -86,6 +93,8 @@ class AccessServicer(AccessServiceServicer):
             known = KnownToken(found.token_id, found.forge_id, token_hash(request.token))
             user, admitted = found.user, await self._forges.renew(request.repository, request.token, known)
         add_log_fields(user=user.name)
+        finding = partial(find_limits, token_id=admitted.token_id, default=self._rates.default_limit)
+        limits = await self._database.run(finding)
         return pb.AuthenticateResponse(
             user_id=user.id,
             user_name=user.name,
@@ -93,6 +102,8 @@ class AccessServicer(AccessServiceServicer):
             keep_seconds=min(admitted.keep_seconds, _MAX_KEPT_SECONDS),
             scoped=True,
             renewed_by_credential=True,
+            requests_per_hour=limits.of_user,
+            token_requests_per_hour=limits.of_token,
         )
 
     async def CheckAccess(self, request: pb.CheckAccessRequest, _context: object) -> pb.CheckAccessResponse:
@@ -195,6 +206,15 @@ class AccessServicer(AccessServiceServicer):
         debts = await self._database.run(partial(add_failures, debts=failed_logins_of(request)))
         return pb.CountFailedLoginsResponse(debt_seconds=[debts[login.address] for login in request.failed])
 
+    async def TakeRate(self, request: pb.TakeRateRequest, _context: object) -> pb.TakeRateResponse:
+        """Take requests from the rates of users and tokens."""
+        demands = demands_of(request)
+        taken = await self._rates.take(demands)
+        response = pb.TakeRateResponse()
+        for holder in demands:
+            response.taken.add(requests=taken[holder].requests, retry_seconds=taken[holder].retry_seconds)
+        return response
+
     async def ExchangeToken(self, request: pb.ExchangeTokenRequest, _context: object) -> pb.ExchangeTokenResponse:
         """Give a token of ours for a JSON Web Token."""
         try:
@@ -274,5 +294,7 @@ def _refusal(decision: Decision) -> ServiceError:
             return Unauthenticated(Reason.CREDENTIALS_REQUIRED, "credentials are needed")
         case Outcome.NOT_FOUND:
             return NotFound(Reason.REPOSITORY_NOT_FOUND, "the repository does not exist, or you may not read it")
+        case Outcome.ARCHIVED:
+            return PermissionDenied(Reason.REPOSITORY_ARCHIVED, decision.explanation)
         case _:
             return PermissionDenied(Reason.ACCESS_DENIED, decision.explanation)

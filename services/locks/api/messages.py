@@ -18,6 +18,7 @@ from services.locks.locking.batch import PathFailure
 from services.locks.locking.history import HistoryFilter
 from services.locks.locking.pages import LockFilter
 from services.locks.locking.table import LockWithOwner
+from services.locks.repository_names import own_name
 
 ROLE_NUMBERS = {
     Role.READ: admin.ROLE_READ,
@@ -42,6 +43,9 @@ _MAX_CHARACTERS = 64
 _MAX_FAILED = 1_000_000
 _MAX_SECONDS_EACH = 366 * 24 * 3600
 _MAX_WAIT_SECONDS = 60
+
+# The columns of a repository's moments, by the field.
+_MOMENTS = {"archived_at": "archived_at", "removed_at": "in_bin_since", "bin_until": "in_bin_until"}
 
 _PERMISSIONS = {
     access.PERMISSION_READ: Permission.READ,
@@ -136,7 +140,11 @@ def released_lock_message(kind: type[Released], released: models.ReleasedLock) -
 def user_message(user: models.User) -> admin.User:
     """Return the message of a user."""
     return admin.User(
-        id=user.id, name=user.name, administrator=user.administrator, created_at=timestamp(user.created_at)
+        id=user.id,
+        name=user.name,
+        administrator=user.administrator,
+        created_at=timestamp(user.created_at),
+        requests_per_hour=user.requests_per_hour,
     )
 
 
@@ -152,17 +160,23 @@ def token_message(
         user_name=user_name,
         last_used_at=timestamp(last_used_at) if last_used_at is not None else None,
         issuer=issuer,
+        requests_per_hour=token.requests_per_hour,
     )
 
 
 def repository_message(
     repository: models.Repository | models.RemovedRepository, forge_names: Mapping[int, str]
 ) -> admin.Repository:
-    """Return the message of a repository; one that is removed has neither rules for locks nor a forge any more."""
+    """Return the message of a repository; one that is removed for good has neither rules for locks nor a forge."""
     rules = repository if isinstance(repository, models.Repository) else None
+    moments = {
+        field: timestamp(moment)
+        for field, column in _MOMENTS.items()
+        if (moment := getattr(rules, column, None)) is not None
+    }
     return admin.Repository(
         id=repository.id,
-        name=repository.name,
+        name=own_name(rules) if rules is not None else repository.name,
         public=repository.public,
         forced_unlock=FORCED_UNLOCK_NUMBERS[repository.forced_unlock],
         created_at=timestamp(repository.created_at),
@@ -173,6 +187,7 @@ def repository_message(
         forge=forge_names.get(rules.forge_id, "") if rules and rules.forge_id is not None else "",
         forge_repository=rules.forge_repository if rules else "",
         restricted=rules is not None and rules.restricted,
+        **moments,
     )
 
 
@@ -191,7 +206,13 @@ def forge_message(forge: models.Forge) -> admin.Forge:
 
 def group_message(group: models.Group, member_count: int) -> admin.Group:
     """Return the message of a group."""
-    return admin.Group(id=group.id, name=group.name, member_count=member_count, created_at=timestamp(group.created_at))
+    return admin.Group(
+        id=group.id,
+        name=group.name,
+        member_count=member_count,
+        created_at=timestamp(group.created_at),
+        requests_per_hour=group.requests_per_hour,
+    )
 
 
 def grant_message(

@@ -29,6 +29,9 @@ OBJECT_REMOVED = f"{PREFIX}object.removed"
 OBJECT_RESTORED = f"{PREFIX}object.restored"
 OBJECT_PURGED = f"{PREFIX}object.purged"
 OBJECT_COPIED = f"{PREFIX}object.copied"
+REPOSITORY_REMOVED = f"{PREFIX}repository.removed"
+REPOSITORY_RESTORED = f"{PREFIX}repository.restored"
+REPOSITORY_PURGED = f"{PREFIX}repository.purged"
 GARBAGE_COLLECTED = f"{PREFIX}garbage.collected"
 LIMITS_CHANGED = f"{PREFIX}limits.changed"
 QUOTA_WARNED = f"{PREFIX}quota.warned"
@@ -49,6 +52,9 @@ EVENT_TYPES = frozenset(
         OBJECT_RESTORED,
         OBJECT_PURGED,
         OBJECT_COPIED,
+        REPOSITORY_REMOVED,
+        REPOSITORY_RESTORED,
+        REPOSITORY_PURGED,
         GARBAGE_COLLECTED,
         LIMITS_CHANGED,
         QUOTA_WARNED,

@@ -17,8 +17,9 @@ from services.common.observability import request_id
 from services.common.observability.logs import get_logger
 from services.locks.models import AuditEvent
 
-ADMIN, BOOTSTRAP, FACADE, SERVICE, SIGN_IN = "admin", "bootstrap", "facade", "service", "sign-in"
-"""Sources of changes: AdminService, `towpath migrate`, people over HTTP, the service, and sign-ins at an issuer.
+ADMIN, BIN, BOOTSTRAP, FACADE, SERVICE, SIGN_IN = "admin", "bin", "bootstrap", "facade", "service", "sign-in"
+"""Sources of changes: AdminService, the end of the time in the bin, `towpath migrate`, people over HTTP, the service
+itself, and sign-ins at an issuer.
 
 Others are `forge NAME` and `issuer NAME`, by whose credentials users and repositories are made.
 """

@@ -14,6 +14,7 @@ from services.common.errors import AlreadyExists, FailedPrecondition, NotFound, 
 from services.database.engine import violated
 from services.locks.forges.patterns import matches_any
 from services.locks.models import Forge, Repository
+from services.locks.repository_names import id_of, is_in_bin
 
 _FORGE = Forge.__table__.c
 
@@ -69,7 +70,7 @@ async def delete_forge(connection: AsyncConnection, name: str) -> Forge:
         if violated(error) != "fk_repositories_forge_id":
             raise
         raise FailedPrecondition(
-            Reason.FORGE_IN_USE, f"repositories are tied to the forge {name}; untie or remove them first"
+            Reason.FORGE_IN_USE, f"repositories are tied to the forge {name}; untie or purge them first"
         ) from error
     return forge
 
@@ -81,9 +82,10 @@ async def forge_names(connection: AsyncConnection) -> Mapping[int, str]:
 
 
 async def find_tied(connection: AsyncConnection, repository: str) -> Tied | None:
-    """Return the repository of that name with its forge; None if it is tied to none.
+    """Return the repository of that name, or of that earlier name, with its forge; None if it is tied to none.
 
-    A repository that does not exist is found if it is to be made on its first use: it has no id then.
+    A repository that does not exist is found if it is to be made on its first use: it has no id then. The name of a
+    repository in the bin is left to it.
     """
     statement = (
         select(
@@ -94,11 +96,11 @@ async def find_tied(connection: AsyncConnection, repository: str) -> Tied | None
             *_FORGE,
         )
         .join_from(Repository, Forge, col(Repository.forge_id) == col(Forge.id), isouter=True)
-        .where(col(Repository.name) == repository)
+        .where(col(Repository.id) == id_of(repository))
     )
     row: Sequence[Any] | None = (await connection.execute(statement)).one_or_none()
     if row is None:
-        return await _find_creating(connection, repository)
+        return None if await is_in_bin(connection, repository) else await _find_creating(connection, repository)
     repository_id, public, restricted, forge_repository, *values = row
     if values[0] is None:
         return None

@@ -56,6 +56,7 @@ async def update_tied(
     forge: str | None,
     forge_repository: str | None,
     restricted: bool | None,
+    alias_days: int,
 ) -> Repository:
     """Change a repository, and its tie where that is not None; roles by another tie end with it.
 
@@ -75,7 +76,7 @@ async def update_tied(
         if before.forge_id is None and restricted:
             raise InvalidArgument(Reason.INVALID_FIELD, "restricted: expected a repository that is tied to a forge")
         tie = {"restricted": restricted}
-    after = await update_repository(connection, name=name, changes={**changes, **tie})
+    after = await update_repository(connection, name=name, changes={**changes, **tie}, alias_days=alias_days)
     if any(getattr(before, column) != getattr(after, column) for column in _COLUMNS):
         await delete_roles(connection, after.id)
     return after

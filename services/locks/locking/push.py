@@ -87,12 +87,15 @@ async def release_pushed(
 ) -> Sequence[LockWithOwner] | None:
     """Release the pusher's own locks on the paths of a push, and return them as they were, ordered by path.
 
-    Return None if pushes to the ref release no locks in this repository. Raises the errors of `check_push`.
+    Return None if pushes to the ref release no locks in this repository, or if it is archived. Raises the errors of
+    `check_push`.
     """
     push.check()
     check_note("reason", reason)
     repository_id = await _authorize(connection, push.repository, caller)
-    release_on = select(col(Repository.release_on)).where(col(Repository.id) == repository_id)
+    release_on = select(col(Repository.release_on)).where(
+        col(Repository.id) == repository_id, col(Repository.archived_at).is_(None)
+    )
     patterns: Sequence[str] | None = await connection.scalar(release_on)
     if matching(patterns or [], push.ref) is None:
         return None

@@ -42,6 +42,7 @@ class User(Record, table=True):
     name: str = Field(sa_column=text_column(unique=True))
     administrator: bool = Field(sa_column=Column(Boolean, nullable=False))
     created_at: datetime = Field(sa_column=moment_column(now=True))
+    requests_per_hour: int | None = Field(default=None, sa_column=number_column(nullable=True))
 
 
 class Token(Record, table=True):
@@ -70,6 +71,7 @@ class Token(Record, table=True):
     ssh_key_id: int | None = Field(
         default=None, sa_column=optional_reference_column("ssh_keys.id", on_delete="CASCADE")
     )
+    requests_per_hour: int | None = Field(default=None, sa_column=number_column(nullable=True))
 
 
 class TokenUse(Record, table=True):
@@ -100,13 +102,16 @@ class Repository(Record, table=True):
     `stale_after_seconds` may be stolen by every writer. The history of a released lock is deleted after
     `history_seconds`. A push to a ref that matches `release_on` releases its pusher's locks on the pushed paths.
     `lock_spaces` are rules for the space of a ref, see `locking.spaces`. A repository with a `forge_id` is tied to
-    `forge_repository` there; in a `restricted` one, reading needs the right to write at the forge.
+    `forge_repository` there; in a `restricted` one, reading needs the right to write at the forge. An archived
+    repository may only be read. A repository in the bin has `in_bin_since`, and a name that no client can ask for; its
+    own one is `removed_name`.
     """
 
     __tablename__ = "repositories"
     __table_args__ = (
         CheckConstraint("forced_unlock IN ('writers', 'admins')", name="forced_unlock"),
         Index(None, "forge_id"),
+        Index(None, "removed_name", "in_bin_since", postgresql_where=text("in_bin_since IS NOT NULL")),
     )
 
     id: int = Field(sa_column=identity_column())
@@ -121,6 +126,22 @@ class Repository(Record, table=True):
     forge_id: int | None = Field(default=None, sa_column=optional_reference_column("forges.id", on_delete="RESTRICT"))
     forge_repository: str = Field(default="", sa_column=text_column(empty=True))
     restricted: bool = Field(default=False, sa_column=flag_column())
+    archived_at: datetime | None = Field(default=None, sa_column=moment_column(nullable=True))
+    in_bin_since: datetime | None = Field(default=None, sa_column=moment_column(nullable=True))
+    removed_name: str = Field(default="", sa_column=text_column(empty=True))
+    in_bin_until: datetime | None = Field(default=None, sa_column=moment_column(nullable=True))
+
+
+class RepositoryAlias(Record, table=True):
+    """An earlier name of a repository, which leads clients to it for a while."""
+
+    __tablename__ = "repository_aliases"
+    __table_args__ = (Index(None, "repository_id"),)
+
+    name: str = Field(sa_column=text_column(primary_key=True))
+    repository_id: int = Field(sa_column=reference_column("repositories.id", on_delete="CASCADE"))
+    valid_until: datetime = Field(sa_column=moment_column())
+    created_at: datetime = Field(sa_column=moment_column(now=True))
 
 
 class RemovedRepository(Record, table=True):
@@ -155,6 +176,23 @@ class Grant(Record, table=True):
     ref_patterns: list[str] = Field(sa_column=Column(ARRAY(Text), nullable=False))
     created_at: datetime = Field(sa_column=moment_column(now=True))
     ignores_locks: bool = Field(default=False, sa_column=flag_column())
+
+
+class RateState(Record, table=True):
+    """The theoretical arrival time of a user or a token whose requests are limited; see `access.gcra`.
+
+    Each limit has a row of its own, because a moment of one rate says nothing about another: after a change from 1/h to
+    600/min, the next request would have to wait for an hour.
+    The table is unlogged because its rows are written often and are worth nothing a few seconds later.
+    """
+
+    __tablename__ = "rate_states"
+    __table_args__ = ({"prefixes": ["UNLOGGED"]},)
+
+    is_token: bool = Field(sa_column=Column(Boolean, primary_key=True))
+    holder_id: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    requests_per_hour: int = Field(sa_column=Column(BigInteger, primary_key=True, autoincrement=False))
+    tat: datetime = Field(sa_column=moment_column())
 
 
 class FailedLogin(Record, table=True):

@@ -12,6 +12,7 @@ from services.locks.models.base import (
     identity_column,
     key_column,
     moment_column,
+    number_column,
     optional_reference_column,
     reference_column,
     text_column,
@@ -29,6 +30,7 @@ class Group(Record, table=True):
     id: int = Field(sa_column=identity_column())
     name: str = Field(sa_column=text_column(unique=True))
     created_at: datetime = Field(sa_column=moment_column(now=True))
+    requests_per_hour: int | None = Field(default=None, sa_column=number_column(nullable=True))
 
 
 class GroupMember(Record, table=True):

@@ -55,6 +55,7 @@ async def test_upgraded(folder: Path, empty_place: Place, postgres: TestPostgres
         for name, token in facts["tokens"].items():
             caller = await locks.peer.call(locks.access.Authenticate, access.AuthenticateRequest(token=token))
             assert (caller.user_id, caller.user_name) == (users[name], name)
+            assert caller.requests_per_hour == facts.get("rates", {}).get(name, 0)
         write = access.PERMISSION_WRITE
         assert await locks.check(users["alice"], "studio/film", write, ref="refs/heads/main") == film
         assert await locks.check(users["bob"], "studio/film", write, ref="refs/heads/rel/1") == film
@@ -63,6 +64,13 @@ async def test_upgraded(folder: Path, empty_place: Place, postgres: TestPostgres
         assert await locks.check(0, "studio/public", access.PERMISSION_READ) == facts["public"]
         with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
             await locks.check(users["alice"], "studio/gone", write)
+
+        if "binned" in facts:
+            with refused(PermissionDenied, Reason.REPOSITORY_ARCHIVED):
+                await locks.check(users["alice"], "studio/archived", write)
+            restoring = admin.RestoreRepositoryRequest(name="studio/binned")
+            await locks.admin_peer.call(locks.admin.RestoreRepository, restoring)
+            assert await storage.read(facts["binned"], oid_of(b"binned")) == b"binned"
 
         for oid, size in facts["objects"].items():
             data = await storage.read(film, oid)

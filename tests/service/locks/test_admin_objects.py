@@ -1,4 +1,4 @@
-"""AdminService with the storage service: objects, usage, and the removal of repositories."""
+"""AdminService with the storage service: objects, usage, and the removal of repositories without a bin."""
 
 import itertools
 from collections.abc import AsyncIterator
@@ -36,7 +36,12 @@ async def both(postgres: TestPostgres, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("both")
     async with (
         running_storage(await postgres.create_database(), folder) as storage,
-        running_locks(await postgres.create_database(), folder, storage_address=storage.address) as locks,
+        running_locks(
+            await postgres.create_database(),
+            folder,
+            storage_address=storage.address,
+            limits={"repository_bin_days": 0},
+        ) as locks,
     ):
         yield Both(locks, storage)
 
@@ -252,7 +257,8 @@ async def test_a_removal_that_is_cut_off_can_be_finished(postgres: TestPostgres,
     """The repository is out of reach at once; the same call again, or the next start, lets its objects go."""
     storage_url, locks_url = await postgres.create_database(), await postgres.create_database()
     storage_address = f"unix:{tmp_path}/storage.sock"
-    async with running_locks(locks_url, tmp_path, storage_address=storage_address) as locks:
+    limits = {"repository_bin_days": 0}
+    async with running_locks(locks_url, tmp_path, storage_address=storage_address, limits=limits) as locks:
         ids = {name: await locks.add_repository(name) for name in ("again", "restart")}
         async with running_storage(storage_url, tmp_path) as storage:
             oids = {name: await storage.write(ids[name], name.encode()) for name in ids}

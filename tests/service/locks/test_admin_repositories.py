@@ -93,16 +93,17 @@ async def test_no_new_name_ends_like_an_alias_of_another(service: RunningLocks, 
 
 
 async def test_a_rename_keeps_everything(service: RunningLocks, team: Team) -> None:
-    """Locks and grants stay with the id; the old name is free and stands for nothing."""
+    """Locks and grants stay with the id; the old name leads to it until another repository takes it."""
     lock = await service.create(team.repository_id, team.alice, "f1.dat")
     new_name = f"renamed/{team.repository}"
     renamed = await _update(service, admin.UpdateRepositoryRequest(name=team.repository, new_name=new_name))
     assert (renamed.id, renamed.name) == (team.repository_id, new_name)
     assert await service.check(team.alice, new_name, access.PERMISSION_WRITE) == team.repository_id
     assert list((await service.list(team.repository_id)).locks) == [lock]
+    assert await service.check(team.alice, team.repository, access.PERMISSION_READ) == team.repository_id
+    assert await service.add_repository(team.repository) > team.repository_id
     with refused(NotFound, Reason.REPOSITORY_NOT_FOUND):
         await service.check(team.alice, team.repository, access.PERMISSION_READ)
-    assert await service.add_repository(team.repository) > team.repository_id
 
 
 async def test_only_what_is_set_changes(service: RunningLocks, team: Team) -> None:

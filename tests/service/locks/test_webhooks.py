@@ -528,7 +528,12 @@ async def test_the_locks_of_a_removed_repository(postgres: TestPostgres, receive
     """A hook of all repositories hears of their release, with the name of the repository; its own hooks are gone."""
     async with (
         running_storage(await postgres.create_database(), tmp_path) as storage,
-        running_locks(await postgres.create_database(), tmp_path, storage_address=storage.address) as service,
+        running_locks(
+            await postgres.create_database(),
+            tmp_path,
+            storage_address=storage.address,
+            limits={"repository_bin_days": 0},
+        ) as service,
     ):
         user, repository = await service.add_user("alice"), await service.add_repository("film")
         own = (await _add(service, "film", receiver.url, events=("lock.released",))).hook

@@ -9,7 +9,7 @@ import grpc
 from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1.admin_service_pb2_grpc import AdminServiceServicer
 
-from services.common.errors import PermissionDenied, Reason
+from services.common.errors import FailedPrecondition, PermissionDenied, Reason
 from services.common.rpc.interceptors import bearer_token
 from services.common.rpc.log_fields import add_log_fields
 from services.database.transactions import Database
@@ -63,6 +63,17 @@ class Handlers(AdminServiceServicer):
         """Return the repository that a request names. Raises `InvalidArgument`, `NotFound` (REPOSITORY_NOT_FOUND)."""
         check_repository_name(field, name)
         return await self.database.run(partial(find_repository, name=name))
+
+    async def find_writable(self, name: str, *, field: str = "repository") -> Repository:
+        """Return the repository that a request names, to which something is added.
+
+        Raises the errors of `find_repository`, and `FailedPrecondition` (REPOSITORY_ARCHIVED).
+        """
+        repository = await self.find_repository(name, field=field)
+        if repository.archived_at is not None:
+            message = f"{field}: {name} is archived; unarchive it first"
+            raise FailedPrecondition(Reason.REPOSITORY_ARCHIVED, message)
+        return repository
 
     async def audit(
         self,

@@ -13,21 +13,24 @@ from services.locks.access.groups import (
     list_members,
     remove_members,
 )
+from services.locks.access.request_limits import set_limit_of_group
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.admin.name_pages import PAGE_DEFAULT, name_page
 from services.locks.api.messages import group_message, user_message
+from services.locks.api.rate_messages import changed_limit_of, limit_of
 from services.locks.models import User
 from services.locks.validation import check_name, check_new_name
 
 
 class GroupHandlers(Handlers):
-    """Adds, lists and removes groups and their members."""
+    """Adds, lists, changes and removes groups and their members."""
 
     @administrator_only
     async def CreateGroup(self, request: pb.CreateGroupRequest, _administrator: User) -> pb.CreateGroupResponse:
         """Add a group."""
         check_new_name("name", request.name)
-        group = await self.database.run(partial(create_group, name=request.name))
+        limit = limit_of(request.rate)
+        group = await self.database.run(partial(create_group, name=request.name, limit=limit))
         return pb.CreateGroupResponse(group=group_message(group, 0))
 
     @administrator_only
@@ -39,6 +42,14 @@ class GroupHandlers(Handlers):
         return pb.ListGroupsResponse(
             groups=(group_message(group, count) for group, count in groups), next_cursor=cursor
         )
+
+    @administrator_only
+    async def UpdateGroup(self, request: pb.UpdateGroupRequest, _administrator: User) -> pb.UpdateGroupResponse:
+        """Change the limit of requests of a group's members."""
+        check_name("name", request.name)
+        work = partial(set_limit_of_group, name=request.name, limit=changed_limit_of(request))
+        group, count = await self.database.run(work)
+        return pb.UpdateGroupResponse(group=group_message(group, count))
 
     @administrator_only
     async def DeleteGroup(self, request: pb.DeleteGroupRequest, _administrator: User) -> pb.DeleteGroupResponse:

@@ -69,7 +69,7 @@ class LockHandlers(Handlers):
     async def LockPaths(self, request: pb.LockPathsRequest, administrator: User) -> pb.LockPathsResponse:
         """Lock many paths for a user."""
         check_note("note", request.note)
-        repository = await self.find_repository(request.repository)
+        repository = await self.find_writable(request.repository)
         owner = await self._owner(request.user_name, administrator)
         outcome = await batch.create_locks(
             self.database,
@@ -127,7 +127,7 @@ class LockHandlers(Handlers):
         """Replace anybody's lock by a lock of a user."""
         check_reason(request.reason)
         check_note("note", request.note)
-        repository = await self.find_repository(request.repository)
+        repository = await self.find_writable(request.repository)
         owner = await self._owner(request.user_name, administrator)
         theft = await self.database.run(
             partial(

@@ -101,7 +101,7 @@ class ObjectHandlers(Handlers):
     async def CopyObjects(self, request: pb.CopyObjectsRequest, _administrator: User) -> pb.CopyObjectsResponse:
         """Let a repository hold objects of another one too; the audit log has one event for each call."""
         source = await self.find_repository(request.repository)
-        target = await self.find_repository(request.to_repository, field="to_repository")
+        target = await self.find_writable(request.to_repository, field="to_repository")
         copied = await self.storage.call(
             self.storage.objects.CopyObjects,
             storage.CopyObjectsRequest(repository_id=source.id, to_repository_id=target.id, oids=request.oids),
@@ -124,7 +124,7 @@ class ObjectHandlers(Handlers):
         if request.repository:
             repositories = [await self.find_repository(request.repository)]
         else:
-            repositories = await self.database.run(list_repositories)
+            repositories = await self.database.run(partial(list_repositories, with_bin=True))
         ids = [repository.id for repository in repositories]
         locks = await self.database.run(partial(count_locks, repository_ids=ids))
         wanted = storage.GetUsageRequest(repository_ids=ids, largest=request.largest)

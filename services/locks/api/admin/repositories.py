@@ -2,6 +2,8 @@
 
 from functools import partial
 
+from sqlalchemy import func
+from sqlmodel import col
 from towpath.access.v1 import admin_service_pb2 as pb
 
 from services.common.errors import InvalidArgument, Reason
@@ -11,8 +13,8 @@ from services.locks.api.messages import FORCED_UNLOCK_NUMBERS, repository_messag
 from services.locks.forges.records import forge_names
 from services.locks.forges.ties import create_tied, update_tied
 from services.locks.models import RemovedRepository, Repository, User
-from services.locks.removals import remove_repository
-from services.locks.repositories import list_repositories
+from services.locks.removals import purge_repository, remove_repository, restore_repository
+from services.locks.repositories import list_bin, list_repositories
 from services.locks.validation import (
     check_lock_spaces,
     check_new_repository_name,
@@ -28,7 +30,7 @@ _FORCED_UNLOCK = {number: word for word, number in FORCED_UNLOCK_NUMBERS.items()
 
 
 class RepositoryHandlers(Handlers):
-    """Adds, lists, changes and removes repositories."""
+    """Adds, lists, changes, removes and restores repositories."""
 
     @administrator_only
     async def CreateRepository(
@@ -57,8 +59,9 @@ class RepositoryHandlers(Handlers):
     async def ListRepositories(
         self, request: pb.ListRepositoriesRequest, _administrator: User
     ) -> pb.ListRepositoriesResponse:
-        """Return all repositories, ordered by name."""
-        repositories, names = await self.database.run(list_repositories), await self.database.run(forge_names)
+        """Return all repositories, ordered by name, or those in the bin."""
+        listing = list_bin if request.removed else partial(list_repositories, with_bin=False)
+        repositories, names = await self.database.run(listing), await self.database.run(forge_names)
         messages = (repository_message(repository, names) for repository in repositories)
         return pb.ListRepositoriesResponse(repositories=messages)
 
@@ -76,6 +79,7 @@ class RepositoryHandlers(Handlers):
             forge=request.forge if has("forge") else None,
             forge_repository=request.forge_repository if has("forge_repository") else None,
             restricted=request.restricted if has("restricted") else None,
+            alias_days=self.settings.alias_days,
         )
         return pb.UpdateRepositoryResponse(repository=await self._message(await self.database.run(updating)))
 
@@ -83,12 +87,39 @@ class RepositoryHandlers(Handlers):
     async def DeleteRepository(
         self, request: pb.DeleteRepositoryRequest, administrator: User
     ) -> pb.DeleteRepositoryResponse:
-        """Remove a repository with its grants, locks and objects."""
+        """Move a repository with its grants, locks and objects to the bin."""
         check_repository_name("name", request.name)
         removed = await remove_repository(
-            self.database, self.storage, request.name, force=request.force, administrator=administrator
+            self.database,
+            self.storage,
+            request.name,
+            force=request.force,
+            administrator=administrator,
+            bin_days=self.settings.repository_bin_days,
         )
         return pb.DeleteRepositoryResponse(repository=await self._message(removed))
+
+    @administrator_only
+    async def RestoreRepository(
+        self, request: pb.RestoreRepositoryRequest, _administrator: User
+    ) -> pb.RestoreRepositoryResponse:
+        """Take a repository out of the bin."""
+        check_repository_name("name", request.name)
+        if request.new_name:
+            check_new_repository_name("new_name", request.new_name)
+        restoring = partial(restore_repository, name=request.name, repository_id=request.id, new_name=request.new_name)
+        return pb.RestoreRepositoryResponse(repository=await self._message(await self.database.run(restoring)))
+
+    @administrator_only
+    async def PurgeRepository(
+        self, request: pb.PurgeRepositoryRequest, administrator: User
+    ) -> pb.PurgeRepositoryResponse:
+        """Remove a repository that is in the bin for good."""
+        check_repository_name("name", request.name)
+        purged = await purge_repository(
+            self.database, self.storage, request.name, repository_id=request.id, administrator=administrator
+        )
+        return pb.PurgeRepositoryResponse(repository=await self._message(purged))
 
     async def _message(self, repository: Repository | RemovedRepository) -> pb.Repository:
         return repository_message(repository, await self.database.run(forge_names))
@@ -112,6 +143,10 @@ def _changes(request: pb.UpdateRepositoryRequest) -> dict[str, object]:
         )
     if request.HasField("history_seconds"):
         changes["history_seconds"] = _seconds("history_seconds", request.history_seconds, _MIN_HISTORY_SECONDS)
+    if request.HasField("archived"):
+        # A repository that is archived again keeps the time when it was.
+        archived_at = func.coalesce(col(Repository.archived_at), func.now())
+        changes["archived_at"] = archived_at if request.archived else None
     if request.HasField("release_on"):
         changes["release_on"] = check_ref_patterns("release_on", request.release_on.patterns)
     if request.HasField("lock_spaces"):

@@ -4,23 +4,28 @@ from functools import partial
 
 from towpath.access.v1 import admin_service_pb2 as pb
 
+from services.locks.access.request_limits import set_limit_of_user
 from services.locks.access.users import create_user, list_users
 from services.locks.api.admin.base import Handlers, administrator_only
 from services.locks.api.admin.name_pages import name_page
 from services.locks.api.messages import user_message
+from services.locks.api.rate_messages import changed_limit_of, limit_of
 from services.locks.models import User
 from services.locks.removals import remove_user
 from services.locks.validation import check_name, check_new_name
 
 
 class UserHandlers(Handlers):
-    """Adds, lists and removes users."""
+    """Adds, lists, changes and removes users."""
 
     @administrator_only
     async def CreateUser(self, request: pb.CreateUserRequest, _administrator: User) -> pb.CreateUserResponse:
         """Add a user."""
         check_new_name("name", request.name)
-        user = await self.database.run(partial(create_user, name=request.name, administrator=request.administrator))
+        limit = limit_of(request.rate)
+        user = await self.database.run(
+            partial(create_user, name=request.name, administrator=request.administrator, limit=limit)
+        )
         return pb.CreateUserResponse(user=user_message(user))
 
     @administrator_only
@@ -30,6 +35,14 @@ class UserHandlers(Handlers):
         found = await self.database.run(partial(list_users, after=page.after, limit=page.asked))
         users, cursor = page.cut(found, lambda user: user.name)
         return pb.ListUsersResponse(users=map(user_message, users), next_cursor=cursor)
+
+    @administrator_only
+    async def UpdateUser(self, request: pb.UpdateUserRequest, _administrator: User) -> pb.UpdateUserResponse:
+        """Change a user's limit of requests."""
+        check_name("name", request.name)
+        limit = changed_limit_of(request)
+        user = await self.database.run(partial(set_limit_of_user, name=request.name, limit=limit))
+        return pb.UpdateUserResponse(user=user_message(user))
 
     @administrator_only
     async def DeleteUser(self, request: pb.DeleteUserRequest, administrator: User) -> pb.DeleteUserResponse:

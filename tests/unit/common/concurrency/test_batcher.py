@@ -1,7 +1,9 @@
 """Requests that come at once: who is answered with whom."""
 
 import asyncio
+import time
 from collections.abc import Sequence
+from itertools import pairwise
 
 import pytest
 
@@ -138,3 +140,21 @@ async def test_closed_amid_work() -> None:
     for task in asking:
         with pytest.raises(asyncio.CancelledError):
             await task
+
+
+async def test_groups_start_no_sooner_than_the_interval() -> None:
+    """The first request is answered at once; those that come in the interval share the next group."""
+    doubler, started = Doubler(), []
+    doubler.free.set()
+
+    async def double(numbers: Sequence[int]) -> list[int | Exception]:
+        started.append(time.monotonic())
+        return await doubler.double(numbers)
+
+    grouped = Doubling(double, interval_seconds=0.2)
+    assert await grouped.submit(1) == 2
+    assert await asyncio.gather(*await _asked(grouped, [2], [3], [4])) == [4, 6, 8]
+    assert await grouped.submit(5) == 10
+    assert doubler.groups == [[1], [2, 3, 4], [5]]
+    assert all(later - earlier >= 0.19 for earlier, later in pairwise(started))
+    await grouped.close()

@@ -118,3 +118,16 @@ def test_a_long_list_of_refs_is_cut() -> None:
     )
     explanation = _decide(few, Permission.WRITE, "other").explanation
     assert explanation.endswith("like refs/heads/0, refs/heads/1, refs/heads/2, and this is another")
+
+
+@given(_GRANTS, st.booleans(), st.sampled_from(Permission), st.sampled_from(["", "refs/heads/bob"]), st.booleans())
+def test_an_archived_repository_is_refused_to_who_might_write(
+    grants: list[Grant], public: bool, permission: Permission, ref: str, anonymous: bool
+) -> None:
+    """Every other decision is as before, so that nobody learns more than that."""
+    before = _decide(RepositoryAccess(public, grants), permission, ref, anonymous=anonymous)
+    archived = _decide(RepositoryAccess(public, grants, archived=True), permission, ref, anonymous=anonymous)
+    if permission is not Permission.READ and before.outcome is Outcome.ALLOWED:
+        assert archived.outcome is Outcome.ARCHIVED
+    else:
+        assert archived == before

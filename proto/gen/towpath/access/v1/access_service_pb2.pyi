@@ -96,6 +96,8 @@ class AuthenticateResponse(_message.Message):
     TOKEN_ID_FIELD_NUMBER: _builtins.int
     SCOPED_FIELD_NUMBER: _builtins.int
     RENEWED_BY_CREDENTIAL_FIELD_NUMBER: _builtins.int
+    REQUESTS_PER_HOUR_FIELD_NUMBER: _builtins.int
+    TOKEN_REQUESTS_PER_HOUR_FIELD_NUMBER: _builtins.int
     user_id: _builtins.int
     """The user's id."""
     user_name: _builtins.str
@@ -110,6 +112,10 @@ class AuthenticateResponse(_message.Message):
     """What the user may do depends on the token too: all further calls have to name it."""
     renewed_by_credential: _builtins.bool
     """The forge has to be asked again after a while: CheckAccess needs the credential then, beside its id."""
+    requests_per_hour: _builtins.int
+    """How many requests the user may make in an hour, evenly; 0 for no limit. See TakeRate."""
+    token_requests_per_hour: _builtins.int
+    """How many requests may be made with this token in an hour, beside the limit of its user; 0 for no limit."""
     def __init__(
         self,
         *,
@@ -119,10 +125,12 @@ class AuthenticateResponse(_message.Message):
         token_id: _builtins.int = ...,
         scoped: _builtins.bool = ...,
         renewed_by_credential: _builtins.bool = ...,
+        requests_per_hour: _builtins.int = ...,
+        token_requests_per_hour: _builtins.int = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_seconds", b"keep_seconds", "renewed_by_credential", b"renewed_by_credential", "scoped", b"scoped", "token_id", b"token_id", "user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_seconds", b"keep_seconds", "renewed_by_credential", b"renewed_by_credential", "requests_per_hour", b"requests_per_hour", "scoped", b"scoped", "token_id", b"token_id", "token_requests_per_hour", b"token_requests_per_hour", "user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -349,6 +357,116 @@ class CountFailedLoginsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___CountFailedLoginsResponse: _TypeAlias = CountFailedLoginsResponse  # noqa: Y015
+
+@_typing.final
+class TakeRateRequest(_message.Message):
+    """TakeRateRequest tells for whom requests are taken."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Holder(_message.Message):
+        """Holder is a user or a token whose requests are limited."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        ID_FIELD_NUMBER: _builtins.int
+        IS_TOKEN_FIELD_NUMBER: _builtins.int
+        REQUESTS_PER_HOUR_FIELD_NUMBER: _builtins.int
+        NEEDED_FIELD_NUMBER: _builtins.int
+        AHEAD_FIELD_NUMBER: _builtins.int
+        id: _builtins.int
+        """The id of the user, or of the token."""
+        is_token: _builtins.bool
+        """Whether it is the id of a token."""
+        requests_per_hour: _builtins.int
+        """The limit, as Authenticate told it: 1 to 3,600,000. What was taken by another limit of the same holder, such as the
+        one before a change, does not count.
+        """
+        needed: _builtins.int
+        """How many requests wait for an answer: 0 to 1,000,000."""
+        ahead: _builtins.int
+        """How many more the caller would like for requests to come: 0 to 1,000,000. Fewer are given where little is left."""
+        def __init__(
+            self,
+            *,
+            id: _builtins.int = ...,
+            is_token: _builtins.bool = ...,
+            requests_per_hour: _builtins.int = ...,
+            needed: _builtins.int = ...,
+            ahead: _builtins.int = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["ahead", b"ahead", "id", b"id", "is_token", b"is_token", "needed", b"needed", "requests_per_hour", b"requests_per_hour"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    HOLDERS_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def holders(self) -> _containers.RepeatedCompositeFieldContainer[Global___TakeRateRequest.Holder]:
+        """The holders: 1 to 1,000, each with a limit once."""
+
+    def __init__(
+        self,
+        *,
+        holders: _abc.Iterable[Global___TakeRateRequest.Holder] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["holders", b"holders"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeRateRequest: _TypeAlias = TakeRateRequest  # noqa: Y015
+
+@_typing.final
+class TakeRateResponse(_message.Message):
+    """TakeRateResponse tells what was taken."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class Taken(_message.Message):
+        """Taken is the answer for one holder."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        REQUESTS_FIELD_NUMBER: _builtins.int
+        RETRY_SECONDS_FIELD_NUMBER: _builtins.int
+        requests: _builtins.int
+        """How many requests may be made."""
+        retry_seconds: _builtins.float
+        """After how many seconds there is one more, where there are fewer than were needed."""
+        def __init__(
+            self,
+            *,
+            requests: _builtins.int = ...,
+            retry_seconds: _builtins.float = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["requests", b"requests", "retry_seconds", b"retry_seconds"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    TAKEN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def taken(self) -> _containers.RepeatedCompositeFieldContainer[Global___TakeRateResponse.Taken]:
+        """The answers in the order of the request."""
+
+    def __init__(
+        self,
+        *,
+        taken: _abc.Iterable[Global___TakeRateResponse.Taken] | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["taken", b"taken"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___TakeRateResponse: _TypeAlias = TakeRateResponse  # noqa: Y015
 
 @_typing.final
 class ExchangeTokenRequest(_message.Message):

@@ -58,6 +58,11 @@ class AccessServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsResponse.FromString,
                 _registered_method=True)
+        self.TakeRate = channel.unary_unary(
+                '/towpath.access.v1.AccessService/TakeRate',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.TakeRateRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.TakeRateResponse.FromString,
+                _registered_method=True)
         self.ExchangeToken = channel.unary_unary(
                 '/towpath.access.v1.AccessService/ExchangeToken',
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ExchangeTokenRequest.SerializeToString,
@@ -126,7 +131,7 @@ class AccessServiceServicer:
         user's, was revoked, or has expired; or its role has to be renewed, and the request has no
         credential, or another one), UNAVAILABLE (as of Authenticate), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
         the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
-        the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
+        the repository but not do this; REPOSITORY_ARCHIVED: nobody may change it), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -157,6 +162,17 @@ class AccessServiceServicer:
 
         Errors: INVALID_ARGUMENT (INVALID_FIELD: no address, too many, one that is empty, too long or
         there twice, or a count or a time out of bounds).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def TakeRate(self, request, context):
+        """TakeRate takes requests from the rates of users and tokens, which all facades share, and tells how many each of them
+        may make now. It is the generic cell rate algorithm: after a pause, the requests of two seconds, and at least ten, may
+        be made at once. What is taken is used within half a second. A second call takes a second time.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: no holder, too many, one that is there twice, or numbers out of bounds).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -253,6 +269,11 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.CountFailedLogins,
                     request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsResponse.SerializeToString,
+            ),
+            'TakeRate': grpc.unary_unary_rpc_method_handler(
+                    servicer.TakeRate,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.TakeRateRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.TakeRateResponse.SerializeToString,
             ),
             'ExchangeToken': grpc.unary_unary_rpc_method_handler(
                     servicer.ExchangeToken,
@@ -402,6 +423,33 @@ class AccessService:
             '/towpath.access.v1.AccessService/CountFailedLogins',
             towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_access__service__pb2.CountFailedLoginsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def TakeRate(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/TakeRate',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.TakeRateRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.TakeRateResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -57,7 +57,7 @@ class AccessServiceStub:
     user's, was revoked, or has expired; or its role has to be renewed, and the request has no
     credential, or another one), UNAVAILABLE (as of Authenticate), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
     the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
-    the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
+    the repository but not do this; REPOSITORY_ARCHIVED: nobody may change it), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
     """
     WatchAccess: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.WatchAccessRequest, _access_service_pb2.WatchAccessResponse]
     """WatchAccess tells whether anybody may have lost an access, for those who keep answers of
@@ -80,6 +80,13 @@ class AccessServiceStub:
 
     Errors: INVALID_ARGUMENT (INVALID_FIELD: no address, too many, one that is empty, too long or
     there twice, or a count or a time out of bounds).
+    """
+    TakeRate: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.TakeRateRequest, _access_service_pb2.TakeRateResponse]
+    """TakeRate takes requests from the rates of users and tokens, which all facades share, and tells how many each of them
+    may make now. It is the generic cell rate algorithm: after a pause, the requests of two seconds, and at least ten, may
+    be made at once. What is taken is used within half a second. A second call takes a second time.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: no holder, too many, one that is there twice, or numbers out of bounds).
     """
     ExchangeToken: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ExchangeTokenRequest, _access_service_pb2.ExchangeTokenResponse]
     """ExchangeToken gives a short-lived token of ours for a JSON Web Token of an issuer, with the same user, groups and
@@ -151,7 +158,7 @@ class AccessServiceAsyncStub(AccessServiceStub):
     user's, was revoked, or has expired; or its role has to be renewed, and the request has no
     credential, or another one), UNAVAILABLE (as of Authenticate), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
     the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
-    the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
+    the repository but not do this; REPOSITORY_ARCHIVED: nobody may change it), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
     """
     WatchAccess: _aio.UnaryUnaryMultiCallable[_access_service_pb2.WatchAccessRequest, _access_service_pb2.WatchAccessResponse]  # type: ignore[assignment]
     """WatchAccess tells whether anybody may have lost an access, for those who keep answers of
@@ -174,6 +181,13 @@ class AccessServiceAsyncStub(AccessServiceStub):
 
     Errors: INVALID_ARGUMENT (INVALID_FIELD: no address, too many, one that is empty, too long or
     there twice, or a count or a time out of bounds).
+    """
+    TakeRate: _aio.UnaryUnaryMultiCallable[_access_service_pb2.TakeRateRequest, _access_service_pb2.TakeRateResponse]  # type: ignore[assignment]
+    """TakeRate takes requests from the rates of users and tokens, which all facades share, and tells how many each of them
+    may make now. It is the generic cell rate algorithm: after a pause, the requests of two seconds, and at least ten, may
+    be made at once. What is taken is used within half a second. A second call takes a second time.
+
+    Errors: INVALID_ARGUMENT (INVALID_FIELD: no holder, too many, one that is there twice, or numbers out of bounds).
     """
     ExchangeToken: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ExchangeTokenRequest, _access_service_pb2.ExchangeTokenResponse]  # type: ignore[assignment]
     """ExchangeToken gives a short-lived token of ours for a JSON Web Token of an issuer, with the same user, groups and
@@ -254,7 +268,7 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         user's, was revoked, or has expired; or its role has to be renewed, and the request has no
         credential, or another one), UNAVAILABLE (as of Authenticate), NOT_FOUND (REPOSITORY_NOT_FOUND: it does not exist, or
         the user may not even know that it does), PERMISSION_DENIED (ACCESS_DENIED: the user may read
-        the repository but not do this), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
+        the repository but not do this; REPOSITORY_ARCHIVED: nobody may change it), INVALID_ARGUMENT (INVALID_FIELD: no permission is asked for).
         """
 
     @_abc_1.abstractmethod
@@ -289,6 +303,19 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
 
         Errors: INVALID_ARGUMENT (INVALID_FIELD: no address, too many, one that is empty, too long or
         there twice, or a count or a time out of bounds).
+        """
+
+    @_abc_1.abstractmethod
+    def TakeRate(
+        self,
+        request: _access_service_pb2.TakeRateRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.TakeRateResponse, _abc.Awaitable[_access_service_pb2.TakeRateResponse]]:
+        """TakeRate takes requests from the rates of users and tokens, which all facades share, and tells how many each of them
+        may make now. It is the generic cell rate algorithm: after a pause, the requests of two seconds, and at least ten, may
+        be made at once. What is taken is used within half a second. A second call takes a second time.
+
+        Errors: INVALID_ARGUMENT (INVALID_FIELD: no holder, too many, one that is there twice, or numbers out of bounds).
         """
 
     @_abc_1.abstractmethod

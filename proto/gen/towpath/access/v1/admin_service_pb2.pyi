@@ -146,12 +146,15 @@ class User(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     ADMINISTRATOR_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    REQUESTS_PER_HOUR_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The id."""
     name: _builtins.str
     """The name: 1 to 64 of [A-Za-z0-9._@+-], not beginning with "-"; no two differ in case alone."""
     administrator: _builtins.bool
     """Whether the user may call AdminService."""
+    requests_per_hour: _builtins.int
+    """The user's own limit of requests, as in RequestRate; not set where the user has none."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When the user was added."""
@@ -163,14 +166,46 @@ class User(_message.Message):
         name: _builtins.str = ...,
         administrator: _builtins.bool = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        requests_per_hour: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour", "created_at", b"created_at", "requests_per_hour", b"requests_per_hour"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["administrator", b"administrator", "created_at", b"created_at", "id", b"id", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour", "administrator", b"administrator", "created_at", b"created_at", "id", b"id", "name", b"name", "requests_per_hour", b"requests_per_hour"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__requests_per_hour: _TypeAlias = _typing.Literal["requests_per_hour"]  # noqa: Y015
+    _WhichOneofArgType__requests_per_hour: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_hour) -> _WhichOneofReturnType__requests_per_hour | None: ...
 
 Global___User: _TypeAlias = User  # noqa: Y015
+
+@_typing.final
+class RequestRate(_message.Message):
+    """RequestRate is a limit of the requests that a user may make, that may be made with a token, or that each member of a
+    group may make, counted by all facades together. A user's own limit goes before those of groups, of which the highest
+    counts, and those before the setting TOWPATH_REQUEST_RATE.
+    """
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REQUESTS_PER_HOUR_FIELD_NUMBER: _builtins.int
+    requests_per_hour: _builtins.int
+    """The requests of an hour, 1 to 3,600,000, which may be made evenly; 0 for as many as they like. Not set: none of its
+    own.
+    """
+    def __init__(
+        self,
+        *,
+        requests_per_hour: _builtins.int | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour", "requests_per_hour", b"requests_per_hour"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour", "requests_per_hour", b"requests_per_hour"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__requests_per_hour: _TypeAlias = _typing.Literal["requests_per_hour"]  # noqa: Y015
+    _WhichOneofArgType__requests_per_hour: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_hour) -> _WhichOneofReturnType__requests_per_hour | None: ...
+
+Global___RequestRate: _TypeAlias = RequestRate  # noqa: Y015
 
 @_typing.final
 class Token(_message.Message):
@@ -185,6 +220,7 @@ class Token(_message.Message):
     USER_NAME_FIELD_NUMBER: _builtins.int
     LAST_USED_AT_FIELD_NUMBER: _builtins.int
     ISSUER_FIELD_NUMBER: _builtins.int
+    REQUESTS_PER_HOUR_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The id."""
     name: _builtins.str
@@ -195,6 +231,8 @@ class Token(_message.Message):
     """The name of the issuer where its user signed in to get it, told by ListTokens alone. Empty for a token
     that an administrator has made.
     """
+    requests_per_hour: _builtins.int
+    """The token's own limit of requests, beside that of its user, as in RequestRate; not set where it has none."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was made."""
@@ -219,12 +257,15 @@ class Token(_message.Message):
         user_name: _builtins.str = ...,
         last_used_at: _timestamp_pb2.Timestamp | None = ...,
         issuer: _builtins.str = ...,
+        requests_per_hour: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "last_used_at", b"last_used_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour", "created_at", b"created_at", "expires_at", b"expires_at", "last_used_at", b"last_used_at", "requests_per_hour", b"requests_per_hour"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "id", b"id", "issuer", b"issuer", "last_used_at", b"last_used_at", "name", b"name", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour", "created_at", b"created_at", "expires_at", b"expires_at", "id", b"id", "issuer", b"issuer", "last_used_at", b"last_used_at", "name", b"name", "requests_per_hour", b"requests_per_hour", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__requests_per_hour: _TypeAlias = _typing.Literal["requests_per_hour"]  # noqa: Y015
+    _WhichOneofArgType__requests_per_hour: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_hour) -> _WhichOneofReturnType__requests_per_hour | None: ...
 
 Global___Token: _TypeAlias = Token  # noqa: Y015
 
@@ -290,6 +331,9 @@ class Repository(_message.Message):
     FORGE_FIELD_NUMBER: _builtins.int
     FORGE_REPOSITORY_FIELD_NUMBER: _builtins.int
     RESTRICTED_FIELD_NUMBER: _builtins.int
+    ARCHIVED_AT_FIELD_NUMBER: _builtins.int
+    REMOVED_AT_FIELD_NUMBER: _builtins.int
+    BIN_UNTIL_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The id, by which storage and locks know it; never used again."""
     name: _builtins.str
@@ -322,6 +366,18 @@ class Repository(_message.Message):
     def lock_spaces(self) -> _containers.RepeatedScalarFieldContainer[_builtins.str]:
         """The rules that tell the lock space of a ref, such as "refs/heads/release/*=per-ref"; see LockSpaces."""
 
+    @_builtins.property
+    def archived_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was archived: it may be read since then, and nothing in it may be changed. Not set for any other."""
+
+    @_builtins.property
+    def removed_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was moved to the bin; set for a repository in the bin alone."""
+
+    @_builtins.property
+    def bin_until(self) -> _timestamp_pb2.Timestamp:
+        """When it will be removed for good; set for a repository in the bin alone."""
+
     def __init__(
         self,
         *,
@@ -337,10 +393,13 @@ class Repository(_message.Message):
         forge: _builtins.str = ...,
         forge_repository: _builtins.str = ...,
         restricted: _builtins.bool = ...,
+        archived_at: _timestamp_pb2.Timestamp | None = ...,
+        removed_at: _timestamp_pb2.Timestamp | None = ...,
+        bin_until: _timestamp_pb2.Timestamp | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["archived_at", b"archived_at", "bin_until", b"bin_until", "created_at", b"created_at", "removed_at", b"removed_at"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "forced_unlock", b"forced_unlock", "forge", b"forge", "forge_repository", b"forge_repository", "history_seconds", b"history_seconds", "id", b"id", "lock_spaces", b"lock_spaces", "name", b"name", "public", b"public", "release_on", b"release_on", "restricted", b"restricted", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["archived_at", b"archived_at", "bin_until", b"bin_until", "created_at", b"created_at", "forced_unlock", b"forced_unlock", "forge", b"forge", "forge_repository", b"forge_repository", "history_seconds", b"history_seconds", "id", b"id", "lock_spaces", b"lock_spaces", "name", b"name", "public", b"public", "release_on", b"release_on", "removed_at", b"removed_at", "restricted", b"restricted", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -463,12 +522,15 @@ class Group(_message.Message):
     NAME_FIELD_NUMBER: _builtins.int
     MEMBER_COUNT_FIELD_NUMBER: _builtins.int
     CREATED_AT_FIELD_NUMBER: _builtins.int
+    REQUESTS_PER_HOUR_FIELD_NUMBER: _builtins.int
     id: _builtins.int
     """The group's id."""
     name: _builtins.str
     """The group's name."""
     member_count: _builtins.int
     """How many members it has, without those that issuers name."""
+    requests_per_hour: _builtins.int
+    """The limit of requests of each of its members, as in RequestRate; not set where it has none."""
     @_builtins.property
     def created_at(self) -> _timestamp_pb2.Timestamp:
         """When it was made."""
@@ -480,12 +542,15 @@ class Group(_message.Message):
         name: _builtins.str = ...,
         member_count: _builtins.int = ...,
         created_at: _timestamp_pb2.Timestamp | None = ...,
+        requests_per_hour: _builtins.int | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour", "created_at", b"created_at", "requests_per_hour", b"requests_per_hour"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "id", b"id", "member_count", b"member_count", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour", "created_at", b"created_at", "id", b"id", "member_count", b"member_count", "name", b"name", "requests_per_hour", b"requests_per_hour"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
-    def WhichOneof(self, oneof_group: _Never) -> None: ...
+    _WhichOneofReturnType__requests_per_hour: _TypeAlias = _typing.Literal["requests_per_hour"]  # noqa: Y015
+    _WhichOneofArgType__requests_per_hour: _TypeAlias = _typing.Literal["_requests_per_hour", b"_requests_per_hour"]  # noqa: Y015
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__requests_per_hour) -> _WhichOneofReturnType__requests_per_hour | None: ...
 
 Global___Group: _TypeAlias = Group  # noqa: Y015
 
@@ -593,19 +658,25 @@ class CreateUserRequest(_message.Message):
 
     NAME_FIELD_NUMBER: _builtins.int
     ADMINISTRATOR_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The name."""
     administrator: _builtins.bool
     """Whether the user may call AdminService."""
+    @_builtins.property
+    def rate(self) -> Global___RequestRate:
+        """The user's own limit of requests."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
         administrator: _builtins.bool = ...,
+        rate: Global___RequestRate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rate", b"rate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["administrator", b"administrator", "name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["administrator", b"administrator", "name", b"name", "rate", b"rate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -692,6 +763,58 @@ class ListUsersResponse(_message.Message):
 Global___ListUsersResponse: _TypeAlias = ListUsersResponse  # noqa: Y015
 
 @_typing.final
+class UpdateUserRequest(_message.Message):
+    """UpdateUserRequest tells what to change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name."""
+    @_builtins.property
+    def rate(self) -> Global___RequestRate:
+        """When set, the user's own limit of requests."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        rate: Global___RequestRate | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rate", b"rate"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "rate", b"rate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateUserRequest: _TypeAlias = UpdateUserRequest  # noqa: Y015
+
+@_typing.final
+class UpdateUserResponse(_message.Message):
+    """UpdateUserResponse carries the user as it is then."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def user(self) -> Global___User:
+        """The user."""
+
+    def __init__(
+        self,
+        *,
+        user: Global___User | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["user", b"user"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["user", b"user"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateUserResponse: _TypeAlias = UpdateUserResponse  # noqa: Y015
+
+@_typing.final
 class DeleteUserRequest(_message.Message):
     """DeleteUserRequest names the user to remove."""
 
@@ -750,6 +873,7 @@ class CreateTokenRequest(_message.Message):
     USER_NAME_FIELD_NUMBER: _builtins.int
     NAME_FIELD_NUMBER: _builtins.int
     EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
     user_name: _builtins.str
     """The user's name."""
     name: _builtins.str
@@ -758,16 +882,21 @@ class CreateTokenRequest(_message.Message):
     def expires_at(self) -> _timestamp_pb2.Timestamp:
         """When it ends; not set for never."""
 
+    @_builtins.property
+    def rate(self) -> Global___RequestRate:
+        """The token's own limit of requests."""
+
     def __init__(
         self,
         *,
         user_name: _builtins.str = ...,
         name: _builtins.str = ...,
         expires_at: _timestamp_pb2.Timestamp | None = ...,
+        rate: Global___RequestRate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "rate", b"rate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "name", b"name", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_at", b"expires_at", "name", b"name", "rate", b"rate", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -846,6 +975,62 @@ class ListTokensResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListTokensResponse: _TypeAlias = ListTokensResponse  # noqa: Y015
+
+@_typing.final
+class UpdateTokenRequest(_message.Message):
+    """UpdateTokenRequest tells what to change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_NAME_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
+    user_name: _builtins.str
+    """The user's name."""
+    name: _builtins.str
+    """The token's name."""
+    @_builtins.property
+    def rate(self) -> Global___RequestRate:
+        """When set, the token's own limit of requests."""
+
+    def __init__(
+        self,
+        *,
+        user_name: _builtins.str = ...,
+        name: _builtins.str = ...,
+        rate: Global___RequestRate | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rate", b"rate"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "rate", b"rate", "user_name", b"user_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateTokenRequest: _TypeAlias = UpdateTokenRequest  # noqa: Y015
+
+@_typing.final
+class UpdateTokenResponse(_message.Message):
+    """UpdateTokenResponse carries the token as it is then."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def token(self) -> Global___Token:
+        """The token, without its last use."""
+
+    def __init__(
+        self,
+        *,
+        token: Global___Token | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateTokenResponse: _TypeAlias = UpdateTokenResponse  # noqa: Y015
 
 @_typing.final
 class RevokeTokenRequest(_message.Message):
@@ -1131,16 +1316,21 @@ Global___CreateRepositoryResponse: _TypeAlias = CreateRepositoryResponse  # noqa
 
 @_typing.final
 class ListRepositoriesRequest(_message.Message):
-    """ListRepositoriesRequest asks for all repositories."""
+    """ListRepositoriesRequest asks for repositories."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
+    REMOVED_FIELD_NUMBER: _builtins.int
+    removed: _builtins.bool
+    """Whether to list those in the bin, and no other."""
     def __init__(
         self,
+        *,
+        removed: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["removed", b"removed"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1187,6 +1377,7 @@ class UpdateRepositoryRequest(_message.Message):
     FORGE_FIELD_NUMBER: _builtins.int
     FORGE_REPOSITORY_FIELD_NUMBER: _builtins.int
     RESTRICTED_FIELD_NUMBER: _builtins.int
+    ARCHIVED_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The present name."""
     new_name: _builtins.str
@@ -1205,6 +1396,8 @@ class UpdateRepositoryRequest(_message.Message):
     """The name of the repository at the forge, which matches one of the forge's patterns."""
     restricted: _builtins.bool
     """Whether reading by a token of the forge needs the right to write there."""
+    archived: _builtins.bool
+    """Whether it may only be read: uploads, and changes of locks by users, are refused."""
     @_builtins.property
     def release_on(self) -> Global___RefPatterns:
         """When set, the refs to which a push releases its pusher's locks on the pushed paths; without patterns, none."""
@@ -1227,11 +1420,14 @@ class UpdateRepositoryRequest(_message.Message):
         forge: _builtins.str | None = ...,
         forge_repository: _builtins.str | None = ...,
         restricted: _builtins.bool | None = ...,
+        archived: _builtins.bool | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _typing.Literal["_forge", b"_forge", "_forge_repository", b"_forge_repository", "_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_restricted", b"_restricted", "_stale_after_seconds", b"_stale_after_seconds", "forge", b"forge", "forge_repository", b"forge_repository", "history_seconds", b"history_seconds", "lock_spaces", b"lock_spaces", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "restricted", b"restricted", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["_archived", b"_archived", "_forge", b"_forge", "_forge_repository", b"_forge_repository", "_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_restricted", b"_restricted", "_stale_after_seconds", b"_stale_after_seconds", "archived", b"archived", "forge", b"forge", "forge_repository", b"forge_repository", "history_seconds", b"history_seconds", "lock_spaces", b"lock_spaces", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "restricted", b"restricted", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["_forge", b"_forge", "_forge_repository", b"_forge_repository", "_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_restricted", b"_restricted", "_stale_after_seconds", b"_stale_after_seconds", "forced_unlock", b"forced_unlock", "forge", b"forge", "forge_repository", b"forge_repository", "history_seconds", b"history_seconds", "lock_spaces", b"lock_spaces", "name", b"name", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "restricted", b"restricted", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["_archived", b"_archived", "_forge", b"_forge", "_forge_repository", b"_forge_repository", "_history_seconds", b"_history_seconds", "_new_name", b"_new_name", "_public", b"_public", "_restricted", b"_restricted", "_stale_after_seconds", b"_stale_after_seconds", "archived", b"archived", "forced_unlock", b"forced_unlock", "forge", b"forge", "forge_repository", b"forge_repository", "history_seconds", b"history_seconds", "lock_spaces", b"lock_spaces", "name", b"name", "new_name", b"new_name", "public", b"public", "release_on", b"release_on", "restricted", b"restricted", "stale_after_seconds", b"stale_after_seconds"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    _WhichOneofReturnType__archived: _TypeAlias = _typing.Literal["archived"]  # noqa: Y015
+    _WhichOneofArgType__archived: _TypeAlias = _typing.Literal["_archived", b"_archived"]  # noqa: Y015
     _WhichOneofReturnType__forge: _TypeAlias = _typing.Literal["forge"]  # noqa: Y015
     _WhichOneofArgType__forge: _TypeAlias = _typing.Literal["_forge", b"_forge"]  # noqa: Y015
     _WhichOneofReturnType__forge_repository: _TypeAlias = _typing.Literal["forge_repository"]  # noqa: Y015
@@ -1246,6 +1442,8 @@ class UpdateRepositoryRequest(_message.Message):
     _WhichOneofArgType__restricted: _TypeAlias = _typing.Literal["_restricted", b"_restricted"]  # noqa: Y015
     _WhichOneofReturnType__stale_after_seconds: _TypeAlias = _typing.Literal["stale_after_seconds"]  # noqa: Y015
     _WhichOneofArgType__stale_after_seconds: _TypeAlias = _typing.Literal["_stale_after_seconds", b"_stale_after_seconds"]  # noqa: Y015
+    @_typing.overload
+    def WhichOneof(self, oneof_group: _WhichOneofArgType__archived) -> _WhichOneofReturnType__archived | None: ...
     @_typing.overload
     def WhichOneof(self, oneof_group: _WhichOneofArgType__forge) -> _WhichOneofReturnType__forge | None: ...
     @_typing.overload
@@ -1338,22 +1536,132 @@ class DeleteRepositoryResponse(_message.Message):
 Global___DeleteRepositoryResponse: _TypeAlias = DeleteRepositoryResponse  # noqa: Y015
 
 @_typing.final
+class RestoreRepositoryRequest(_message.Message):
+    """RestoreRepositoryRequest names the repository to take out of the bin."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    NEW_NAME_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name that it had; of several, the one that was removed last is meant."""
+    id: _builtins.int
+    """Its id; 0 where the name is enough."""
+    new_name: _builtins.str
+    """The name that it gets; empty for the one that it had."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        id: _builtins.int = ...,
+        new_name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "name", b"name", "new_name", b"new_name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreRepositoryRequest: _TypeAlias = RestoreRepositoryRequest  # noqa: Y015
+
+@_typing.final
+class RestoreRepositoryResponse(_message.Message):
+    """RestoreRepositoryResponse carries the repository."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def repository(self) -> Global___Repository:
+        """The repository."""
+
+    def __init__(
+        self,
+        *,
+        repository: Global___Repository | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["repository", b"repository"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["repository", b"repository"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RestoreRepositoryResponse: _TypeAlias = RestoreRepositoryResponse  # noqa: Y015
+
+@_typing.final
+class PurgeRepositoryRequest(_message.Message):
+    """PurgeRepositoryRequest names the repository to remove for good."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    ID_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The name that it had; of several, the one that was removed last is meant."""
+    id: _builtins.int
+    """Its id; 0 where the name is enough."""
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        id: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["id", b"id", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeRepositoryRequest: _TypeAlias = PurgeRepositoryRequest  # noqa: Y015
+
+@_typing.final
+class PurgeRepositoryResponse(_message.Message):
+    """PurgeRepositoryResponse carries the repository as it was."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    REPOSITORY_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def repository(self) -> Global___Repository:
+        """The repository."""
+
+    def __init__(
+        self,
+        *,
+        repository: Global___Repository | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["repository", b"repository"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["repository", b"repository"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___PurgeRepositoryResponse: _TypeAlias = PurgeRepositoryResponse  # noqa: Y015
+
+@_typing.final
 class CreateGroupRequest(_message.Message):
     """CreateGroupRequest describes a group."""
 
     DESCRIPTOR: _descriptor.Descriptor
 
     NAME_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
     name: _builtins.str
     """The group's name: 1 to 64 of A-Z a-z 0-9 . _ @ + -, and it does not begin with "-"."""
+    @_builtins.property
+    def rate(self) -> Global___RequestRate:
+        """The limit of requests of each of its members."""
+
     def __init__(
         self,
         *,
         name: _builtins.str = ...,
+        rate: Global___RequestRate | None = ...,
     ) -> None: ...
-    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rate", b"rate"]  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "rate", b"rate"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -1438,6 +1746,58 @@ class ListGroupsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
 Global___ListGroupsResponse: _TypeAlias = ListGroupsResponse  # noqa: Y015
+
+@_typing.final
+class UpdateGroupRequest(_message.Message):
+    """UpdateGroupRequest tells what to change."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    NAME_FIELD_NUMBER: _builtins.int
+    RATE_FIELD_NUMBER: _builtins.int
+    name: _builtins.str
+    """The group's name."""
+    @_builtins.property
+    def rate(self) -> Global___RequestRate:
+        """When set, the limit of requests of each of its members."""
+
+    def __init__(
+        self,
+        *,
+        name: _builtins.str = ...,
+        rate: Global___RequestRate | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["rate", b"rate"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "rate", b"rate"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateGroupRequest: _TypeAlias = UpdateGroupRequest  # noqa: Y015
+
+@_typing.final
+class UpdateGroupResponse(_message.Message):
+    """UpdateGroupResponse carries the group as it is then."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    GROUP_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def group(self) -> Global___Group:
+        """The group."""
+
+    def __init__(
+        self,
+        *,
+        group: Global___Group | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["group", b"group"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UpdateGroupResponse: _TypeAlias = UpdateGroupResponse  # noqa: Y015
 
 @_typing.final
 class DeleteGroupRequest(_message.Message):

@@ -52,6 +52,11 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsersRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsersResponse.FromString,
                 _registered_method=True)
+        self.UpdateUser = channel.unary_unary(
+                '/towpath.access.v1.AdminService/UpdateUser',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateUserRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateUserResponse.FromString,
+                _registered_method=True)
         self.DeleteUser = channel.unary_unary(
                 '/towpath.access.v1.AdminService/DeleteUser',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteUserRequest.SerializeToString,
@@ -66,6 +71,11 @@ class AdminServiceStub:
                 '/towpath.access.v1.AdminService/ListTokens',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListTokensRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListTokensResponse.FromString,
+                _registered_method=True)
+        self.UpdateToken = channel.unary_unary(
+                '/towpath.access.v1.AdminService/UpdateToken',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateTokenRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateTokenResponse.FromString,
                 _registered_method=True)
         self.RevokeToken = channel.unary_unary(
                 '/towpath.access.v1.AdminService/RevokeToken',
@@ -107,6 +117,16 @@ class AdminServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryResponse.FromString,
                 _registered_method=True)
+        self.RestoreRepository = channel.unary_unary(
+                '/towpath.access.v1.AdminService/RestoreRepository',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RestoreRepositoryRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RestoreRepositoryResponse.FromString,
+                _registered_method=True)
+        self.PurgeRepository = channel.unary_unary(
+                '/towpath.access.v1.AdminService/PurgeRepository',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.PurgeRepositoryRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.PurgeRepositoryResponse.FromString,
+                _registered_method=True)
         self.CreateForge = channel.unary_unary(
                 '/towpath.access.v1.AdminService/CreateForge',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateForgeRequest.SerializeToString,
@@ -131,6 +151,11 @@ class AdminServiceStub:
                 '/towpath.access.v1.AdminService/ListGroups',
                 request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupsRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupsResponse.FromString,
+                _registered_method=True)
+        self.UpdateGroup = channel.unary_unary(
+                '/towpath.access.v1.AdminService/UpdateGroup',
+                request_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateGroupRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateGroupResponse.FromString,
                 _registered_method=True)
         self.DeleteGroup = channel.unary_unary(
                 '/towpath.access.v1.AdminService/DeleteGroup',
@@ -384,6 +409,13 @@ class AdminServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def UpdateUser(self, request, context):
+        """UpdateUser changes what is set in the request, everywhere within a second.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
     def DeleteUser(self, request, context):
         """DeleteUser removes a user with its tokens and grants. Errors: FAILED_PRECONDITION
         (USER_HOLDS_LOCKS: the user holds locks and release_locks is false; LAST_ADMINISTRATOR).
@@ -403,6 +435,13 @@ class AdminServiceServicer:
     def ListTokens(self, request, context):
         """ListTokens returns a user's tokens with their last use, without their secrets. Of the tokens that come with a
         sign-in, it has those that ExchangeToken gave and that are valid.
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateToken(self, request, context):
+        """UpdateToken changes what is set in the request, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -446,14 +485,15 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def ListRepositories(self, request, context):
-        """ListRepositories returns all repositories by name.
+        """ListRepositories returns all repositories by name, or those in the bin, the latest removed first.
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
     def UpdateRepository(self, request, context):
-        """UpdateRepository changes what is set in the request; a rename keeps objects, locks and grants.
+        """UpdateRepository changes what is set in the request; a rename keeps objects, locks and grants, and the old name leads
+        clients to the repository for a while.
         Errors: ALREADY_EXISTS (REPOSITORY_EXISTS: the new name is taken), NOT_FOUND (FORGE_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
@@ -461,9 +501,26 @@ class AdminServiceServicer:
         raise NotImplementedError('Method not implemented!')
 
     def DeleteRepository(self, request, context):
-        """DeleteRepository removes a repository with its grants, locks and objects. Errors:
+        """DeleteRepository moves a repository with its grants, locks and objects to the bin, where nobody reaches it, and from
+        where it can be restored for TOWPATH_REPOSITORY_BIN_DAYS. Its name may be given to another repository. Errors:
         FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
         (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RestoreRepository(self, request, context):
+        """RestoreRepository takes a repository out of the bin, with all that it had. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND:
+        there is none of that name in the bin), ALREADY_EXISTS (REPOSITORY_EXISTS: another repository has the name by now).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def PurgeRepository(self, request, context):
+        """PurgeRepository removes a repository that is in the bin for good, with its grants, locks and objects. Errors:
+        NOT_FOUND (REPOSITORY_NOT_FOUND: there is none of that name in the bin).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -501,6 +558,13 @@ class AdminServiceServicer:
 
     def ListGroups(self, request, context):
         """ListGroups returns a page of the groups by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def UpdateGroup(self, request, context):
+        """UpdateGroup changes what is set in the request, everywhere within a second. Errors: NOT_FOUND (GROUP_NOT_FOUND).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -601,7 +665,8 @@ class AdminServiceServicer:
 
     def LockPaths(self, request, context):
         """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does. Errors: INVALID_ARGUMENT
-        (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+        (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS),
+        FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -626,7 +691,8 @@ class AdminServiceServicer:
     def StealLock(self, request, context):
         """StealLock replaces anybody's lock by a lock of a user on the same path, as LockService.StealLock does. Errors:
         NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ALREADY_EXISTS (PATH_LOCKED), INVALID_ARGUMENT
-        (INVALID_FIELD: the reason is missing, or the lock is the user's own), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+        (INVALID_FIELD: the reason is missing, or the lock is the user's own), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS),
+        FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -676,7 +742,8 @@ class AdminServiceServicer:
     def CopyObjects(self, request, context):
         """CopyObjects lets a repository hold objects that another one holds, without an upload, such as for a
         fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
-        both are the same repository, BATCH_TOO_LARGE).
+        both are the same repository, BATCH_TOO_LARGE), FAILED_PRECONDITION (REPOSITORY_ARCHIVED: the one that is to hold
+        them).
         """
         context.set_code(grpc.StatusCode.UNIMPLEMENTED)
         context.set_details('Method not implemented!')
@@ -883,6 +950,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsersRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListUsersResponse.SerializeToString,
             ),
+            'UpdateUser': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateUser,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateUserRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateUserResponse.SerializeToString,
+            ),
             'DeleteUser': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteUser,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteUserRequest.FromString,
@@ -897,6 +969,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListTokens,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListTokensRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListTokensResponse.SerializeToString,
+            ),
+            'UpdateToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateToken,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateTokenRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateTokenResponse.SerializeToString,
             ),
             'RevokeToken': grpc.unary_unary_rpc_method_handler(
                     servicer.RevokeToken,
@@ -938,6 +1015,16 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.DeleteRepositoryResponse.SerializeToString,
             ),
+            'RestoreRepository': grpc.unary_unary_rpc_method_handler(
+                    servicer.RestoreRepository,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RestoreRepositoryRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.RestoreRepositoryResponse.SerializeToString,
+            ),
+            'PurgeRepository': grpc.unary_unary_rpc_method_handler(
+                    servicer.PurgeRepository,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.PurgeRepositoryRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.PurgeRepositoryResponse.SerializeToString,
+            ),
             'CreateForge': grpc.unary_unary_rpc_method_handler(
                     servicer.CreateForge,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.CreateForgeRequest.FromString,
@@ -962,6 +1049,11 @@ def add_AdminServiceServicer_to_server(servicer, server):
                     servicer.ListGroups,
                     request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupsRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupsResponse.SerializeToString,
+            ),
+            'UpdateGroup': grpc.unary_unary_rpc_method_handler(
+                    servicer.UpdateGroup,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateGroupRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateGroupResponse.SerializeToString,
             ),
             'DeleteGroup': grpc.unary_unary_rpc_method_handler(
                     servicer.DeleteGroup,
@@ -1262,6 +1354,33 @@ class AdminService:
             _registered_method=True)
 
     @staticmethod
+    def UpdateUser(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/UpdateUser',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateUserRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateUserResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def DeleteUser(request,
             target,
             options=(),
@@ -1332,6 +1451,33 @@ class AdminService:
             '/towpath.access.v1.AdminService/ListTokens',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.ListTokensRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.ListTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/UpdateToken',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateTokenRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,
@@ -1559,6 +1705,60 @@ class AdminService:
             _registered_method=True)
 
     @staticmethod
+    def RestoreRepository(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/RestoreRepository',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.RestoreRepositoryRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.RestoreRepositoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def PurgeRepository(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/PurgeRepository',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.PurgeRepositoryRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.PurgeRepositoryResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
     def CreateForge(request,
             target,
             options=(),
@@ -1683,6 +1883,33 @@ class AdminService:
             '/towpath.access.v1.AdminService/ListGroups',
             towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupsRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_admin__service__pb2.ListGroupsResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def UpdateGroup(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AdminService/UpdateGroup',
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateGroupRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_admin__service__pb2.UpdateGroupResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -45,6 +45,8 @@ class AdminServiceStub:
     """CreateUser adds a user. Errors: ALREADY_EXISTS (USER_EXISTS)."""
     ListUsers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsersRequest, _admin_service_pb2.ListUsersResponse]
     """ListUsers returns a page of the users by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
+    UpdateUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateUserRequest, _admin_service_pb2.UpdateUserResponse]
+    """UpdateUser changes what is set in the request, everywhere within a second."""
     DeleteUser: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]
     """DeleteUser removes a user with its tokens and grants. Errors: FAILED_PRECONDITION
     (USER_HOLDS_LOCKS: the user holds locks and release_locks is false; LAST_ADMINISTRATOR).
@@ -57,6 +59,8 @@ class AdminServiceStub:
     """ListTokens returns a user's tokens with their last use, without their secrets. Of the tokens that come with a
     sign-in, it has those that ExchangeToken gave and that are valid.
     """
+    UpdateToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateTokenRequest, _admin_service_pb2.UpdateTokenResponse]
+    """UpdateToken changes what is set in the request, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
     RevokeToken: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]
     """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
     AddSshKey: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AddSshKeyRequest, _admin_service_pb2.AddSshKeyResponse]
@@ -72,15 +76,25 @@ class AdminServiceStub:
     CreateRepository: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateRepositoryRequest, _admin_service_pb2.CreateRepositoryResponse]
     """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS), NOT_FOUND (FORGE_NOT_FOUND)."""
     ListRepositories: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoriesRequest, _admin_service_pb2.ListRepositoriesResponse]
-    """ListRepositories returns all repositories by name."""
+    """ListRepositories returns all repositories by name, or those in the bin, the latest removed first."""
     UpdateRepository: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateRepositoryRequest, _admin_service_pb2.UpdateRepositoryResponse]
-    """UpdateRepository changes what is set in the request; a rename keeps objects, locks and grants.
+    """UpdateRepository changes what is set in the request; a rename keeps objects, locks and grants, and the old name leads
+    clients to the repository for a while.
     Errors: ALREADY_EXISTS (REPOSITORY_EXISTS: the new name is taken), NOT_FOUND (FORGE_NOT_FOUND).
     """
     DeleteRepository: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteRepositoryRequest, _admin_service_pb2.DeleteRepositoryResponse]
-    """DeleteRepository removes a repository with its grants, locks and objects. Errors:
+    """DeleteRepository moves a repository with its grants, locks and objects to the bin, where nobody reaches it, and from
+    where it can be restored for TOWPATH_REPOSITORY_BIN_DAYS. Its name may be given to another repository. Errors:
     FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
     (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
+    """
+    RestoreRepository: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.RestoreRepositoryRequest, _admin_service_pb2.RestoreRepositoryResponse]
+    """RestoreRepository takes a repository out of the bin, with all that it had. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND:
+    there is none of that name in the bin), ALREADY_EXISTS (REPOSITORY_EXISTS: another repository has the name by now).
+    """
+    PurgeRepository: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.PurgeRepositoryRequest, _admin_service_pb2.PurgeRepositoryResponse]
+    """PurgeRepository removes a repository that is in the bin for good, with its grants, locks and objects. Errors:
+    NOT_FOUND (REPOSITORY_NOT_FOUND: there is none of that name in the bin).
     """
     CreateForge: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CreateForgeRequest, _admin_service_pb2.CreateForgeResponse]
     """CreateForge adds a forge: a server of git repositories whose tokens are credentials in the repositories that are
@@ -96,6 +110,8 @@ class AdminServiceStub:
     """CreateGroup adds a group, which has no members and no grants yet. Errors: ALREADY_EXISTS (GROUP_EXISTS)."""
     ListGroups: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListGroupsRequest, _admin_service_pb2.ListGroupsResponse]
     """ListGroups returns a page of the groups by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
+    UpdateGroup: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateGroupRequest, _admin_service_pb2.UpdateGroupResponse]
+    """UpdateGroup changes what is set in the request, everywhere within a second. Errors: NOT_FOUND (GROUP_NOT_FOUND)."""
     DeleteGroup: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteGroupRequest, _admin_service_pb2.DeleteGroupResponse]
     """DeleteGroup removes a group with its grants; its members stay users. Errors: NOT_FOUND (GROUP_NOT_FOUND)."""
     AddGroupMembers: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.AddGroupMembersRequest, _admin_service_pb2.AddGroupMembersResponse]
@@ -139,7 +155,8 @@ class AdminServiceStub:
     """RemoveLock removes anybody's lock. Errors: NOT_FOUND (LOCK_NOT_FOUND)."""
     LockPaths: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.LockPathsRequest, _admin_service_pb2.LockPathsResponse]
     """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does. Errors: INVALID_ARGUMENT
-    (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+    (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS),
+    FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
     """
     UnlockPaths: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.UnlockPathsRequest, _admin_service_pb2.UnlockPathsResponse]
     """UnlockPaths removes anybody's locks of up to 1,000 paths, or only those of the administrator, as
@@ -152,7 +169,8 @@ class AdminServiceStub:
     StealLock: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.StealLockRequest, _admin_service_pb2.StealLockResponse]
     """StealLock replaces anybody's lock by a lock of a user on the same path, as LockService.StealLock does. Errors:
     NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ALREADY_EXISTS (PATH_LOCKED), INVALID_ARGUMENT
-    (INVALID_FIELD: the reason is missing, or the lock is the user's own), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+    (INVALID_FIELD: the reason is missing, or the lock is the user's own), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS),
+    FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
     """
     ListReleasedLocks: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.ListReleasedLocksRequest, _admin_service_pb2.ListReleasedLocksResponse]
     """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
@@ -178,7 +196,8 @@ class AdminServiceStub:
     CopyObjects: _grpc.UnaryUnaryMultiCallable[_admin_service_pb2.CopyObjectsRequest, _admin_service_pb2.CopyObjectsResponse]
     """CopyObjects lets a repository hold objects that another one holds, without an upload, such as for a
     fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
-    both are the same repository, BATCH_TOO_LARGE).
+    both are the same repository, BATCH_TOO_LARGE), FAILED_PRECONDITION (REPOSITORY_ARCHIVED: the one that is to hold
+    them).
     """
     CollectGarbage: _grpc.StreamStreamMultiCallable[_admin_service_pb2.CollectGarbageRequest, _admin_service_pb2.CollectGarbageResponse]
     """CollectGarbage removes the objects of a repository that no ref of its git repository names any more, as
@@ -288,6 +307,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """CreateUser adds a user. Errors: ALREADY_EXISTS (USER_EXISTS)."""
     ListUsers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListUsersRequest, _admin_service_pb2.ListUsersResponse]  # type: ignore[assignment]
     """ListUsers returns a page of the users by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
+    UpdateUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateUserRequest, _admin_service_pb2.UpdateUserResponse]  # type: ignore[assignment]
+    """UpdateUser changes what is set in the request, everywhere within a second."""
     DeleteUser: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteUserRequest, _admin_service_pb2.DeleteUserResponse]  # type: ignore[assignment]
     """DeleteUser removes a user with its tokens and grants. Errors: FAILED_PRECONDITION
     (USER_HOLDS_LOCKS: the user holds locks and release_locks is false; LAST_ADMINISTRATOR).
@@ -300,6 +321,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """ListTokens returns a user's tokens with their last use, without their secrets. Of the tokens that come with a
     sign-in, it has those that ExchangeToken gave and that are valid.
     """
+    UpdateToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateTokenRequest, _admin_service_pb2.UpdateTokenResponse]  # type: ignore[assignment]
+    """UpdateToken changes what is set in the request, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
     RevokeToken: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RevokeTokenRequest, _admin_service_pb2.RevokeTokenResponse]  # type: ignore[assignment]
     """RevokeToken ends a token, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
     AddSshKey: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AddSshKeyRequest, _admin_service_pb2.AddSshKeyResponse]  # type: ignore[assignment]
@@ -315,15 +338,25 @@ class AdminServiceAsyncStub(AdminServiceStub):
     CreateRepository: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateRepositoryRequest, _admin_service_pb2.CreateRepositoryResponse]  # type: ignore[assignment]
     """CreateRepository adds a repository. Errors: ALREADY_EXISTS (REPOSITORY_EXISTS), NOT_FOUND (FORGE_NOT_FOUND)."""
     ListRepositories: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListRepositoriesRequest, _admin_service_pb2.ListRepositoriesResponse]  # type: ignore[assignment]
-    """ListRepositories returns all repositories by name."""
+    """ListRepositories returns all repositories by name, or those in the bin, the latest removed first."""
     UpdateRepository: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateRepositoryRequest, _admin_service_pb2.UpdateRepositoryResponse]  # type: ignore[assignment]
-    """UpdateRepository changes what is set in the request; a rename keeps objects, locks and grants.
+    """UpdateRepository changes what is set in the request; a rename keeps objects, locks and grants, and the old name leads
+    clients to the repository for a while.
     Errors: ALREADY_EXISTS (REPOSITORY_EXISTS: the new name is taken), NOT_FOUND (FORGE_NOT_FOUND).
     """
     DeleteRepository: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteRepositoryRequest, _admin_service_pb2.DeleteRepositoryResponse]  # type: ignore[assignment]
-    """DeleteRepository removes a repository with its grants, locks and objects. Errors:
+    """DeleteRepository moves a repository with its grants, locks and objects to the bin, where nobody reaches it, and from
+    where it can be restored for TOWPATH_REPOSITORY_BIN_DAYS. Its name may be given to another repository. Errors:
     FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
     (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
+    """
+    RestoreRepository: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.RestoreRepositoryRequest, _admin_service_pb2.RestoreRepositoryResponse]  # type: ignore[assignment]
+    """RestoreRepository takes a repository out of the bin, with all that it had. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND:
+    there is none of that name in the bin), ALREADY_EXISTS (REPOSITORY_EXISTS: another repository has the name by now).
+    """
+    PurgeRepository: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.PurgeRepositoryRequest, _admin_service_pb2.PurgeRepositoryResponse]  # type: ignore[assignment]
+    """PurgeRepository removes a repository that is in the bin for good, with its grants, locks and objects. Errors:
+    NOT_FOUND (REPOSITORY_NOT_FOUND: there is none of that name in the bin).
     """
     CreateForge: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CreateForgeRequest, _admin_service_pb2.CreateForgeResponse]  # type: ignore[assignment]
     """CreateForge adds a forge: a server of git repositories whose tokens are credentials in the repositories that are
@@ -339,6 +372,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """CreateGroup adds a group, which has no members and no grants yet. Errors: ALREADY_EXISTS (GROUP_EXISTS)."""
     ListGroups: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListGroupsRequest, _admin_service_pb2.ListGroupsResponse]  # type: ignore[assignment]
     """ListGroups returns a page of the groups by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
+    UpdateGroup: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UpdateGroupRequest, _admin_service_pb2.UpdateGroupResponse]  # type: ignore[assignment]
+    """UpdateGroup changes what is set in the request, everywhere within a second. Errors: NOT_FOUND (GROUP_NOT_FOUND)."""
     DeleteGroup: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.DeleteGroupRequest, _admin_service_pb2.DeleteGroupResponse]  # type: ignore[assignment]
     """DeleteGroup removes a group with its grants; its members stay users. Errors: NOT_FOUND (GROUP_NOT_FOUND)."""
     AddGroupMembers: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.AddGroupMembersRequest, _admin_service_pb2.AddGroupMembersResponse]  # type: ignore[assignment]
@@ -382,7 +417,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     """RemoveLock removes anybody's lock. Errors: NOT_FOUND (LOCK_NOT_FOUND)."""
     LockPaths: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.LockPathsRequest, _admin_service_pb2.LockPathsResponse]  # type: ignore[assignment]
     """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does. Errors: INVALID_ARGUMENT
-    (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+    (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS),
+    FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
     """
     UnlockPaths: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.UnlockPathsRequest, _admin_service_pb2.UnlockPathsResponse]  # type: ignore[assignment]
     """UnlockPaths removes anybody's locks of up to 1,000 paths, or only those of the administrator, as
@@ -395,7 +431,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     StealLock: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.StealLockRequest, _admin_service_pb2.StealLockResponse]  # type: ignore[assignment]
     """StealLock replaces anybody's lock by a lock of a user on the same path, as LockService.StealLock does. Errors:
     NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ALREADY_EXISTS (PATH_LOCKED), INVALID_ARGUMENT
-    (INVALID_FIELD: the reason is missing, or the lock is the user's own), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+    (INVALID_FIELD: the reason is missing, or the lock is the user's own), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS),
+    FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
     """
     ListReleasedLocks: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.ListReleasedLocksRequest, _admin_service_pb2.ListReleasedLocksResponse]  # type: ignore[assignment]
     """ListReleasedLocks returns a page of the locks that a repository has had, the latest released first.
@@ -421,7 +458,8 @@ class AdminServiceAsyncStub(AdminServiceStub):
     CopyObjects: _aio.UnaryUnaryMultiCallable[_admin_service_pb2.CopyObjectsRequest, _admin_service_pb2.CopyObjectsResponse]  # type: ignore[assignment]
     """CopyObjects lets a repository hold objects that another one holds, without an upload, such as for a
     fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
-    both are the same repository, BATCH_TOO_LARGE).
+    both are the same repository, BATCH_TOO_LARGE), FAILED_PRECONDITION (REPOSITORY_ARCHIVED: the one that is to hold
+    them).
     """
     CollectGarbage: _aio.StreamStreamMultiCallable[_admin_service_pb2.CollectGarbageRequest, _admin_service_pb2.CollectGarbageResponse]  # type: ignore[assignment]
     """CollectGarbage removes the objects of a repository that no ref of its git repository names any more, as
@@ -542,6 +580,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """ListUsers returns a page of the users by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
 
     @_abc_1.abstractmethod
+    def UpdateUser(
+        self,
+        request: _admin_service_pb2.UpdateUserRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.UpdateUserResponse, _abc.Awaitable[_admin_service_pb2.UpdateUserResponse]]:
+        """UpdateUser changes what is set in the request, everywhere within a second."""
+
+    @_abc_1.abstractmethod
     def DeleteUser(
         self,
         request: _admin_service_pb2.DeleteUserRequest,
@@ -570,6 +616,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         """ListTokens returns a user's tokens with their last use, without their secrets. Of the tokens that come with a
         sign-in, it has those that ExchangeToken gave and that are valid.
         """
+
+    @_abc_1.abstractmethod
+    def UpdateToken(
+        self,
+        request: _admin_service_pb2.UpdateTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.UpdateTokenResponse, _abc.Awaitable[_admin_service_pb2.UpdateTokenResponse]]:
+        """UpdateToken changes what is set in the request, everywhere within a second. Errors: NOT_FOUND (TOKEN_NOT_FOUND)."""
 
     @_abc_1.abstractmethod
     def RevokeToken(
@@ -621,7 +675,7 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.ListRepositoriesRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListRepositoriesResponse, _abc.Awaitable[_admin_service_pb2.ListRepositoriesResponse]]:
-        """ListRepositories returns all repositories by name."""
+        """ListRepositories returns all repositories by name, or those in the bin, the latest removed first."""
 
     @_abc_1.abstractmethod
     def UpdateRepository(
@@ -629,7 +683,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.UpdateRepositoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.UpdateRepositoryResponse, _abc.Awaitable[_admin_service_pb2.UpdateRepositoryResponse]]:
-        """UpdateRepository changes what is set in the request; a rename keeps objects, locks and grants.
+        """UpdateRepository changes what is set in the request; a rename keeps objects, locks and grants, and the old name leads
+        clients to the repository for a while.
         Errors: ALREADY_EXISTS (REPOSITORY_EXISTS: the new name is taken), NOT_FOUND (FORGE_NOT_FOUND).
         """
 
@@ -639,9 +694,30 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         request: _admin_service_pb2.DeleteRepositoryRequest,
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.DeleteRepositoryResponse, _abc.Awaitable[_admin_service_pb2.DeleteRepositoryResponse]]:
-        """DeleteRepository removes a repository with its grants, locks and objects. Errors:
+        """DeleteRepository moves a repository with its grants, locks and objects to the bin, where nobody reaches it, and from
+        where it can be restored for TOWPATH_REPOSITORY_BIN_DAYS. Its name may be given to another repository. Errors:
         FAILED_PRECONDITION (REPOSITORY_NOT_EMPTY: it holds objects or locks and force is false), ABORTED
         (UNAVAILABLE: another repository took the name meanwhile; safe to repeat).
+        """
+
+    @_abc_1.abstractmethod
+    def RestoreRepository(
+        self,
+        request: _admin_service_pb2.RestoreRepositoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.RestoreRepositoryResponse, _abc.Awaitable[_admin_service_pb2.RestoreRepositoryResponse]]:
+        """RestoreRepository takes a repository out of the bin, with all that it had. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND:
+        there is none of that name in the bin), ALREADY_EXISTS (REPOSITORY_EXISTS: another repository has the name by now).
+        """
+
+    @_abc_1.abstractmethod
+    def PurgeRepository(
+        self,
+        request: _admin_service_pb2.PurgeRepositoryRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.PurgeRepositoryResponse, _abc.Awaitable[_admin_service_pb2.PurgeRepositoryResponse]]:
+        """PurgeRepository removes a repository that is in the bin for good, with its grants, locks and objects. Errors:
+        NOT_FOUND (REPOSITORY_NOT_FOUND: there is none of that name in the bin).
         """
 
     @_abc_1.abstractmethod
@@ -687,6 +763,14 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.ListGroupsResponse, _abc.Awaitable[_admin_service_pb2.ListGroupsResponse]]:
         """ListGroups returns a page of the groups by name, or all of them. Errors: INVALID_ARGUMENT (INVALID_CURSOR)."""
+
+    @_abc_1.abstractmethod
+    def UpdateGroup(
+        self,
+        request: _admin_service_pb2.UpdateGroupRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_admin_service_pb2.UpdateGroupResponse, _abc.Awaitable[_admin_service_pb2.UpdateGroupResponse]]:
+        """UpdateGroup changes what is set in the request, everywhere within a second. Errors: NOT_FOUND (GROUP_NOT_FOUND)."""
 
     @_abc_1.abstractmethod
     def DeleteGroup(
@@ -808,7 +892,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_admin_service_pb2.LockPathsResponse, _abc.Awaitable[_admin_service_pb2.LockPathsResponse]]:
         """LockPaths locks up to 1,000 paths for a user, as LockService.CreateLocks does. Errors: INVALID_ARGUMENT
-        (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+        (INVALID_FIELD), NOT_FOUND (USER_NOT_FOUND, REPOSITORY_NOT_FOUND), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS),
+        FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
         """
 
     @_abc_1.abstractmethod
@@ -839,7 +924,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_service_pb2.StealLockResponse, _abc.Awaitable[_admin_service_pb2.StealLockResponse]]:
         """StealLock replaces anybody's lock by a lock of a user on the same path, as LockService.StealLock does. Errors:
         NOT_FOUND (LOCK_NOT_FOUND, USER_NOT_FOUND, REPOSITORY_NOT_FOUND), ALREADY_EXISTS (PATH_LOCKED), INVALID_ARGUMENT
-        (INVALID_FIELD: the reason is missing, or the lock is the user's own), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS).
+        (INVALID_FIELD: the reason is missing, or the lock is the user's own), RESOURCE_EXHAUSTED (TOO_MANY_LOCKS),
+        FAILED_PRECONDITION (REPOSITORY_ARCHIVED).
         """
 
     @_abc_1.abstractmethod
@@ -901,7 +987,8 @@ class AdminServiceServicer(metaclass=_abc_1.ABCMeta):
     ) -> _typing.Union[_admin_service_pb2.CopyObjectsResponse, _abc.Awaitable[_admin_service_pb2.CopyObjectsResponse]]:
         """CopyObjects lets a repository hold objects that another one holds, without an upload, such as for a
         fork. At most 1,000 objects. Errors: NOT_FOUND (REPOSITORY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD:
-        both are the same repository, BATCH_TOO_LARGE).
+        both are the same repository, BATCH_TOO_LARGE), FAILED_PRECONDITION (REPOSITORY_ARCHIVED: the one that is to hold
+        them).
         """
 
     @_abc_1.abstractmethod

@@ -77,7 +77,7 @@ class PushServiceServicer:
 
     def ReleasePushed(self, request, context):
         """ReleasePushed releases the pusher's own locks on paths that were pushed, if the ref matches one of the release_on
-        patterns of the repository.
+        patterns of the repository, and the repository is not archived.
 
         Safe to repeat; a lock that an earlier call has released is not returned again.
 

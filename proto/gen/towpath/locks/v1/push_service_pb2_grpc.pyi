@@ -50,7 +50,7 @@ class PushServiceStub:
     """
     ReleasePushed: _grpc.UnaryUnaryMultiCallable[_push_service_pb2.ReleasePushedRequest, _push_service_pb2.ReleasePushedResponse]
     """ReleasePushed releases the pusher's own locks on paths that were pushed, if the ref matches one of the release_on
-    patterns of the repository.
+    patterns of the repository, and the repository is not archived.
 
     Safe to repeat; a lock that an earlier call has released is not returned again.
 
@@ -80,7 +80,7 @@ class PushServiceAsyncStub(PushServiceStub):
     """
     ReleasePushed: _aio.UnaryUnaryMultiCallable[_push_service_pb2.ReleasePushedRequest, _push_service_pb2.ReleasePushedResponse]  # type: ignore[assignment]
     """ReleasePushed releases the pusher's own locks on paths that were pushed, if the ref matches one of the release_on
-    patterns of the repository.
+    patterns of the repository, and the repository is not archived.
 
     Safe to repeat; a lock that an earlier call has released is not returned again.
 
@@ -119,7 +119,7 @@ class PushServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_push_service_pb2.ReleasePushedResponse, _abc.Awaitable[_push_service_pb2.ReleasePushedResponse]]:
         """ReleasePushed releases the pusher's own locks on paths that were pushed, if the ref matches one of the release_on
-        patterns of the repository.
+        patterns of the repository, and the repository is not archived.
 
         Safe to repeat; a lock that an earlier call has released is not returned again.
 
