@@ -21,6 +21,10 @@ SOURCE = Source(
 )
 
 
+# An answer comes this early while all locations are read by asking, because a transaction goes on.
+_SETTLING_SECONDS = 0.1
+
+
 class Moment(NamedTuple):
     """A moment among the transactions of a database server."""
 
@@ -39,6 +43,11 @@ class _Heard:
         self.known_since = 0
         """The first transaction since which all removals are known; earlier transactions may have removed anything."""
         self._counted = -1
+
+    @property
+    def is_settled(self) -> bool:
+        """True if locations that are reported now are valid: the transactions of before `known_since` have ended."""
+        return self.latest is not None and self.latest.transaction_id >= self.known_since
 
     @property
     def is_changed(self) -> bool:
@@ -82,7 +91,7 @@ class RemovalFeed:
         """
         heard = self._current()
         if not heard.is_changed and heard.known_since <= known_since:
-            await heard.listening.wait(wait_seconds)
+            await heard.listening.wait(wait_seconds if heard.is_settled else min(wait_seconds, _SETTLING_SECONDS))
         return heard.take(await heard.listening.sync())
 
     def _current(self) -> _Heard:

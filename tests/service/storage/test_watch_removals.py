@@ -34,13 +34,13 @@ class Watcher:
     """Somebody who keeps places: the last answer."""
 
     def __init__(self, storage: RunningStorage) -> None:
-        self._storage = storage
+        self.storage = storage
         self.last = pb.WatchRemovalsResponse()
 
     async def ask(self, *, wait: float = 0.0, deadline: float = STEP_SECONDS) -> pb.WatchRemovalsResponse:
         """Ask from the last answer on."""
         request = pb.WatchRemovalsRequest(known_since=self.last.known_since, wait_seconds=wait)
-        self.last = await self._storage.stub.WatchRemovals(request, timeout=deadline)
+        self.last = await self.storage.stub.WatchRemovals(request, timeout=deadline)
         return self.last
 
     async def begin(self) -> None:
@@ -63,7 +63,7 @@ class Watcher:
             # A place from before the end of a transaction of the service's own is not.
             nonlocal found
             await self.ask()
-            found = await place_of(self._storage, data, repository_id)
+            found = await place_of(self.storage, data, repository_id)
             return await self.allows(found)
 
         await until(is_allowed)
@@ -178,6 +178,22 @@ async def test_a_removal_under_way_ends_what_was_told_meanwhile(
         assert place.suffix
     await engine.dispose()
     assert not await watcher.allows(place)
+
+
+async def test_places_are_good_again_soon_after_a_long_transaction(
+    watcher: Watcher, sql: Sql, database_url: SecretStr
+) -> None:
+    """Who waits for the next removal is told at once, since a place of meanwhile is never good."""
+    engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
+    async with engine.begin() as other:
+        await other.execute(text("SELECT pg_current_xact_id()"))
+        await sql("DELETE FROM storage.objects WHERE false")
+        await watcher.ask()
+        assert not await watcher.allows(await place_of(watcher.storage))
+    # Shorter than the wait, so that an answer that comes with its end is too late.
+    await watcher.ask(wait=LONG, deadline=LONG / 2)
+    assert await watcher.allows(await place_of(watcher.storage))
+    await engine.dispose()
 
 
 async def test_who_waits_is_told_as_it_happens(storage: RunningStorage, watcher: Watcher) -> None:

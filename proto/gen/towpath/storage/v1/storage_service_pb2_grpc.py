@@ -261,7 +261,8 @@ class StorageServiceServicer:
 
     def WatchRemovals(self, request, context):
         """WatchRemovals tells whether places that BatchStatObjects has told of may still be read without asking. It answers as
-        soon as there is a removal that the caller does not know of, and else after the time that the caller gives it.
+        soon as there is a removal that the caller does not know of, and else after the time that the caller gives it, or
+        sooner while no place that is told may be read yet.
 
         A place may be read where its `server_started` is that of the answer, and its `transaction_id` is at least
         `known_since`: then nothing whose commit was acknowledged before this call was made has removed the object, or made

@@ -98,7 +98,8 @@ class StorageServiceStub:
     """
     WatchRemovals: _grpc.UnaryUnaryMultiCallable[_storage_service_pb2.WatchRemovalsRequest, _storage_service_pb2.WatchRemovalsResponse]
     """WatchRemovals tells whether places that BatchStatObjects has told of may still be read without asking. It answers as
-    soon as there is a removal that the caller does not know of, and else after the time that the caller gives it.
+    soon as there is a removal that the caller does not know of, and else after the time that the caller gives it, or
+    sooner while no place that is told may be read yet.
 
     A place may be read where its `server_started` is that of the answer, and its `transaction_id` is at least
     `known_since`: then nothing whose commit was acknowledged before this call was made has removed the object, or made
@@ -299,7 +300,8 @@ class StorageServiceAsyncStub(StorageServiceStub):
     """
     WatchRemovals: _aio.UnaryUnaryMultiCallable[_storage_service_pb2.WatchRemovalsRequest, _storage_service_pb2.WatchRemovalsResponse]  # type: ignore[assignment]
     """WatchRemovals tells whether places that BatchStatObjects has told of may still be read without asking. It answers as
-    soon as there is a removal that the caller does not know of, and else after the time that the caller gives it.
+    soon as there is a removal that the caller does not know of, and else after the time that the caller gives it, or
+    sooner while no place that is told may be read yet.
 
     A place may be read where its `server_started` is that of the answer, and its `transaction_id` is at least
     `known_since`: then nothing whose commit was acknowledged before this call was made has removed the object, or made
@@ -533,7 +535,8 @@ class StorageServiceServicer(metaclass=_abc_1.ABCMeta):
         context: _ServicerContext,
     ) -> _typing.Union[_storage_service_pb2.WatchRemovalsResponse, _abc.Awaitable[_storage_service_pb2.WatchRemovalsResponse]]:
         """WatchRemovals tells whether places that BatchStatObjects has told of may still be read without asking. It answers as
-        soon as there is a removal that the caller does not know of, and else after the time that the caller gives it.
+        soon as there is a removal that the caller does not know of, and else after the time that the caller gives it, or
+        sooner while no place that is told may be read yet.
 
         A place may be read where its `server_started` is that of the answer, and its `transaction_id` is at least
         `known_since`: then nothing whose commit was acknowledged before this call was made has removed the object, or made
