@@ -134,14 +134,17 @@ async def test_limits_and_counters_come_back(
     installation: Installation, empty_place: Place, target: Path, postgres: TestPostgres
 ) -> None:
     """Quotas, what counts against them and the history of days are what they were; reservations ended."""
-    storage = installation.storage
+    storage, locks = installation.storage, installation.locks
     await storage.limit(1, quota=200, bandwidth=10_000)
     await storage.limit(user_id=7, quota=60)
-    await storage.limit(group_id=3, quota=90)
-    members = pb.SetLimitedGroupMembersRequest(group_id=3, user_ids=[8])
-    await storage.stub.SetLimitedGroupMembers(members, timeout=STEP_SECONDS)
+    artist = await locks.add_user("artist")
+    await locks.admin_peer.call(locks.admin.CreateGroup, admin.CreateGroupRequest(name="artists"))
+    joined = admin.AddGroupMembersRequest(group_name="artists", user_names=["artist"])
+    await locks.admin_peer.call(locks.admin.AddGroupMembers, joined)
+    limit = admin.SetLimitsRequest(group_name="artists", quota_bytes=90)
+    await locks.admin_peer.call(locks.admin.SetLimits, limit)
     await storage.write(1, bytes(50), user_id=7)
-    await storage.write(2, bytes(50), user_id=8)
+    await storage.write(2, bytes(50), user_id=artist)
     await storage.delete(1, await storage.write(1, REMOVED))
     await storage.announce(1, ("a" * 64, 30))
     day = "INSERT INTO storage.daily_usage VALUES (1, current_date - 40, 1, 5)"
@@ -154,7 +157,7 @@ async def test_limits_and_counters_come_back(
         after = await new.storage.usage(1)
         assert (after.object_bytes, after.quota_bytes, after.bandwidth_bytes) == (50, 200, 10_000)
         assert (after.growth_bytes, before.growth_bytes, after.reserved_bytes) == (45, 45, 0)
-        asked = pb.GetUserUsageRequest(user_ids=[7, 8])
+        asked = pb.GetUserUsageRequest(user_ids=[7, artist])
         users = (await new.storage.stub.GetUserUsage(asked, timeout=STEP_SECONDS)).users
         assert [(usage.object_bytes, usage.quota_bytes) for usage in users] == [(50, 60), (50, 90)]
         with pytest.raises(grpc.aio.AioRpcError, match="50 bytes of 200 bytes used"):
