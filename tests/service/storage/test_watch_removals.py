@@ -183,7 +183,7 @@ async def test_a_removal_under_way_ends_what_was_told_meanwhile(
 async def test_places_are_good_again_soon_after_a_long_transaction(
     watcher: Watcher, sql: Sql, database_url: SecretStr
 ) -> None:
-    """Who waits for the next removal is told at once, since a place of meanwhile is never good."""
+    """A watcher that waits for the next removal is answered at once, since a place from meanwhile is never good."""
     engine = create_engine(database_url, schema=SCHEMA.name, pool_size=1)
     async with engine.begin() as other:
         await other.execute(text("SELECT pg_current_xact_id()"))
