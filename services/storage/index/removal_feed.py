@@ -21,7 +21,7 @@ SOURCE = Source(
 )
 
 
-# An answer comes this early while all locations are read by asking, because a transaction goes on.
+# While a transaction from before the last removal goes on, no reported location is valid, so that the feed looks again.
 _SETTLING_SECONDS = 0.1
 
 
