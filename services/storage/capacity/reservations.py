@@ -28,14 +28,14 @@ RENEW_SECONDS = 15.0
 LEASE_SECONDS = 60.0
 """A reservation whose process is gone, or whose upload was never announced, lasts this long."""
 
-# Each of them is read for each reservation in a repository.
-MAX_ANNOUNCED = 2_000
+# Each reservation in a repository adds all of them up.
+MAX_ANNOUNCED = 5_000
 """Announcements reserve nothing beyond so many reservations of a repository: the upload itself does."""
 
 _MAX_BATCH = 64
+_MAX_BATCH_ANNOUNCEMENTS = 8
+# Those of a repository wait for each other in Postgres, each on a connection that other calls need too.
 _MAX_IN_FLIGHT = 2
-# They wait for each other in Postgres, each on a connection that other calls need too.
-_MAX_ANNOUNCING = 4
 
 _log = get_logger(__name__)
 
@@ -43,6 +43,12 @@ _log = get_logger(__name__)
 class _Parties(NamedTuple):
     repository_id: int
     user_id: int | None
+
+
+class _Announcement(NamedTuple):
+    parties: _Parties
+    seconds: float
+    sizes: Mapping[str, int]
 
 
 class _Asked(NamedTuple):
@@ -65,7 +71,9 @@ class QuotaReservations:
         self._limits = limits
         self._running: dict[int, ReservedUpload] = {}
         """The running uploads of this process by id; those of one object share a reservation."""
-        self._announcing = asyncio.Semaphore(_MAX_ANNOUNCING)
+        self._announcements = Batcher(
+            self._announce_group, max_batch=_MAX_BATCH_ANNOUNCEMENTS, max_in_flight=_MAX_IN_FLIGHT
+        )
         self._batcher = Batcher(
             self._admit_group, max_batch=_MAX_BATCH, max_in_flight=_MAX_IN_FLIGHT, max_wait_seconds=0
         )
@@ -80,8 +88,7 @@ class QuotaReservations:
         parties = _Parties(repository_id, user_id)
         if not sizes or not self._are_limited(parties):
             return None
-        async with self._announcing:
-            return await self._reserve(parties, dict(sizes), seconds=seconds, most_announced=MAX_ANNOUNCED)
+        return await self._announcements.submit(_Announcement(parties, seconds, sizes))
 
     @asynccontextmanager
     async def admitted(
@@ -127,11 +134,23 @@ class QuotaReservations:
 
     async def close(self) -> None:
         """Cancel the requests that are in flight or waiting."""
+        await self._announcements.close()
         await self._batcher.close()
 
     async def _renew(self) -> None:
         if reserved := list(self._running.values()):
             await self._database.run(partial(reservations.renew, reserved=reserved, seconds=LEASE_SECONDS))
+
+    async def _announce_group(self, group: Sequence[_Announcement]) -> list[dict[str, Admission]]:
+        sizes_of: dict[tuple[_Parties, float], dict[str, int]] = {}
+        for parties, seconds, sizes in group:
+            asked = sizes_of.setdefault((parties, seconds), {})
+            asked.update({oid: max(size, asked.get(oid, 0)) for oid, size in sizes.items()})
+        found = {
+            (parties, seconds): await self._reserve(parties, sizes, seconds=seconds, most_announced=MAX_ANNOUNCED)
+            for (parties, seconds), sizes in sizes_of.items()
+        }
+        return [{oid: found[parties, seconds][oid] for oid in sizes} for parties, seconds, sizes in group]
 
     async def _admit_group(self, group: Sequence[_Asked]) -> list[Admission]:
         by_parties: dict[_Parties, list[_Asked]] = {}

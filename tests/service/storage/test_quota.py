@@ -398,6 +398,37 @@ async def test_announcements_reserve_so_much_and_no_more(
     await storage.write(1, bytes(97))
 
 
+async def test_a_reservation_of_a_held_object_counts_nothing(storage: RunningStorage, sql: Sql) -> None:
+    """The commit of an object leaves a reservation behind if a renewal holds it just then."""
+    await storage.limit(1, quota=1000)
+    await storage.limit(user_id=7, quota=1000)
+    await storage.write(1, bytes(600), user_id=7)
+    await sql(
+        "INSERT INTO storage.reservations (repository_id, oid, size, user_id, expires_at, uploads)"
+        " SELECT repository_id, oid, size, added_by, now() + interval '1 hour', '{}' FROM storage.objects"
+    )
+    assert (await failure(storage.announce(1, named(401), user_id=7))).message == "600 bytes of 1 kB used"
+    assert (await storage.announce(1, named(400), user_id=7)).quota.used_bytes == 1000
+    assert (await failure(storage.announce(2, named(1), user_id=7))).message == "1 kB of your 1 kB used"
+
+
+async def test_announcements_of_one_moment_are_answered_each_alone(storage: RunningStorage) -> None:
+    """They share statements; each has its own objects, and room in its own repository."""
+    await storage.limit(1, quota=100)
+    await storage.limit(2, quota=1000)
+    shared = named(90)
+    answers = await asyncio.gather(
+        *(storage.announce(repository_id, shared, named(5)) for repository_id in (1, 2) * 2),
+        storage.announce(2, shared, named(500)),
+        storage.announce(1, named(101), shared),
+    )
+    assert [len(answer.objects) for answer in answers] == [2] * 6
+    assert [stat.status for stat in answers[5].objects] == [OVER_QUOTA, MISSING]
+    assert all(stat.status == MISSING for answer in answers[:5] for stat in answer.objects)
+    assert max(answer.quota.used_bytes for answer in answers) == 600
+    assert (await failure(storage.announce(1, named(1)))).message == "100 bytes of 100 bytes used"
+
+
 async def test_a_full_disk_keeps_no_room(database_url: SecretStr, tmp_path: Path, sql: Sql) -> None:
     """An announcement that is refused for another reason reserves nothing."""
     async with running_storage(database_url, tmp_path, storage_quota=100, storage_reserve_bytes=1 << 60) as storage:
