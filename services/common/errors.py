@@ -77,6 +77,7 @@ class Reason(StrEnum):
     TOKEN_EXISTS = "TOKEN_EXISTS"  # noqa: S105 - the name of a reason, not a secret
     TOKEN_NOT_FOUND = "TOKEN_NOT_FOUND"  # noqa: S105 - the name of a reason, not a secret
     TOO_MANY_LOCKS = "TOO_MANY_LOCKS"
+    TOO_MANY_TOKENS = "TOO_MANY_TOKENS"
     TOO_MUCH_GARBAGE = "TOO_MUCH_GARBAGE"
     UNAVAILABLE = "UNAVAILABLE"
     UNIMPLEMENTED = "UNIMPLEMENTED"

@@ -56,6 +56,7 @@ _HTTP: dict[tuple[Area | None, str | grpc.StatusCode], int] = {
     (None, Reason.UNSUPPORTED_TOKEN_TYPE): 400,
     # Clients retry 429 and 507. Of the statuses that the protocol has for locks, 403 is an error that a user can fix.
     (None, Reason.TOO_MANY_LOCKS): 403,
+    (None, Reason.TOO_MANY_TOKENS): 403,
     # By reason only: UNAUTHENTICATED without a reason is a wrong secret between services, not the client's fault.
     (None, Reason.BAD_CREDENTIALS): 401,
     (None, Reason.CREDENTIALS_REQUIRED): 401,

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from sqlalchemy import ColumnElement, ScalarSelect, and_, case, column, delete, func, select, table
+from sqlalchemy import ColumnElement, ScalarSelect, Select, and_, case, column, delete, func, select, table
 from sqlalchemy.dialects.postgresql import insert
 from sqlalchemy.ext.asyncio import AsyncConnection
 from sqlmodel import col
@@ -55,6 +55,13 @@ class FoundRepository:
 def granted(repository_id: int | ScalarSelect[int], *, user_id: int, token_id: int = 0) -> ColumnElement[bool]:
     """Return the condition for the rows of `ACCESS_GRANTS` that count for a user who presents this token."""
     return and_(_ACCESS.repository_id == repository_id, _ACCESS.user_id == user_id, _ACCESS.token_id.in_({0, token_id}))
+
+
+def granted_to(*, user_id: int, token_id: int) -> Select[tuple[int, str, list[str]]]:
+    """Return the statement for the grants, in all repositories, that count for a user who presents this token."""
+    return select(_ACCESS.repository_id, _ACCESS.role, _ACCESS.ref_patterns).where(
+        _ACCESS.user_id == user_id, _ACCESS.token_id.in_({0, token_id})
+    )
 
 
 async def find_access(

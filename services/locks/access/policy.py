@@ -93,6 +93,14 @@ def decide(*, anonymous: bool, repository: RepositoryAccess | None, permission: 
     return _ARCHIVED if is_write and repository is not None and repository.archived else decision
 
 
+def highest_permission(repository: RepositoryAccess) -> Permission:
+    """Return the most that a user may do without a ref in a repository that the user may read."""
+    for permission in (Permission.ADMIN, Permission.WRITE, Permission.WRITE_ANY_REF):
+        if _decide(anonymous=False, repository=repository, permission=permission, ref="").outcome is Outcome.ALLOWED:
+            return permission
+    return Permission.READ
+
+
 def _decide(*, anonymous: bool, repository: RepositoryAccess | None, permission: Permission, ref: str) -> Decision:
     if anonymous:
         return _decide_anonymous(repository, permission)

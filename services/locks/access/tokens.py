@@ -36,7 +36,14 @@ _REVOKED_KEPT = timedelta(days=90)
 _USER = User.__table__.c
 _TOKEN = Token.__table__.c
 _VALID_SECONDS = extract("epoch", col(Token.expires_at) - func.now())
-_IS_OF_SIGN_IN = col(Token.issuer_id).is_not(None) & col(Token.name).startswith(SIGN_IN_NAME)
+IS_OF_SIGN_IN = col(Token.issuer_id).is_not(None) & col(Token.name).startswith(SIGN_IN_NAME)
+"""The condition for tokens that were given for JSON Web Tokens."""
+
+IS_LISTED = (
+    col(Token.forge_id).is_(None) & col(Token.ssh_key_id).is_(None) & or_(col(Token.issuer_id).is_(None), IS_OF_SIGN_IN)
+)
+"""The condition for tokens that were given here: not those of forges and SSH sessions, and no JSON Web Tokens."""
+
 # The fields that a trigger records of a token.
 _AUDIT_FIELDS: ColumnElement[dict[str, Any]] = literal_column("locks.audit_fields('token', to_jsonb(tokens))")
 
@@ -153,6 +160,14 @@ async def validity_of(connection: AsyncConnection, *, token_id: int, user_id: in
     return TokenValidity(_seconds(row[0]), row[1], row[2]) if row is not None else TokenValidity(0.0)
 
 
+async def check_valid(connection: AsyncConnection, *, token_id: int, user_id: int) -> TokenValidity:
+    """Return the validity of a user's token. Raises `Unauthenticated` if it has ended, or is not the user's."""
+    validity = await validity_of(connection, token_id=token_id, user_id=user_id)
+    if validity.seconds <= 0:
+        raise Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid any more")
+    return validity
+
+
 def _seconds(left: Decimal | float | None) -> float:
     """Return the seconds before an expiry as a float; infinite without an expiry."""
     return math.inf if left is None else float(left)
@@ -184,8 +199,10 @@ async def create_token(
     return Token(**row)
 
 
-async def list_tokens(connection: AsyncConnection, user_id: int) -> Sequence[ListedToken]:
-    """Return a user's tokens ordered by name.
+async def list_tokens(
+    connection: AsyncConnection, user_id: int, *, after: str = "", limit: int | None = None
+) -> Sequence[ListedToken]:
+    """Return at most `limit` of a user's tokens, or all, whose names are after `after`, ordered by name.
 
     Expired tokens are included, except for those of sign-ins, which come every hour. Tokens of forges, JSON Web Tokens
     and tokens of SSH sessions are not listed: they are not given here, or end with their session.
@@ -196,11 +213,12 @@ async def list_tokens(connection: AsyncConnection, user_id: int) -> Sequence[Lis
         .join(Issuer, col(Issuer.id) == col(Token.issuer_id), isouter=True)
         .where(
             col(Token.user_id) == user_id,
-            col(Token.forge_id).is_(None),
-            or_(col(Token.issuer_id).is_(None), _IS_OF_SIGN_IN & (col(Token.expires_at) > func.now())),
-            col(Token.ssh_key_id).is_(None),
+            col(Token.name) > after,
+            IS_LISTED,
+            or_(col(Token.issuer_id).is_(None), col(Token.expires_at) > func.now()),
         )
         .order_by(col(Token.name))
+        .limit(limit)
     )
     rows = await connection.execute(statement)
     return [
@@ -217,9 +235,14 @@ async def revoke_token(connection: AsyncConnection, *, user_id: int, name: str) 
     return await _revoke(connection, (col(Token.user_id) == user_id) & (col(Token.name) == name))
 
 
+async def revoke_listed_token(connection: AsyncConnection, *, user_id: int, name: str) -> Token | None:
+    """Revoke a token that `list_tokens` returns, as `revoke_token` does; None for any other."""
+    return await _revoke(connection, (col(Token.user_id) == user_id) & (col(Token.name) == name) & IS_LISTED)
+
+
 async def revoke_sign_in_token(connection: AsyncConnection, token_id: int) -> Token | None:
     """Revoke a token that was given for a JSON Web Token, as `revoke_token` does; None for any other."""
-    return await _revoke(connection, (col(Token.id) == token_id) & _IS_OF_SIGN_IN)
+    return await _revoke(connection, (col(Token.id) == token_id) & IS_OF_SIGN_IN)
 
 
 async def _revoke(connection: AsyncConnection, condition: ColumnElement[bool]) -> Token | None:

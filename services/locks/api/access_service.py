@@ -8,79 +8,52 @@ from typing import Any
 import grpc
 from sqlalchemy.ext.asyncio import AsyncConnection
 from towpath.access.v1 import access_service_pb2 as pb
-from towpath.access.v1.access_service_pb2_grpc import AccessServiceServicer
 from towpath.storage.v1 import storage_service_pb2 as storage
 
 from services.common.errors import NotFound, PermissionDenied, Reason, ServiceError, Unauthenticated
 from services.common.rpc.log_fields import add_log_fields
-from services.database.notifications import Notifications
-from services.database.transactions import Database
 from services.locks.access import revocation_feed
 from services.locks.access.failed_logins import add_failures
 from services.locks.access.grants import AccessGrant, FoundRepository, find_access
 from services.locks.access.policy import Decision, Outcome, decide
-from services.locks.access.refusals import Refusals, Refused
+from services.locks.access.refusals import Refused
 from services.locks.access.request_limits import find_limits, limits_of
-from services.locks.access.request_rates import RequestRates
-from services.locks.access.ssh_keys import issue_session_token, known_key
-from services.locks.access.token_uses import TokenUses
 from services.locks.access.tokens import TokenUser, TokenValidity, token_hash, validity_of
+from services.locks.api.access_accounts import AccountHandlers
+from services.locks.api.access_sign_ins import SignInHandlers
 from services.locks.api.audit_messages import refusals_of
 from services.locks.api.garbage import collect_garbage, first_of, teller
 from services.locks.api.messages import failed_logins_of, permission_of, wait_seconds_of
 from services.locks.api.rate_messages import demands_of
 from services.locks.audit.recorder import FACADE, acting
-from services.locks.forges.authentication import ForgeAuthentication
 from services.locks.forges.roles import KnownToken
-from services.locks.issuers.sign_in import SignIn
-from services.locks.issuers.table import list_sign_ins
-from services.locks.storage_client import StorageClient
 from services.locks.validation import is_repository_name
 
 # Longest time that a facade may cache an answer: a longer one would gain little and hide uses of the token.
 _MAX_KEPT_SECONDS = 300.0
 
 
-class AccessServicer(AccessServiceServicer):
+class AccessServicer(AccountHandlers, SignInHandlers):
     """Answers the calls of AccessService."""
-
-    def __init__(
-        self,
-        database: Database,
-        changes: Notifications,
-        uses: TokenUses,
-        refusals: Refusals,
-        sign_in: SignIn,
-        forges: ForgeAuthentication,
-        storage_client: StorageClient,
-        rates: RequestRates,
-    ) -> None:
-        self._storage = storage_client
-        self._database = database
-        self._changes = changes
-        self._uses = uses
-        self._refusals = refusals
-        self._sign_in = sign_in
-        self._forges = forges
-        self._rates = rates
 
     async def Authenticate(self, request: pb.AuthenticateRequest, _context: object) -> pb.AuthenticateResponse:
         """Return the user of the token."""
         try:
-            found = await self._sign_in.find(request.token)
+            found = await self.sign_in.find(request.token)
             if found is None or found.forge_id is not None:
                 return await self._admit(request, found)
         except (Unauthenticated, NotFound) as error:
-            self._refuse_credential(request.token, error)
+            self.refuse_credential(request.token, error)
             raise
         add_log_fields(user=found.user.name)
-        limits = limits_of(*found.limits, default=self._rates.default_limit)
+        limits = limits_of(*found.limits, default=self.rates.default_limit)
         return pb.AuthenticateResponse(
             user_id=found.user.id,
             user_name=found.user.name,
             keep_seconds=min(found.valid_seconds, _MAX_KEPT_SECONDS),
             token_id=found.token_id,
             scoped=found.scoped,
+            administrator=found.user.administrator,
             requests_per_hour=limits.of_user,
             token_requests_per_hour=limits.of_token,
         )
@@ -88,13 +61,13 @@ class AccessServicer(AccessServiceServicer):
     async def _admit(self, request: pb.AuthenticateRequest, found: TokenUser | None) -> pb.AuthenticateResponse:
         """Return the user of a forge's token, after a look-up there if one is due."""
         if found is None or found.forge_id is None:
-            user, admitted = await self._forges.admit(request.repository, request.token)
+            user, admitted = await self.forges.admit(request.repository, request.token)
         else:
             known = KnownToken(found.token_id, found.forge_id, token_hash(request.token))
-            user, admitted = found.user, await self._forges.renew(request.repository, request.token, known)
+            user, admitted = found.user, await self.forges.renew(request.repository, request.token, known)
         add_log_fields(user=user.name)
-        finding = partial(find_limits, token_id=admitted.token_id, default=self._rates.default_limit)
-        limits = await self._database.run(finding)
+        finding = partial(find_limits, token_id=admitted.token_id, default=self.rates.default_limit)
+        limits = await self.database.run(finding)
         return pb.AuthenticateResponse(
             user_id=user.id,
             user_name=user.name,
@@ -125,7 +98,7 @@ class AccessServicer(AccessServiceServicer):
             is_final = validity.seconds > 0 and validity.forge_id is None
             return await find(connection) if is_final else None, validity
 
-        found, validity = await self._database.run(work)
+        found, validity = await self.database.run(work)
         seconds = validity.seconds
         if seconds <= 0:
             ended = Unauthenticated(Reason.BAD_CREDENTIALS, "the token is not valid any more")
@@ -134,14 +107,14 @@ class AccessServicer(AccessServiceServicer):
         if (forge_id := validity.forge_id) is not None:
             known = KnownToken(request.token_id, forge_id, validity.token_hash)
             try:
-                admitted = await self._forges.renew(request.repository, request.credential, known)
+                admitted = await self.forges.renew(request.repository, request.credential, known)
             except (Unauthenticated, NotFound) as error:
                 self._refuse(request, error, error.message, None)
                 raise
             seconds = admitted.keep_seconds
-            found = await self._database.run(find)
+            found = await self.database.run(find)
         if request.token_id:
-            self._uses.record(request.token_id)
+            self.uses.record(request.token_id)
         decision = decide(
             anonymous=request.user_id == 0,
             repository=found.access if found else None,
@@ -155,25 +128,11 @@ class AccessServicer(AccessServiceServicer):
         keep_seconds = min(seconds, _MAX_KEPT_SECONDS) if request.token_id else 0
         return pb.CheckAccessResponse(repository_id=found.id, keep_seconds=keep_seconds)
 
-    def _refuse_credential(self, credential: str, error: ServiceError) -> None:
-        """Record the refusal of a credential. Anybody can make a JSON Web Token that says that it has expired."""
-        is_of_owner = bool(error.metadata.keys() & {"expired", "revoked"}) and "refused" not in error.metadata
-        self._refusals.record(
-            Refused(
-                error.reason,
-                error.message,
-                error.message,
-                "unknown",
-                token_hash=token_hash(credential),
-                is_of_owner=is_of_owner,
-            )
-        )
-
     def _refuse(
         self, request: pb.CheckAccessRequest, error: ServiceError, rule: str, found: FoundRepository | None
     ) -> None:
         """Record the refusal of an access with the grants that were looked at."""
-        self._refusals.record(
+        self.refusals.record(
             Refused(
                 error.reason,
                 error.message,
@@ -191,56 +150,28 @@ class AccessServicer(AccessServiceServicer):
     async def RecordRefusals(self, request: pb.RecordRefusalsRequest, _context: object) -> pb.RecordRefusalsResponse:
         """Record refusals of a facade."""
         for refused in refusals_of(request):
-            self._refusals.record(refused)
+            self.refusals.record(refused)
         return pb.RecordRefusalsResponse()
 
     async def WatchAccess(self, request: pb.WatchAccessRequest, _context: object) -> pb.WatchAccessResponse:
         """Return the number of revocations once it differs from the caller's, or when the wait is over."""
-        source, changes = await revocation_feed.watch(self._changes, request.known, wait_seconds_of(request))
+        source, changes = await revocation_feed.watch(self.changes, request.known, wait_seconds_of(request))
         return pb.WatchAccessResponse(source=source, changes=changes)
 
     async def CountFailedLogins(
         self, request: pb.CountFailedLoginsRequest, _context: object
     ) -> pb.CountFailedLoginsResponse:
         """Add up bad credentials by address."""
-        debts = await self._database.run(partial(add_failures, debts=failed_logins_of(request)))
+        debts = await self.database.run(partial(add_failures, debts=failed_logins_of(request)))
         return pb.CountFailedLoginsResponse(debt_seconds=[debts[login.address] for login in request.failed])
 
     async def TakeRate(self, request: pb.TakeRateRequest, _context: object) -> pb.TakeRateResponse:
         """Take requests from the rates of users and tokens."""
         demands = demands_of(request)
-        taken = await self._rates.take(demands)
+        taken = await self.rates.take(demands)
         response = pb.TakeRateResponse()
         for holder in demands:
             response.taken.add(requests=taken[holder].requests, retry_seconds=taken[holder].retry_seconds)
-        return response
-
-    async def ExchangeToken(self, request: pb.ExchangeTokenRequest, _context: object) -> pb.ExchangeTokenResponse:
-        """Give a token of ours for a JSON Web Token."""
-        try:
-            given = await self._sign_in.exchange(request.token)
-        except Unauthenticated as error:
-            self._refuse_credential(request.token, error)
-            raise
-        user = given.user.user
-        add_log_fields(user=user.name)
-        return pb.ExchangeTokenResponse(
-            secret=given.secret, valid_seconds=given.valid_seconds, user_name=user.name, user_id=user.id
-        )
-
-    async def RevokeSignInToken(
-        self, request: pb.RevokeSignInTokenRequest, _context: object
-    ) -> pb.RevokeSignInTokenResponse:
-        """End a token that was given for a JSON Web Token."""
-        user = await self._sign_in.revoke(request.token)
-        add_log_fields(user=user.name)
-        return pb.RevokeSignInTokenResponse(user_name=user.name)
-
-    async def ListSignIns(self, _request: pb.ListSignInsRequest, _context: object) -> pb.ListSignInsResponse:
-        """Return the issuers at which people can sign in."""
-        response = pb.ListSignInsResponse()
-        for issuer in await self._database.run(list_sign_ins):
-            response.sign_ins.add(name=issuer.name, issuer=issuer.url, client_id=issuer.client_id)
         return response
 
     async def RetainObjects(  # type: ignore[override] # stubs know only generators of responses
@@ -255,28 +186,14 @@ class AccessServicer(AccessServiceServicer):
         )
         with acting(asked.user_name, FACADE):
             await collect_garbage(
-                self._database,
-                self._storage,
+                self.database,
+                self.storage,
                 header,
                 requests,
                 arrived=arrived,
                 repository=asked.repository,
                 tell=teller(context, pb.RetainObjectsResponse),
             )
-
-    async def FindSshKey(self, request: pb.FindSshKeyRequest, _context: object) -> pb.FindSshKeyResponse:
-        """Return the SSH key of a fingerprint."""
-        found = await self._database.run(partial(known_key, fingerprint=request.fingerprint))
-        return pb.FindSshKeyResponse(key_id=found.key.id, user_name=found.user_name, public_key=found.key.public_key)
-
-    async def IssueSessionToken(
-        self, request: pb.IssueSessionTokenRequest, _context: object
-    ) -> pb.IssueSessionTokenResponse:
-        """Make a token for a session that has proven an SSH key."""
-        issue = partial(issue_session_token, fingerprint=request.fingerprint, valid_seconds=request.valid_seconds)
-        secret, found = await self._database.run(issue)
-        add_log_fields(user=found.user_name)
-        return pb.IssueSessionTokenResponse(token=secret, key_id=found.key.id, user_name=found.user_name)
 
 
 def _grant_fields(grant: AccessGrant) -> dict[str, object]:

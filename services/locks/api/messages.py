@@ -13,6 +13,7 @@ from services.common.errors import InvalidArgument, Reason
 from services.locks import models
 from services.locks.access.grants import AccessGrant, AnyGrant
 from services.locks.access.policy import Permission, Role
+from services.locks.access.readable import ReadableRepository
 from services.locks.ids import parse_id
 from services.locks.locking.batch import PathFailure
 from services.locks.locking.history import HistoryFilter
@@ -53,6 +54,9 @@ _PERMISSIONS = {
     access.PERMISSION_WRITE_ANY_REF: Permission.WRITE_ANY_REF,
     access.PERMISSION_ADMIN: Permission.ADMIN,
 }
+
+
+_PERMISSION_NUMBERS = {permission: number for number, permission in _PERMISSIONS.items()}
 
 
 def timestamp(moment: datetime) -> Timestamp:
@@ -161,6 +165,31 @@ def token_message(
         last_used_at=timestamp(last_used_at) if last_used_at is not None else None,
         issuer=issuer,
         requests_per_hour=token.requests_per_hour,
+    )
+
+
+def user_token_message(
+    token: models.Token, *, last_used_at: datetime | None = None, issuer: str = ""
+) -> access.UserToken:
+    """Return the message of a token for its user; it has neither the secret nor its hash."""
+    return access.UserToken(
+        id=token.id,
+        name=token.name,
+        created_at=timestamp(token.created_at),
+        expires_at=timestamp(token.expires_at) if token.expires_at is not None else None,
+        last_used_at=timestamp(last_used_at) if last_used_at is not None else None,
+        issuer=issuer,
+    )
+
+
+def readable_message(repository: ReadableRepository) -> access.ListUserRepositoriesResponse.UserRepository:
+    """Return the message of a repository that a user may read."""
+    return access.ListUserRepositoriesResponse.UserRepository(
+        id=repository.id,
+        name=repository.name,
+        public=repository.public,
+        archived_at=timestamp(repository.archived_at) if repository.archived_at is not None else None,
+        permission=_PERMISSION_NUMBERS[repository.permission],
     )
 
 

@@ -26,7 +26,8 @@ def _new_key() -> str:
     return f"ssh-ed25519 {base64.b64encode(blob).decode()} somebody@somewhere"
 
 
-async def _add(service: RunningLocks, user: str, name: str = "laptop", key: str = "") -> admin.SshKey:
+async def add_key(service: RunningLocks, user: str, name: str = "laptop", key: str = "") -> admin.SshKey:
+    """Give a user a key."""
     request = admin.AddSshKeyRequest(user_name=user, name=name, public_key=key or _new_key())
     response: admin.AddSshKeyResponse = await service.admin_peer.call(service.admin.AddSshKey, request)
     return response.key
@@ -48,7 +49,10 @@ async def _find(service: RunningLocks, fingerprint: str) -> access.FindSshKeyRes
     return response
 
 
-async def _issue(service: RunningLocks, fingerprint: str, seconds: int = 3600) -> access.IssueSessionTokenResponse:
+async def issue_session_token(
+    service: RunningLocks, fingerprint: str, seconds: int = 3600
+) -> access.IssueSessionTokenResponse:
+    """Return a token of a session that has proven the key."""
     request = access.IssueSessionTokenRequest(fingerprint=fingerprint, valid_seconds=seconds)
     response: access.IssueSessionTokenResponse = await service.peer.call(service.access.IssueSessionToken, request)
     return response
@@ -63,8 +67,8 @@ async def _user_of(service: RunningLocks, token: str) -> access.AuthenticateResp
 async def test_keys_are_added_listed_and_removed(service: RunningLocks, team: Team) -> None:
     """The stored key has no comment, which would be the text of a stranger in authorized_keys."""
     line = _new_key()
-    added = await _add(service, team.alice_name, key=line)
-    await _add(service, team.alice_name, "desktop")
+    added = await add_key(service, team.alice_name, key=line)
+    await add_key(service, team.alice_name, "desktop")
     assert (added.user_name, added.name, added.public_key) == (team.alice_name, "laptop", line.rpartition(" ")[0])
     assert await _listed(service, team.alice_name) == ["desktop", "laptop"]
     found = await _find(service, added.fingerprint)
@@ -80,36 +84,36 @@ async def test_keys_are_added_listed_and_removed(service: RunningLocks, team: Te
 async def test_a_key_has_one_user_and_a_name_one_key(service: RunningLocks, team: Team) -> None:
     """A key that two users had would sign in as either. To add the same again changes nothing."""
     line = _new_key()
-    added = await _add(service, team.alice_name, key=line)
-    assert await _add(service, team.alice_name, key=line) == added
+    added = await add_key(service, team.alice_name, key=line)
+    assert await add_key(service, team.alice_name, key=line) == added
     for user, name, key in (
         (team.bob_name, "laptop", line),
         (team.alice_name, "other", line),
         (team.alice_name, "laptop", _new_key()),
     ):
         with refused(AlreadyExists, Reason.SSH_KEY_EXISTS):
-            await _add(service, user, name, key)
+            await add_key(service, user, name, key)
     assert await _listed(service, team.bob_name) == []
 
 
 async def test_what_is_no_key_or_no_name_is_refused(service: RunningLocks, team: Team) -> None:
     """The message names the field."""
     with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
-        await _add(service, team.alice_name, key="hello")
+        await add_key(service, team.alice_name, key="hello")
     assert caught.value.message.startswith("public_key: ")
     with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
-        await _add(service, team.alice_name, "two words")
+        await add_key(service, team.alice_name, "two words")
     assert caught.value.message.startswith("name: ")
     with refused(NotFound, Reason.USER_NOT_FOUND):
-        await _add(service, "nobody-at-all")
+        await add_key(service, "nobody-at-all")
     with refused(InvalidArgument, Reason.INVALID_FIELD):
         await _find(service, "SHA256:*")
 
 
 async def test_a_session_token_is_the_users_and_in_no_list(service: RunningLocks, team: Team) -> None:
     """It is worth what a token of the user is worth, for its time."""
-    key = await _add(service, team.alice_name)
-    issued = await _issue(service, key.fingerprint, 60)
+    key = await add_key(service, team.alice_name)
+    issued = await issue_session_token(service, key.fingerprint, 60)
     assert (issued.key_id, issued.user_name) == (key.id, team.alice_name)
     answer = await _user_of(service, issued.token)
     assert answer.user_id == team.alice
@@ -121,26 +125,29 @@ async def test_a_session_token_is_the_users_and_in_no_list(service: RunningLocks
 @pytest.mark.parametrize("seconds", [-1, 0, 59, 31 * 24 * 3600 + 1])
 async def test_the_life_of_a_session_token_is_bounded(service: RunningLocks, team: Team, seconds: int) -> None:
     """Neither over before it begins, nor one that outlives everything."""
-    key = await _add(service, team.alice_name)
+    key = await add_key(service, team.alice_name)
     with refused(InvalidArgument, Reason.INVALID_FIELD):
-        await _issue(service, key.fingerprint, seconds)
+        await issue_session_token(service, key.fingerprint, seconds)
 
 
 async def test_the_tokens_of_a_key_end_with_it(service: RunningLocks, team: Team) -> None:
     """Those of the user's other keys go on."""
-    key, other = await _add(service, team.alice_name), await _add(service, team.alice_name, "other")
-    issued, kept = await _issue(service, key.fingerprint), await _issue(service, other.fingerprint)
+    key, other = await add_key(service, team.alice_name), await add_key(service, team.alice_name, "other")
+    issued, kept = (
+        await issue_session_token(service, key.fingerprint),
+        await issue_session_token(service, other.fingerprint),
+    )
     await _remove(service, team.alice_name)
     with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
         await _user_of(service, issued.token)
     assert (await _user_of(service, kept.token)).user_id == team.alice
     with refused(NotFound, Reason.SSH_KEY_NOT_FOUND):
-        await _issue(service, key.fingerprint)
+        await issue_session_token(service, key.fingerprint)
 
 
 async def test_facades_hear_of_a_removed_key(service: RunningLocks, team: Team) -> None:
     """Facades forget within a second that a session's token was good."""
-    await _add(service, team.alice_name)
+    await add_key(service, team.alice_name)
     watch = service.access.WatchAccess
     before = await service.peer.call(watch, access.WatchAccessRequest(wait_seconds=0))
     await _remove(service, team.alice_name)
@@ -151,9 +158,9 @@ async def test_facades_hear_of_a_removed_key(service: RunningLocks, team: Team) 
 
 async def test_expired_session_tokens_are_deleted(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
     """A day later, also where nobody signs in by SSH any more."""
-    key = await _add(service, team.alice_name)
+    key = await add_key(service, team.alice_name)
     for _ in range(3):
-        await _issue(service, key.fingerprint)
+        await issue_session_token(service, key.fingerprint)
     own = f"FROM locks.tokens WHERE ssh_key_id = {key.id}"
     others = f"ssh_key_id = {key.id} AND id <> (SELECT min(id) {own})"
     expire = f"UPDATE locks.tokens SET expires_at = now() - interval '25 hours' WHERE {others}"  # noqa: S608 - ids

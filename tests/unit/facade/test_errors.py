@@ -59,6 +59,7 @@ ROWS: list[tuple[ServiceError, dict[Area, int]]] = [
     (ResourceExhausted(Reason.STORAGE_FULL, ""), dict.fromkeys(Area, 507)),
     (ResourceExhausted(Reason.BANDWIDTH_EXCEEDED, ""), dict.fromkeys(Area, 509)),
     (ResourceExhausted(Reason.TOO_MANY_LOCKS, ""), {Area.LOCKS: 403}),
+    (ResourceExhausted(Reason.TOO_MANY_TOKENS, ""), {Area.ELSEWHERE: 403}),
     (ResourceExhausted("RESOURCE_EXHAUSTED", "grpc's own"), dict.fromkeys(Area, 500)),
     (Unimplemented(Reason.UNIMPLEMENTED, ""), {Area.BATCH: 501, Area.ACTIONS: 501, Area.LOCKS: 500}),
     (invalid_reply("Call", ""), dict.fromkeys(Area, 502)),

@@ -15,8 +15,8 @@ from services.locks.access.groups import (
 )
 from services.locks.access.request_limits import set_limit_of_group
 from services.locks.api.admin.base import Handlers, administrator_only
-from services.locks.api.admin.name_pages import PAGE_DEFAULT, name_page
 from services.locks.api.messages import group_message, user_message
+from services.locks.api.name_pages import PAGE_DEFAULT, name_page
 from services.locks.api.rate_messages import changed_limit_of, limit_of
 from services.locks.models import User
 from services.locks.validation import check_name, check_new_name

@@ -7,8 +7,8 @@ from towpath.access.v1 import admin_service_pb2 as pb
 from services.locks.access.request_limits import set_limit_of_user
 from services.locks.access.users import create_user, list_users
 from services.locks.api.admin.base import Handlers, administrator_only
-from services.locks.api.admin.name_pages import name_page
 from services.locks.api.messages import user_message
+from services.locks.api.name_pages import name_page
 from services.locks.api.rate_messages import changed_limit_of, limit_of
 from services.locks.models import User
 from services.locks.removals import remove_user

@@ -6,6 +6,7 @@ Who may do what: users, tokens, repositories and grants (protocol: "Authenticati
 from collections import abc as _abc
 from google.protobuf import descriptor as _descriptor
 from google.protobuf import message as _message
+from google.protobuf import timestamp_pb2 as _timestamp_pb2
 from google.protobuf.internal import containers as _containers
 from google.protobuf.internal import enum_type_wrapper as _enum_type_wrapper
 from towpath.storage.v1 import storage_service_pb2 as _storage_service_pb2
@@ -98,6 +99,7 @@ class AuthenticateResponse(_message.Message):
     RENEWED_BY_CREDENTIAL_FIELD_NUMBER: _builtins.int
     REQUESTS_PER_HOUR_FIELD_NUMBER: _builtins.int
     TOKEN_REQUESTS_PER_HOUR_FIELD_NUMBER: _builtins.int
+    ADMINISTRATOR_FIELD_NUMBER: _builtins.int
     user_id: _builtins.int
     """The user's id."""
     user_name: _builtins.str
@@ -116,6 +118,8 @@ class AuthenticateResponse(_message.Message):
     """How many requests the user may make in an hour, evenly; 0 for no limit. See TakeRate."""
     token_requests_per_hour: _builtins.int
     """How many requests may be made with this token in an hour, beside the limit of its user; 0 for no limit."""
+    administrator: _builtins.bool
+    """Whether AdminService admits this token: its user is an administrator, and it is not the token of a forge."""
     def __init__(
         self,
         *,
@@ -127,10 +131,11 @@ class AuthenticateResponse(_message.Message):
         renewed_by_credential: _builtins.bool = ...,
         requests_per_hour: _builtins.int = ...,
         token_requests_per_hour: _builtins.int = ...,
+        administrator: _builtins.bool = ...,
     ) -> None: ...
     _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
     def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
-    _ClearFieldArgType: _TypeAlias = _typing.Literal["keep_seconds", b"keep_seconds", "renewed_by_credential", b"renewed_by_credential", "requests_per_hour", b"requests_per_hour", "scoped", b"scoped", "token_id", b"token_id", "token_requests_per_hour", b"token_requests_per_hour", "user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["administrator", b"administrator", "keep_seconds", b"keep_seconds", "renewed_by_credential", b"renewed_by_credential", "requests_per_hour", b"requests_per_hour", "scoped", b"scoped", "token_id", b"token_id", "token_requests_per_hour", b"token_requests_per_hour", "user_id", b"user_id", "user_name", b"user_name"]  # noqa: Y015
     def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
     def WhichOneof(self, oneof_group: _Never) -> None: ...
 
@@ -949,3 +954,333 @@ class RetainObjectsResponse(_message.Message):
     def WhichOneof(self, oneof_group: _WhichOneofArgType_content) -> _WhichOneofReturnType_content | None: ...
 
 Global___RetainObjectsResponse: _TypeAlias = RetainObjectsResponse  # noqa: Y015
+
+@_typing.final
+class ListUserRepositoriesRequest(_message.Message):
+    """ListUserRepositoriesRequest asks for a page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.int
+    """The user; 0 for an anonymous caller, who may read public repositories alone."""
+    token_id: _builtins.int
+    """The token that the user has shown, by its id: what it alone gives counts too. 0: none, and only what all tokens of
+    the user give counts.
+    """
+    cursor: _builtins.str
+    """The next_cursor of the page before; empty for the first page."""
+    limit: _builtins.int
+    """At most so many repositories: 1 to 100; more are 100, and so is 0."""
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.int = ...,
+        token_id: _builtins.int = ...,
+        cursor: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListUserRepositoriesRequest: _TypeAlias = ListUserRepositoriesRequest  # noqa: Y015
+
+@_typing.final
+class ListUserRepositoriesResponse(_message.Message):
+    """ListUserRepositoriesResponse is a page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    @_typing.final
+    class UserRepository(_message.Message):
+        """UserRepository is a repository with what the user may do there."""
+
+        DESCRIPTOR: _descriptor.Descriptor
+
+        ID_FIELD_NUMBER: _builtins.int
+        NAME_FIELD_NUMBER: _builtins.int
+        PUBLIC_FIELD_NUMBER: _builtins.int
+        ARCHIVED_AT_FIELD_NUMBER: _builtins.int
+        PERMISSION_FIELD_NUMBER: _builtins.int
+        id: _builtins.int
+        """The id, by which the other services know it."""
+        name: _builtins.str
+        """The name."""
+        public: _builtins.bool
+        """Whether anybody may read it without credentials."""
+        permission: Global___Permission.ValueType
+        """The most that the user may do, as if it were not archived. In rising order: READ; WRITE_ANY_REF, to write on some
+        refs only; WRITE, on every ref; ADMIN.
+        """
+        @_builtins.property
+        def archived_at(self) -> _timestamp_pb2.Timestamp:
+            """When it was archived: nobody may change it since then, whatever the permission. Not set for any other."""
+
+        def __init__(
+            self,
+            *,
+            id: _builtins.int = ...,
+            name: _builtins.str = ...,
+            public: _builtins.bool = ...,
+            archived_at: _timestamp_pb2.Timestamp | None = ...,
+            permission: Global___Permission.ValueType = ...,
+        ) -> None: ...
+        _HasFieldArgType: _TypeAlias = _typing.Literal["archived_at", b"archived_at"]  # noqa: Y015
+        def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+        _ClearFieldArgType: _TypeAlias = _typing.Literal["archived_at", b"archived_at", "id", b"id", "name", b"name", "permission", b"permission", "public", b"public"]  # noqa: Y015
+        def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+        def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+    REPOSITORIES_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    next_cursor: _builtins.str
+    """The cursor of the next page; empty where there is none."""
+    @_builtins.property
+    def repositories(self) -> _containers.RepeatedCompositeFieldContainer[Global___ListUserRepositoriesResponse.UserRepository]:
+        """The repositories by name."""
+
+    def __init__(
+        self,
+        *,
+        repositories: _abc.Iterable[Global___ListUserRepositoriesResponse.UserRepository] | None = ...,
+        next_cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_cursor", b"next_cursor", "repositories", b"repositories"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListUserRepositoriesResponse: _TypeAlias = ListUserRepositoriesResponse  # noqa: Y015
+
+@_typing.final
+class UserToken(_message.Message):
+    """UserToken is a token of a user, without its secret."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    CREATED_AT_FIELD_NUMBER: _builtins.int
+    EXPIRES_AT_FIELD_NUMBER: _builtins.int
+    LAST_USED_AT_FIELD_NUMBER: _builtins.int
+    ISSUER_FIELD_NUMBER: _builtins.int
+    id: _builtins.int
+    """The id, as Authenticate tells it."""
+    name: _builtins.str
+    """The name, unique among the user's tokens: 1 to 64 of [A-Za-z0-9._@+-]."""
+    issuer: _builtins.str
+    """The name of the issuer where the user signed in to get it; empty for any other."""
+    @_builtins.property
+    def created_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was made."""
+
+    @_builtins.property
+    def expires_at(self) -> _timestamp_pb2.Timestamp:
+        """When it ends; not set for never."""
+
+    @_builtins.property
+    def last_used_at(self) -> _timestamp_pb2.Timestamp:
+        """When it was last used: up to ten minutes before it really was. Not set where no use is known."""
+
+    def __init__(
+        self,
+        *,
+        id: _builtins.int = ...,
+        name: _builtins.str = ...,
+        created_at: _timestamp_pb2.Timestamp | None = ...,
+        expires_at: _timestamp_pb2.Timestamp | None = ...,
+        last_used_at: _timestamp_pb2.Timestamp | None = ...,
+        issuer: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "last_used_at", b"last_used_at"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["created_at", b"created_at", "expires_at", b"expires_at", "id", b"id", "issuer", b"issuer", "last_used_at", b"last_used_at", "name", b"name"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___UserToken: _TypeAlias = UserToken  # noqa: Y015
+
+@_typing.final
+class ListUserTokensRequest(_message.Message):
+    """ListUserTokensRequest names a user."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    CURSOR_FIELD_NUMBER: _builtins.int
+    LIMIT_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.int
+    """The user."""
+    token_id: _builtins.int
+    """The token that the user has shown, by its id, as in CheckAccessRequest. 0: it is not asked for."""
+    cursor: _builtins.str
+    """The next_cursor of the page before; empty for the first page."""
+    limit: _builtins.int
+    """At most so many tokens: 1 to 1,000; more are 1,000, and 0 is 100."""
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.int = ...,
+        token_id: _builtins.int = ...,
+        cursor: _builtins.str = ...,
+        limit: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["cursor", b"cursor", "limit", b"limit", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListUserTokensRequest: _TypeAlias = ListUserTokensRequest  # noqa: Y015
+
+@_typing.final
+class ListUserTokensResponse(_message.Message):
+    """ListUserTokensResponse is a page."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKENS_FIELD_NUMBER: _builtins.int
+    NEXT_CURSOR_FIELD_NUMBER: _builtins.int
+    next_cursor: _builtins.str
+    """The cursor of the next page; empty where there is none."""
+    @_builtins.property
+    def tokens(self) -> _containers.RepeatedCompositeFieldContainer[Global___UserToken]:
+        """The tokens by name."""
+
+    def __init__(
+        self,
+        *,
+        tokens: _abc.Iterable[Global___UserToken] | None = ...,
+        next_cursor: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["next_cursor", b"next_cursor", "tokens", b"tokens"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___ListUserTokensResponse: _TypeAlias = ListUserTokensResponse  # noqa: Y015
+
+@_typing.final
+class CreateUserTokenRequest(_message.Message):
+    """CreateUserTokenRequest says what is to be made."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    EXPIRES_IN_SECONDS_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.int
+    """The user."""
+    token_id: _builtins.int
+    """The token that the user has shown, by its id."""
+    name: _builtins.str
+    """The name, unique among the user's tokens: 1 to 64 of [A-Za-z0-9._@+-], not beginning with "-"."""
+    expires_in_seconds: _builtins.int
+    """For how long it is to be valid, in seconds: 60 to 315,360,000 (ten years). 0: without an end."""
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.int = ...,
+        token_id: _builtins.int = ...,
+        name: _builtins.str = ...,
+        expires_in_seconds: _builtins.int = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["expires_in_seconds", b"expires_in_seconds", "name", b"name", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateUserTokenRequest: _TypeAlias = CreateUserTokenRequest  # noqa: Y015
+
+@_typing.final
+class CreateUserTokenResponse(_message.Message):
+    """CreateUserTokenResponse carries the new token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    SECRET_FIELD_NUMBER: _builtins.int
+    secret: _builtins.str
+    """The secret, which no later call returns."""
+    @_builtins.property
+    def token(self) -> Global___UserToken:
+        """The token; it may end earlier than was asked for."""
+
+    def __init__(
+        self,
+        *,
+        token: Global___UserToken | None = ...,
+        secret: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["secret", b"secret", "token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___CreateUserTokenResponse: _TypeAlias = CreateUserTokenResponse  # noqa: Y015
+
+@_typing.final
+class RevokeUserTokenRequest(_message.Message):
+    """RevokeUserTokenRequest names a token."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    USER_ID_FIELD_NUMBER: _builtins.int
+    TOKEN_ID_FIELD_NUMBER: _builtins.int
+    NAME_FIELD_NUMBER: _builtins.int
+    user_id: _builtins.int
+    """The user."""
+    token_id: _builtins.int
+    """The token that the user has shown, by its id."""
+    name: _builtins.str
+    """The name of the token that is to end."""
+    def __init__(
+        self,
+        *,
+        user_id: _builtins.int = ...,
+        token_id: _builtins.int = ...,
+        name: _builtins.str = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _Never  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["name", b"name", "token_id", b"token_id", "user_id", b"user_id"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeUserTokenRequest: _TypeAlias = RevokeUserTokenRequest  # noqa: Y015
+
+@_typing.final
+class RevokeUserTokenResponse(_message.Message):
+    """RevokeUserTokenResponse says that the token is ended."""
+
+    DESCRIPTOR: _descriptor.Descriptor
+
+    TOKEN_FIELD_NUMBER: _builtins.int
+    @_builtins.property
+    def token(self) -> Global___UserToken:
+        """The token as it was."""
+
+    def __init__(
+        self,
+        *,
+        token: Global___UserToken | None = ...,
+    ) -> None: ...
+    _HasFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def HasField(self, field_name: _HasFieldArgType) -> _builtins.bool: ...
+    _ClearFieldArgType: _TypeAlias = _typing.Literal["token", b"token"]  # noqa: Y015
+    def ClearField(self, field_name: _ClearFieldArgType) -> None: ...
+    def WhichOneof(self, oneof_group: _Never) -> None: ...
+
+Global___RevokeUserTokenResponse: _TypeAlias = RevokeUserTokenResponse  # noqa: Y015

@@ -98,6 +98,26 @@ class AccessServiceStub:
                 request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenRequest.SerializeToString,
                 response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenResponse.FromString,
                 _registered_method=True)
+        self.ListUserRepositories = channel.unary_unary(
+                '/towpath.access.v1.AccessService/ListUserRepositories',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListUserRepositoriesRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListUserRepositoriesResponse.FromString,
+                _registered_method=True)
+        self.ListUserTokens = channel.unary_unary(
+                '/towpath.access.v1.AccessService/ListUserTokens',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListUserTokensRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListUserTokensResponse.FromString,
+                _registered_method=True)
+        self.CreateUserToken = channel.unary_unary(
+                '/towpath.access.v1.AccessService/CreateUserToken',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CreateUserTokenRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CreateUserTokenResponse.FromString,
+                _registered_method=True)
+        self.RevokeUserToken = channel.unary_unary(
+                '/towpath.access.v1.AccessService/RevokeUserToken',
+                request_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RevokeUserTokenRequest.SerializeToString,
+                response_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RevokeUserTokenResponse.FromString,
+                _registered_method=True)
 
 
 class AccessServiceServicer:
@@ -247,6 +267,63 @@ class AccessServiceServicer:
         context.set_details('Method not implemented!')
         raise NotImplementedError('Method not implemented!')
 
+    def ListUserRepositories(self, request, context):
+        """ListUserRepositories returns a page of the repositories that a user may read, by name, each with the most that
+        CheckAccess allows the user there. Repositories in the bin are not listed. An administrator has no more rights here
+        than any other user. Of a token of a forge, only the repositories are listed whose role the forge has told a while
+        ago, so that it is still valid: no forge is asked.
+
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: the token that the request names is not the user's, was revoked, or has
+        expired), INVALID_ARGUMENT (INVALID_CURSOR).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def ListUserTokens(self, request, context):
+        """ListUserTokens returns a page of a user's own tokens by name: those that an administrator or the user has made, also
+        expired ones, and those of sign-ins at an issuer while they are valid. Tokens of forges, JSON Web Tokens and tokens of
+        SSH sessions are not listed.
+
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), INVALID_ARGUMENT (INVALID_CURSOR).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def CreateUserToken(self, request, context):
+        """CreateUserToken makes a token for a user who has signed in with another one, and returns its secret, which no later
+        call returns. The audit log names the user. No token can do more, or do it for longer, by making another one:
+
+        - The new token ends no later than the token by which it is made. Only a token without an end makes one without an
+        end. Whoever steals a token for an hour has no more than that hour.
+        - A token of a forge, a JSON Web Token, a token of an SSH session, and a token that has a limit of requests of its
+        own make none, because the new token would not have their limits.
+        - A token that ExchangeToken gave a person makes one where the user has a grant here, by itself or by a group to which
+        an administrator has added it. The new token has these grants alone, and none of the issuer. Where the user has
+        nothing but what the issuer gives, the call is refused: the new token could do nothing. A token that ExchangeToken
+        gave a program makes none.
+
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
+        makes none, as above), ALREADY_EXISTS (TOKEN_EXISTS), RESOURCE_EXHAUSTED (TOO_MANY_TOKENS: the user has 100 tokens
+        beside those of sign-ins, expired ones counted), NOT_FOUND (USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
+    def RevokeUserToken(self, request, context):
+        """RevokeUserToken ends one of the tokens that ListUserTokens returns, everywhere within a second; it may be the one
+        that the user has signed in with. The audit log names the user. A token of a forge, a JSON Web Token and a token of
+        an SSH session end no others.
+
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
+        ends none, as above), NOT_FOUND (TOKEN_NOT_FOUND, USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+        """
+        context.set_code(grpc.StatusCode.UNIMPLEMENTED)
+        context.set_details('Method not implemented!')
+        raise NotImplementedError('Method not implemented!')
+
 
 def add_AccessServiceServicer_to_server(servicer, server):
     rpc_method_handlers = {
@@ -309,6 +386,26 @@ def add_AccessServiceServicer_to_server(servicer, server):
                     servicer.IssueSessionToken,
                     request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenRequest.FromString,
                     response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenResponse.SerializeToString,
+            ),
+            'ListUserRepositories': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListUserRepositories,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListUserRepositoriesRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListUserRepositoriesResponse.SerializeToString,
+            ),
+            'ListUserTokens': grpc.unary_unary_rpc_method_handler(
+                    servicer.ListUserTokens,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListUserTokensRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.ListUserTokensResponse.SerializeToString,
+            ),
+            'CreateUserToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.CreateUserToken,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CreateUserTokenRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.CreateUserTokenResponse.SerializeToString,
+            ),
+            'RevokeUserToken': grpc.unary_unary_rpc_method_handler(
+                    servicer.RevokeUserToken,
+                    request_deserializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RevokeUserTokenRequest.FromString,
+                    response_serializer=towpath_dot_access_dot_v1_dot_access__service__pb2.RevokeUserTokenResponse.SerializeToString,
             ),
     }
     generic_handler = grpc.method_handlers_generic_handler(
@@ -639,6 +736,114 @@ class AccessService:
             '/towpath.access.v1.AccessService/IssueSessionToken',
             towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenRequest.SerializeToString,
             towpath_dot_access_dot_v1_dot_access__service__pb2.IssueSessionTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListUserRepositories(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/ListUserRepositories',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.ListUserRepositoriesRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.ListUserRepositoriesResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def ListUserTokens(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/ListUserTokens',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.ListUserTokensRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.ListUserTokensResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def CreateUserToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/CreateUserToken',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.CreateUserTokenRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.CreateUserTokenResponse.FromString,
+            options,
+            channel_credentials,
+            insecure,
+            call_credentials,
+            compression,
+            wait_for_ready,
+            timeout,
+            metadata,
+            _registered_method=True)
+
+    @staticmethod
+    def RevokeUserToken(request,
+            target,
+            options=(),
+            channel_credentials=None,
+            call_credentials=None,
+            insecure=False,
+            compression=None,
+            wait_for_ready=None,
+            timeout=None,
+            metadata=None):
+        return grpc.experimental.unary_unary(
+            request,
+            target,
+            '/towpath.access.v1.AccessService/RevokeUserToken',
+            towpath_dot_access_dot_v1_dot_access__service__pb2.RevokeUserTokenRequest.SerializeToString,
+            towpath_dot_access_dot_v1_dot_access__service__pb2.RevokeUserTokenResponse.FromString,
             options,
             channel_credentials,
             insecure,

@@ -128,6 +128,47 @@ class AccessServiceStub:
     proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
     is no fingerprint, or the life of the token is out of bounds).
     """
+    ListUserRepositories: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ListUserRepositoriesRequest, _access_service_pb2.ListUserRepositoriesResponse]
+    """ListUserRepositories returns a page of the repositories that a user may read, by name, each with the most that
+    CheckAccess allows the user there. Repositories in the bin are not listed. An administrator has no more rights here
+    than any other user. Of a token of a forge, only the repositories are listed whose role the forge has told a while
+    ago, so that it is still valid: no forge is asked.
+
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: the token that the request names is not the user's, was revoked, or has
+    expired), INVALID_ARGUMENT (INVALID_CURSOR).
+    """
+    ListUserTokens: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.ListUserTokensRequest, _access_service_pb2.ListUserTokensResponse]
+    """ListUserTokens returns a page of a user's own tokens by name: those that an administrator or the user has made, also
+    expired ones, and those of sign-ins at an issuer while they are valid. Tokens of forges, JSON Web Tokens and tokens of
+    SSH sessions are not listed.
+
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), INVALID_ARGUMENT (INVALID_CURSOR).
+    """
+    CreateUserToken: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.CreateUserTokenRequest, _access_service_pb2.CreateUserTokenResponse]
+    """CreateUserToken makes a token for a user who has signed in with another one, and returns its secret, which no later
+    call returns. The audit log names the user. No token can do more, or do it for longer, by making another one:
+
+    - The new token ends no later than the token by which it is made. Only a token without an end makes one without an
+      end. Whoever steals a token for an hour has no more than that hour.
+    - A token of a forge, a JSON Web Token, a token of an SSH session, and a token that has a limit of requests of its
+      own make none, because the new token would not have their limits.
+    - A token that ExchangeToken gave a person makes one where the user has a grant here, by itself or by a group to which
+      an administrator has added it. The new token has these grants alone, and none of the issuer. Where the user has
+      nothing but what the issuer gives, the call is refused: the new token could do nothing. A token that ExchangeToken
+      gave a program makes none.
+
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
+    makes none, as above), ALREADY_EXISTS (TOKEN_EXISTS), RESOURCE_EXHAUSTED (TOO_MANY_TOKENS: the user has 100 tokens
+    beside those of sign-ins, expired ones counted), NOT_FOUND (USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+    """
+    RevokeUserToken: _grpc.UnaryUnaryMultiCallable[_access_service_pb2.RevokeUserTokenRequest, _access_service_pb2.RevokeUserTokenResponse]
+    """RevokeUserToken ends one of the tokens that ListUserTokens returns, everywhere within a second; it may be the one
+    that the user has signed in with. The audit log names the user. A token of a forge, a JSON Web Token and a token of
+    an SSH session end no others.
+
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
+    ends none, as above), NOT_FOUND (TOKEN_NOT_FOUND, USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+    """
 
 @_typing.type_check_only
 class AccessServiceAsyncStub(AccessServiceStub):
@@ -228,6 +269,47 @@ class AccessServiceAsyncStub(AccessServiceStub):
     time is over or its key is removed, and no list shows it. The caller vouches that the session has
     proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
     is no fingerprint, or the life of the token is out of bounds).
+    """
+    ListUserRepositories: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListUserRepositoriesRequest, _access_service_pb2.ListUserRepositoriesResponse]  # type: ignore[assignment]
+    """ListUserRepositories returns a page of the repositories that a user may read, by name, each with the most that
+    CheckAccess allows the user there. Repositories in the bin are not listed. An administrator has no more rights here
+    than any other user. Of a token of a forge, only the repositories are listed whose role the forge has told a while
+    ago, so that it is still valid: no forge is asked.
+
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: the token that the request names is not the user's, was revoked, or has
+    expired), INVALID_ARGUMENT (INVALID_CURSOR).
+    """
+    ListUserTokens: _aio.UnaryUnaryMultiCallable[_access_service_pb2.ListUserTokensRequest, _access_service_pb2.ListUserTokensResponse]  # type: ignore[assignment]
+    """ListUserTokens returns a page of a user's own tokens by name: those that an administrator or the user has made, also
+    expired ones, and those of sign-ins at an issuer while they are valid. Tokens of forges, JSON Web Tokens and tokens of
+    SSH sessions are not listed.
+
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), INVALID_ARGUMENT (INVALID_CURSOR).
+    """
+    CreateUserToken: _aio.UnaryUnaryMultiCallable[_access_service_pb2.CreateUserTokenRequest, _access_service_pb2.CreateUserTokenResponse]  # type: ignore[assignment]
+    """CreateUserToken makes a token for a user who has signed in with another one, and returns its secret, which no later
+    call returns. The audit log names the user. No token can do more, or do it for longer, by making another one:
+
+    - The new token ends no later than the token by which it is made. Only a token without an end makes one without an
+      end. Whoever steals a token for an hour has no more than that hour.
+    - A token of a forge, a JSON Web Token, a token of an SSH session, and a token that has a limit of requests of its
+      own make none, because the new token would not have their limits.
+    - A token that ExchangeToken gave a person makes one where the user has a grant here, by itself or by a group to which
+      an administrator has added it. The new token has these grants alone, and none of the issuer. Where the user has
+      nothing but what the issuer gives, the call is refused: the new token could do nothing. A token that ExchangeToken
+      gave a program makes none.
+
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
+    makes none, as above), ALREADY_EXISTS (TOKEN_EXISTS), RESOURCE_EXHAUSTED (TOO_MANY_TOKENS: the user has 100 tokens
+    beside those of sign-ins, expired ones counted), NOT_FOUND (USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+    """
+    RevokeUserToken: _aio.UnaryUnaryMultiCallable[_access_service_pb2.RevokeUserTokenRequest, _access_service_pb2.RevokeUserTokenResponse]  # type: ignore[assignment]
+    """RevokeUserToken ends one of the tokens that ListUserTokens returns, everywhere within a second; it may be the one
+    that the user has signed in with. The audit log names the user. A token of a forge, a JSON Web Token and a token of
+    an SSH session end no others.
+
+    Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
+    ends none, as above), NOT_FOUND (TOKEN_NOT_FOUND, USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
     """
 
 class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
@@ -398,6 +480,71 @@ class AccessServiceServicer(metaclass=_abc_1.ABCMeta):
         time is over or its key is removed, and no list shows it. The caller vouches that the session has
         proven the key. Errors: NOT_FOUND (SSH_KEY_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD: what is given
         is no fingerprint, or the life of the token is out of bounds).
+        """
+
+    @_abc_1.abstractmethod
+    def ListUserRepositories(
+        self,
+        request: _access_service_pb2.ListUserRepositoriesRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.ListUserRepositoriesResponse, _abc.Awaitable[_access_service_pb2.ListUserRepositoriesResponse]]:
+        """ListUserRepositories returns a page of the repositories that a user may read, by name, each with the most that
+        CheckAccess allows the user there. Repositories in the bin are not listed. An administrator has no more rights here
+        than any other user. Of a token of a forge, only the repositories are listed whose role the forge has told a while
+        ago, so that it is still valid: no forge is asked.
+
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: the token that the request names is not the user's, was revoked, or has
+        expired), INVALID_ARGUMENT (INVALID_CURSOR).
+        """
+
+    @_abc_1.abstractmethod
+    def ListUserTokens(
+        self,
+        request: _access_service_pb2.ListUserTokensRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.ListUserTokensResponse, _abc.Awaitable[_access_service_pb2.ListUserTokensResponse]]:
+        """ListUserTokens returns a page of a user's own tokens by name: those that an administrator or the user has made, also
+        expired ones, and those of sign-ins at an issuer while they are valid. Tokens of forges, JSON Web Tokens and tokens of
+        SSH sessions are not listed.
+
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), INVALID_ARGUMENT (INVALID_CURSOR).
+        """
+
+    @_abc_1.abstractmethod
+    def CreateUserToken(
+        self,
+        request: _access_service_pb2.CreateUserTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.CreateUserTokenResponse, _abc.Awaitable[_access_service_pb2.CreateUserTokenResponse]]:
+        """CreateUserToken makes a token for a user who has signed in with another one, and returns its secret, which no later
+        call returns. The audit log names the user. No token can do more, or do it for longer, by making another one:
+
+        - The new token ends no later than the token by which it is made. Only a token without an end makes one without an
+          end. Whoever steals a token for an hour has no more than that hour.
+        - A token of a forge, a JSON Web Token, a token of an SSH session, and a token that has a limit of requests of its
+          own make none, because the new token would not have their limits.
+        - A token that ExchangeToken gave a person makes one where the user has a grant here, by itself or by a group to which
+          an administrator has added it. The new token has these grants alone, and none of the issuer. Where the user has
+          nothing but what the issuer gives, the call is refused: the new token could do nothing. A token that ExchangeToken
+          gave a program makes none.
+
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
+        makes none, as above), ALREADY_EXISTS (TOKEN_EXISTS), RESOURCE_EXHAUSTED (TOO_MANY_TOKENS: the user has 100 tokens
+        beside those of sign-ins, expired ones counted), NOT_FOUND (USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
+        """
+
+    @_abc_1.abstractmethod
+    def RevokeUserToken(
+        self,
+        request: _access_service_pb2.RevokeUserTokenRequest,
+        context: _ServicerContext,
+    ) -> _typing.Union[_access_service_pb2.RevokeUserTokenResponse, _abc.Awaitable[_access_service_pb2.RevokeUserTokenResponse]]:
+        """RevokeUserToken ends one of the tokens that ListUserTokens returns, everywhere within a second; it may be the one
+        that the user has signed in with. The audit log names the user. A token of a forge, a JSON Web Token and a token of
+        an SSH session end no others.
+
+        Errors: UNAUTHENTICATED (BAD_CREDENTIALS: as of ListUserRepositories), PERMISSION_DENIED (ACCESS_DENIED: the token
+        ends none, as above), NOT_FOUND (TOKEN_NOT_FOUND, USER_NOT_FOUND), INVALID_ARGUMENT (INVALID_FIELD).
         """
 
 def add_AccessServiceServicer_to_server(servicer: AccessServiceServicer, server: _typing.Union[_grpc.Server, _aio.Server]) -> None: ...

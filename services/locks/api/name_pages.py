@@ -31,8 +31,15 @@ class NamePage(NamedTuple):
         return entries, name(entries[-1])
 
 
-def name_page(cursor: str, limit: int, *, default: int | None) -> NamePage:
+def name_page(
+    cursor: str,
+    limit: int,
+    *,
+    default: int | None,
+    most: int = _PAGE_MAX,
+    is_cursor: Callable[[str], bool] = is_name,
+) -> NamePage:
     """Return the page that a request asks for. Raises `InvalidArgument` (INVALID_CURSOR)."""
-    if cursor and not is_name(cursor):
+    if cursor and not is_cursor(cursor):
         raise invalid_cursor()
-    return NamePage(cursor, min(limit, _PAGE_MAX) if limit > 0 else default)
+    return NamePage(cursor, min(limit, most) if limit > 0 else default)

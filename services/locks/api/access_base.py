@@ -1,0 +1,44 @@
+"""Common base of the AccessService handlers, and what they share."""
+
+from dataclasses import dataclass
+
+from towpath.access.v1.access_service_pb2_grpc import AccessServiceServicer
+
+from services.common.errors import ServiceError
+from services.database.notifications import Notifications
+from services.database.transactions import Database
+from services.locks.access.refusals import Refusals, Refused
+from services.locks.access.request_rates import RequestRates
+from services.locks.access.token_uses import TokenUses
+from services.locks.access.tokens import token_hash
+from services.locks.forges.authentication import ForgeAuthentication
+from services.locks.issuers.sign_in import SignIn
+from services.locks.storage_client import StorageClient
+
+
+@dataclass(frozen=True, eq=False)
+class AccessHandlers(AccessServiceServicer):
+    """The base class of the handlers; the application that creates these resources closes them."""
+
+    database: Database
+    changes: Notifications
+    uses: TokenUses
+    refusals: Refusals
+    sign_in: SignIn
+    forges: ForgeAuthentication
+    storage: StorageClient
+    rates: RequestRates
+
+    def refuse_credential(self, credential: str, error: ServiceError) -> None:
+        """Record the refusal of a credential. Anybody can make a JSON Web Token that says that it has expired."""
+        is_of_owner = bool(error.metadata.keys() & {"expired", "revoked"}) and "refused" not in error.metadata
+        self.refusals.record(
+            Refused(
+                error.reason,
+                error.message,
+                error.message,
+                "unknown",
+                token_hash=token_hash(credential),
+                is_of_owner=is_of_owner,
+            )
+        )

@@ -1,0 +1,57 @@
+"""AccessService: sign-ins at issuers, and by SSH keys."""
+
+from functools import partial
+
+from towpath.access.v1 import access_service_pb2 as pb
+
+from services.common.errors import Unauthenticated
+from services.common.rpc.log_fields import add_log_fields
+from services.locks.access.ssh_keys import issue_session_token, known_key
+from services.locks.api.access_base import AccessHandlers
+from services.locks.issuers.table import list_sign_ins
+
+
+class SignInHandlers(AccessHandlers):
+    """Gives and ends the tokens of sign-ins."""
+
+    async def ExchangeToken(self, request: pb.ExchangeTokenRequest, _context: object) -> pb.ExchangeTokenResponse:
+        """Give a token of ours for a JSON Web Token."""
+        try:
+            given = await self.sign_in.exchange(request.token)
+        except Unauthenticated as error:
+            self.refuse_credential(request.token, error)
+            raise
+        user = given.user.user
+        add_log_fields(user=user.name)
+        return pb.ExchangeTokenResponse(
+            secret=given.secret, valid_seconds=given.valid_seconds, user_name=user.name, user_id=user.id
+        )
+
+    async def RevokeSignInToken(
+        self, request: pb.RevokeSignInTokenRequest, _context: object
+    ) -> pb.RevokeSignInTokenResponse:
+        """End a token that was given for a JSON Web Token."""
+        user = await self.sign_in.revoke(request.token)
+        add_log_fields(user=user.name)
+        return pb.RevokeSignInTokenResponse(user_name=user.name)
+
+    async def ListSignIns(self, _request: pb.ListSignInsRequest, _context: object) -> pb.ListSignInsResponse:
+        """Return the issuers at which people can sign in."""
+        response = pb.ListSignInsResponse()
+        for issuer in await self.database.run(list_sign_ins):
+            response.sign_ins.add(name=issuer.name, issuer=issuer.url, client_id=issuer.client_id)
+        return response
+
+    async def FindSshKey(self, request: pb.FindSshKeyRequest, _context: object) -> pb.FindSshKeyResponse:
+        """Return the SSH key of a fingerprint."""
+        found = await self.database.run(partial(known_key, fingerprint=request.fingerprint))
+        return pb.FindSshKeyResponse(key_id=found.key.id, user_name=found.user_name, public_key=found.key.public_key)
+
+    async def IssueSessionToken(
+        self, request: pb.IssueSessionTokenRequest, _context: object
+    ) -> pb.IssueSessionTokenResponse:
+        """Make a token for a session that has proven an SSH key."""
+        issue = partial(issue_session_token, fingerprint=request.fingerprint, valid_seconds=request.valid_seconds)
+        secret, found = await self.database.run(issue)
+        add_log_fields(user=found.user_name)
+        return pb.IssueSessionTokenResponse(token=secret, key_id=found.key.id, user_name=found.user_name)

@@ -1,0 +1,251 @@
+"""The repositories that a user may read, by the same grants as a single access."""
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+from sqlalchemy import text
+from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
+
+from services.common.errors import InvalidArgument, Reason, ServiceError, Unauthenticated
+from services.database.engine import create_engine
+from services.locks.access.readable import list_readable
+from services.locks.api.messages import FORGE_KIND_NUMBERS
+from tests.service.locks.conftest import Team
+from tests.service.locks.issuers import add_issuer, allow, authenticate
+from tests.support.forges import StubForge, running_forge
+from tests.support.issuer import Issuer, running_issuer
+from tests.support.locks import RunningLocks, refused
+from tests.support.postgres import TestPostgres
+
+READ, ANY_REF = access.PERMISSION_READ, access.PERMISSION_WRITE_ANY_REF
+WRITE, ADMIN = access.PERMISSION_WRITE, access.PERMISSION_ADMIN
+MANY = 10_000
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    """An issuer of its own for each test."""
+    with running_issuer() as running:
+        yield running
+
+
+@pytest.fixture
+def forge() -> Iterator[StubForge]:
+    """A stub of a forge."""
+    with running_forge("gitea") as running:
+        yield running
+
+
+@pytest.fixture
+async def engine(service: RunningLocks) -> AsyncIterator[AsyncEngine]:
+    """An engine with one connection."""
+    engine = create_engine(service.database_url, schema="locks", pool_size=1)
+    yield engine
+    await engine.dispose()
+
+
+async def _page(
+    service: RunningLocks, user_id: int, *, token_id: int = 0, cursor: str = "", limit: int = 0
+) -> access.ListUserRepositoriesResponse:
+    request = access.ListUserRepositoriesRequest(user_id=user_id, token_id=token_id, cursor=cursor, limit=limit)
+    return await service.peer.call(service.access.ListUserRepositories, request)
+
+
+async def _listed(service: RunningLocks, user_id: int, *, token_id: int = 0) -> dict[str, int]:
+    """Return all that a user may read, with what the user may do there, and the public ones of other tests left out."""
+    found: dict[str, int] = {}
+    cursor = ""
+    while True:
+        page = await _page(service, user_id, token_id=token_id, cursor=cursor)
+        found |= {repository.name: repository.permission for repository in page.repositories}
+        cursor = page.next_cursor
+        if not cursor:
+            return {name: permission for name, permission in found.items() if not name.startswith("public/")}
+
+
+async def _set(service: RunningLocks, name: str, *, public: bool | None = None, archived: bool | None = None) -> None:
+    request = admin.UpdateRepositoryRequest(name=name, public=public, archived=archived)
+    await service.admin_peer.call(service.admin.UpdateRepository, request)
+
+
+async def test_what_a_user_may_do_is_what_a_check_allows(service: RunningLocks, team: Team) -> None:
+    """Every permission up to the listed one is allowed without a ref, and the next one is not."""
+    grants = {
+        "read": [(admin.ROLE_READ, ())],
+        "some-refs": [(admin.ROLE_WRITE, ("refs/heads/main",))],
+        "every-ref": [(admin.ROLE_READ, ()), (admin.ROLE_WRITE, ()), (admin.ROLE_ADMIN, ("refs/heads/main",))],
+        "some-refs-admin": [(admin.ROLE_ADMIN, ("refs/heads/main",))],
+        "admin": [(admin.ROLE_WRITE, ("refs/heads/main",)), (admin.ROLE_ADMIN, ())],
+    }
+    user_id = await service.add_user(f"roles-{team.repository_id}")
+    expected = dict(zip(grants, (READ, ANY_REF, WRITE, ANY_REF, ADMIN), strict=True))
+    for name, given in grants.items():
+        await service.add_repository(f"roles-{team.repository_id}/{name}")
+        for role, patterns in given:
+            await service.grant(
+                f"roles-{team.repository_id}", f"roles-{team.repository_id}/{name}", role, ref_patterns=patterns
+            )
+    listed = await _listed(service, user_id)
+    assert listed == {f"roles-{team.repository_id}/{name}": permission for name, permission in sorted(expected.items())}
+    rising = [READ, ANY_REF, WRITE, ADMIN]
+    for name, most in listed.items():
+        for permission in rising:
+            try:
+                await service.check(user_id, name, permission)
+                is_allowed = True
+            except ServiceError:
+                is_allowed = False
+            assert is_allowed == (rising.index(permission) <= rising.index(most)), (name, permission)
+
+
+async def test_public_ones_are_everybodys(service: RunningLocks, team: Team) -> None:
+    """An anonymous caller sees them alone, and an administrator has no more rights than others."""
+    public = f"open/{team.repository_id}"
+    await service.add_repository(public, public=True)
+    assert await _listed(service, 0) == {public: READ}
+    root = await service.add_user(f"root-{team.repository_id}", administrator=True)
+    assert await _listed(service, root) == {public: READ}
+    assert await _listed(service, team.alice) == {public: READ, team.repository: WRITE}
+    await service.grant(team.alice_name, public, admin.ROLE_ADMIN)
+    assert (await _listed(service, team.alice))[public] == ADMIN
+    await _set(service, public, public=False)
+    assert await _listed(service, 0) == {}
+
+
+async def test_archived_ones_are_listed_and_those_in_the_bin_are_not(service: RunningLocks, team: Team) -> None:
+    """The permission is that of the grants: an archived repository is archived for everybody."""
+    await _set(service, team.repository, archived=True)
+    [repository] = (await _page(service, team.alice)).repositories
+    assert (repository.id, repository.name) == (team.repository_id, team.repository)
+    assert (repository.public, repository.permission) == (False, WRITE)
+    assert repository.archived_at.seconds > 0
+    await _set(service, team.repository, archived=False)
+    assert not (await _page(service, team.alice)).repositories[0].HasField("archived_at")
+    await _set(service, team.repository, public=True)
+    request = admin.DeleteRepositoryRequest(name=team.repository, force=True)
+    await service.admin_peer.call(service.admin.DeleteRepository, request)
+    for user_id in (0, team.alice):
+        assert await _listed(service, user_id) == {}
+    restore = admin.RestoreRepositoryRequest(name=team.repository)
+    await service.admin_peer.call(service.admin.RestoreRepository, restore)
+    await _set(service, team.repository, public=False)
+    assert await _listed(service, team.alice) == {team.repository: WRITE}
+
+
+async def test_pages_follow_the_name(service: RunningLocks, team: Team) -> None:
+    """What is made or goes between two pages shifts none."""
+    prefix = f"pages-{team.repository_id}"
+    names = [f"{prefix}/{number}" for number in range(5)]
+    user_id = await service.add_user(prefix)
+    for name in names[:4]:
+        await service.add_repository(name)
+        await service.grant(prefix, name, admin.ROLE_READ)
+    first = await _page(service, user_id, limit=2)
+    assert [repository.name for repository in first.repositories] == names[:2]
+    assert first.next_cursor == names[1]
+    await service.add_repository(names[4])
+    await service.grant(prefix, names[4], admin.ROLE_READ)
+    await service.admin_peer.call(
+        service.admin.DeleteRepository, admin.DeleteRepositoryRequest(name=names[1], force=True)
+    )
+    second = await _page(service, user_id, cursor=first.next_cursor, limit=3)
+    assert ([repository.name for repository in second.repositories], second.next_cursor) == (names[2:], "")
+    for cursor in ("/", "a b", "x" * 256):
+        with refused(InvalidArgument, Reason.INVALID_CURSOR):
+            await _page(service, user_id, cursor=cursor)
+
+
+async def test_groups_count(service: RunningLocks, team: Team) -> None:
+    """The higher of two roles does, whichever gives it, and a role ends with the membership."""
+    group, other = f"group-{team.repository_id}", f"other/{team.repository_id}"
+    await service.add_repository(other)
+    await service.admin_peer.call(service.admin.CreateGroup, admin.CreateGroupRequest(name=group))
+    for repository, role in ((team.repository, admin.ROLE_ADMIN), (other, admin.ROLE_READ)):
+        grant = admin.GrantAccessRequest(group_name=group, repository=repository, role=role)
+        await service.admin_peer.call(service.admin.GrantAccess, grant)
+    members = admin.AddGroupMembersRequest(group_name=group, user_names=[team.alice_name])
+    await service.admin_peer.call(service.admin.AddGroupMembers, members)
+    assert await _listed(service, team.alice) == {other: READ, team.repository: ADMIN}
+    removal = admin.RemoveGroupMembersRequest(group_name=group, user_names=[team.alice_name])
+    await service.admin_peer.call(service.admin.RemoveGroupMembers, removal)
+    assert await _listed(service, team.alice) == {team.repository: WRITE}
+
+
+async def test_a_token_decides_beside_its_user(service: RunningLocks, issuer: Issuer, team: Team) -> None:
+    """What an issuer gives a token counts with that token alone, and one that has ended lists nothing."""
+    name = f"ci-{team.repository_id}"
+    await add_issuer(service, issuer, name)
+    await allow(service, name, team.repository, {"sub": f"job-{team.repository_id}"})
+    token = issuer.token(sub=f"job-{team.repository_id}", ref="refs/heads/main")
+    known = await authenticate(service, token)
+    assert await _listed(service, known.user_id, token_id=known.token_id) == {team.repository: ANY_REF}
+    assert await _listed(service, known.user_id) == {}
+    for user_id in (team.alice, 0):
+        with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+            await _page(service, user_id, token_id=known.token_id)
+    request = admin.DeleteIssuerRequest(name=name)
+    await service.admin_peer.call(service.admin.DeleteIssuer, request)
+    with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+        await _page(service, known.user_id, token_id=known.token_id)
+
+
+async def test_a_forge_s_token_lists_what_the_forge_has_told(
+    service: RunningLocks, forge: StubForge, team: Team, postgres: TestPostgres
+) -> None:
+    """No other repository is listed, as an access there would have to ask the forge, or is refused."""
+    await service.admin_peer.call(
+        service.admin.CreateForge,
+        admin.CreateForgeRequest(
+            name=f"forge-{forge.port}",
+            kind=FORGE_KIND_NUMBERS[forge.kind],
+            api_url=forge.api_url,
+            repositories=["acme/*"],
+        ),
+    )
+    told, untold = f"told/{team.repository_id}", f"untold/{team.repository_id}"
+    for repository, tied in ((told, "acme/film"), (untold, "acme/other")):
+        request = admin.CreateRepositoryRequest(
+            name=repository, forge=f"forge-{forge.port}", forge_repository=tied, public=repository == untold
+        )
+        await service.admin_peer.call(service.admin.CreateRepository, request)
+    secret = f"forge-token-{forge.port}"
+    forge.add(f"ann-{forge.port}", secret, "write", "acme/film")
+    shown = access.AuthenticateRequest(token=secret, repository=told)
+    known = await service.peer.call(service.access.Authenticate, shown)
+    assert not known.administrator
+    await service.grant(known.user_name, team.repository, admin.ROLE_ADMIN)
+    assert await _listed(service, known.user_id, token_id=known.token_id) == {told: WRITE}
+    expire = "UPDATE locks.token_roles SET valid_until = now()"
+    await postgres.execute(expire, database=service.database)
+    assert await _listed(service, known.user_id, token_id=known.token_id) == {}
+
+
+async def _rows_read(connection: AsyncConnection) -> int:
+    read = text("SELECT sum(seq_tup_read + coalesce(idx_tup_fetch, 0)) FROM pg_stat_xact_user_tables")
+    return int(await connection.scalar(read) or 0)
+
+
+@pytest.mark.parametrize("grants", [0, 1, MANY])
+async def test_a_page_of_many_reads_each_row_at_most_once(team: Team, engine: AsyncEngine, grants: int) -> None:
+    """A user with one grant, and one with a grant everywhere, have their page from one look at each table."""
+    fill = (
+        # Without the triggers of the audit log, which would take their time.
+        "SET LOCAL towpath.restoring = 'true'",
+        f"INSERT INTO repositories (name, public, forced_unlock) SELECT 'public/many-' || n, false, 'writers'"  # noqa: S608 - our own numbers
+        f" FROM generate_series(1, {MANY}) AS n",
+        "INSERT INTO grants (user_id, repository_id, role, ref_patterns) SELECT :user, id, 'write', '{}'"
+        " FROM repositories WHERE name LIKE 'public/many-%' ORDER BY name DESC LIMIT :grants",
+        "ANALYZE repositories",
+        "ANALYZE grants",
+    )
+    async with engine.connect() as connection:
+        for statement in fill:
+            parameters = {"user": team.bob, "grants": grants} if ":user" in statement else {}
+            await connection.execute(text(statement), parameters)
+        before = await _rows_read(connection)
+        found = await list_readable(connection, user_id=team.bob, token_id=0, after="", limit=101)
+        assert len(found) == min(grants, 100) + 1
+        assert await _rows_read(connection) - before < MANY + grants + 1_000
+        await connection.rollback()

@@ -1,0 +1,313 @@
+"""Tokens that users make, list and end by themselves, and the rules by which no token gains anything by that."""
+
+import asyncio
+from collections.abc import AsyncIterator, Iterator, Sequence
+from typing import Any
+
+import pytest
+from sqlalchemy import text
+from towpath.access.v1 import access_service_pb2 as access
+from towpath.access.v1 import admin_service_pb2 as admin
+
+from services.common.errors import (
+    AlreadyExists,
+    InvalidArgument,
+    NotFound,
+    PermissionDenied,
+    Reason,
+    ResourceExhausted,
+    ServiceError,
+    Unauthenticated,
+)
+from services.database.engine import create_engine
+from services.database.transactions import Database
+from services.locks.access.own_tokens import MAX_TOKENS
+from services.locks.models import SCHEMA
+from tests.service.locks.conftest import Team
+from tests.service.locks.issuers import add_issuer, allow, authenticate
+from tests.service.locks.test_ssh_keys import add_key, issue_session_token
+from tests.support.issuer import Issuer, running_issuer
+from tests.support.locks import RunningLocks, refused
+from tests.support.postgres import TestPostgres
+
+HOUR, DAY = 3_600, 86_400
+
+
+@pytest.fixture
+def issuer() -> Iterator[Issuer]:
+    """An issuer of its own for each test."""
+    with running_issuer() as running:
+        yield running
+
+
+@pytest.fixture
+async def database(service: RunningLocks) -> AsyncIterator[Database]:
+    """The service's database."""
+    database = Database(create_engine(service.database_url, schema=SCHEMA.name, pool_size=1))
+    yield database
+    await database.close()
+
+
+async def _make(
+    service: RunningLocks, known: access.AuthenticateResponse, name: str = "page", seconds: int = 0
+) -> access.CreateUserTokenResponse:
+    request = access.CreateUserTokenRequest(
+        user_id=known.user_id, token_id=known.token_id, name=name, expires_in_seconds=seconds
+    )
+    return await service.peer.call(service.access.CreateUserToken, request)
+
+
+async def _end(service: RunningLocks, known: access.AuthenticateResponse, name: str) -> access.UserToken:
+    request = access.RevokeUserTokenRequest(user_id=known.user_id, token_id=known.token_id, name=name)
+    return (await service.peer.call(service.access.RevokeUserToken, request)).token
+
+
+async def _page(
+    service: RunningLocks, user_id: int, *, token_id: int = 0, cursor: str = "", limit: int = 0
+) -> access.ListUserTokensResponse:
+    request = access.ListUserTokensRequest(user_id=user_id, token_id=token_id, cursor=cursor, limit=limit)
+    return await service.peer.call(service.access.ListUserTokens, request)
+
+
+async def _names(service: RunningLocks, user_id: int) -> list[str]:
+    return [token.name for token in (await _page(service, user_id)).tokens]
+
+
+async def _exchange(service: RunningLocks, token: str) -> access.AuthenticateResponse:
+    """Return who has the token that is given for a JSON Web Token."""
+    given = await service.peer.call(service.access.ExchangeToken, access.ExchangeTokenRequest(token=token))
+    return await authenticate(service, given.secret)
+
+
+async def _events(database: Database, subject: str) -> Sequence[Any]:
+    statement = text("SELECT type, actor, source FROM audit_events WHERE subject = :subject ORDER BY id")
+    async with database.engine.begin() as connection:
+        return (await connection.execute(statement, {"subject": subject})).all()
+
+
+async def _alice(service: RunningLocks, team: Team) -> access.AuthenticateResponse:
+    return await authenticate(service, await service.add_token(team.alice_name))
+
+
+async def test_a_token_is_made_used_listed_and_ended(service: RunningLocks, team: Team, database: Database) -> None:
+    """The audit log names the user, and a token that was ended says so to whoever shows it."""
+    alice = await _alice(service, team)
+    made = await _make(service, alice, "page", DAY)
+    assert made.secret.startswith("tp_")
+    assert made.token.expires_at.seconds - made.token.created_at.seconds == DAY
+    known = await authenticate(service, made.secret)
+    assert (known.user_id, known.token_id, known.administrator) == (team.alice, made.token.id, False)
+    assert await service.check(known.user_id, team.repository, access.PERMISSION_WRITE) == team.repository_id
+    listed = {token.name: token for token in (await _page(service, team.alice)).tokens}
+    assert list(listed) == ["laptop", "page"]
+    assert (listed["page"].id, listed["page"].expires_at) == (made.token.id, made.token.expires_at)
+    assert not listed["laptop"].HasField("expires_at")
+    assert (await _end(service, alice, "page")).id == made.token.id
+    with refused(Unauthenticated, Reason.BAD_CREDENTIALS) as caught:
+        await authenticate(service, made.secret)
+    assert caught.value.metadata["revoked"] == "page"
+    assert await _names(service, team.alice) == ["laptop"]
+    events = await _events(database, f"token {team.alice_name}/page")
+    assert [tuple(event) for event in events] == [
+        (f"org.towpath.token.{change}", team.alice_name, "facade") for change in ("created", "deleted")
+    ]
+
+
+async def test_a_token_may_end_itself(service: RunningLocks, team: Team) -> None:
+    """Nothing more is done with it then."""
+    alice = await _alice(service, team)
+    await _end(service, alice, "laptop")
+    for attempt in (_make(service, alice), _end(service, alice, "laptop")):
+        with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+            await attempt
+    with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+        await _page(service, team.alice, token_id=alice.token_id)
+
+
+async def test_nobody_reaches_the_tokens_of_others(service: RunningLocks, team: Team) -> None:
+    """A token counts with its user alone, and a name is one of that user's."""
+    alice = await _alice(service, team)
+    await service.add_token(team.bob_name, "bobs")
+    with refused(NotFound, Reason.TOKEN_NOT_FOUND):
+        await _end(service, alice, "bobs")
+    stolen = access.AuthenticateResponse(user_id=team.bob, token_id=alice.token_id)
+    without = access.AuthenticateResponse(user_id=team.bob)
+    for known in (stolen, without):
+        for attempt in (_make(service, known), _end(service, known, "bobs")):
+            with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+                await attempt
+    with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+        await _page(service, team.bob, token_id=alice.token_id)
+    with refused(NotFound, Reason.USER_NOT_FOUND):
+        await _make(service, access.AuthenticateResponse(user_id=2**40, token_id=alice.token_id))
+    assert await _names(service, team.bob) == ["bobs"]
+
+
+async def test_a_token_with_an_end_makes_none_that_outlives_it(service: RunningLocks, team: Team) -> None:
+    """Neither by a longer life, nor by none, nor by the one that it has made; a shorter life stays as it is."""
+    alice = await _alice(service, team)
+    short = await _make(service, alice, "short", HOUR)
+    known = await authenticate(service, short.secret)
+    for name, seconds in (("longer", DAY), ("endless", 0)):
+        made = await _make(service, known, name, seconds)
+        assert made.token.expires_at == short.token.expires_at
+        again = await _make(service, await authenticate(service, made.secret), f"{name}-again", 10 * DAY)
+        assert again.token.expires_at == short.token.expires_at
+    shorter = await _make(service, known, "shorter", 60)
+    assert shorter.token.expires_at.seconds - shorter.token.created_at.seconds == 60
+    assert not (await _make(service, alice, "lasting")).token.HasField("expires_at")
+
+
+async def test_a_token_that_has_expired_does_nothing(service: RunningLocks, team: Team, postgres: TestPostgres) -> None:
+    """It is listed until it is ended."""
+    alice = await _alice(service, team)
+    known = await authenticate(service, (await _make(service, alice, "short", HOUR)).secret)
+    expired = f"UPDATE locks.tokens SET expires_at = now() WHERE id = {known.token_id}"  # noqa: S608 - our own id
+    await postgres.execute(expired, database=service.database)
+    for attempt in (_make(service, known), _end(service, known, "laptop")):
+        with refused(Unauthenticated, Reason.BAD_CREDENTIALS):
+            await attempt
+    assert await _names(service, team.alice) == ["laptop", "short"]
+    await _end(service, alice, "short")
+
+
+@pytest.mark.parametrize(
+    ("name", "seconds"),
+    [("", 0), ("a b", 0), ("-rf", 0), ("x" * 65, 0), ("page", 59), ("page", -1), ("page", 10 * 365 * DAY + 1)],
+)
+async def test_malformed_requests(service: RunningLocks, team: Team, name: str, seconds: int) -> None:
+    """The message names the field."""
+    alice = await _alice(service, team)
+    with refused(InvalidArgument, Reason.INVALID_FIELD) as caught:
+        await _make(service, alice, name, seconds)
+    assert caught.value.message.startswith("expires_in_seconds: " if seconds else "name: ")
+
+
+async def test_a_name_is_taken_once(service: RunningLocks, team: Team) -> None:
+    """Also by an administrator."""
+    alice = await _alice(service, team)
+    await _make(service, alice)
+    for name in ("page", "laptop"):
+        with refused(AlreadyExists, Reason.TOKEN_EXISTS):
+            await _make(service, alice, name)
+
+
+async def test_a_user_has_at_most_a_hundred(service: RunningLocks, team: Team, database: Database) -> None:
+    """Calls at once make as many as there is room for. Expired tokens take room, and an administrator goes on."""
+    alice = await _alice(service, team)
+    fill = text(
+        "INSERT INTO tokens (user_id, name, token_hash, expires_at)"
+        " SELECT id, 'old-' || n, sha256(concat(id, ' ', n)::bytea), now() FROM users, generate_series(1, :count) AS n WHERE id = :user"
+    )
+    async with database.engine.begin() as connection:
+        await connection.execute(fill, {"user": team.alice, "count": MAX_TOKENS - 4})
+    attempts = (_make(service, alice, f"page-{number}") for number in range(8))
+    results = await asyncio.gather(*attempts, return_exceptions=True)
+    failures = [result for result in results if isinstance(result, BaseException)]
+    assert len(failures) == 5
+    for failure in failures:
+        assert isinstance(failure, ResourceExhausted)
+        assert failure.reason == Reason.TOO_MANY_TOKENS
+    await service.add_token(team.alice_name, "desktop")
+    for name in ("old-1", "old-2"):
+        await _end(service, alice, name)
+    await _make(service, alice, "room")
+
+
+async def test_pages_of_tokens(service: RunningLocks, team: Team) -> None:
+    """They follow the name."""
+    alice = await _alice(service, team)
+    for name in ("a", "b", "c"):
+        await _make(service, alice, name)
+    first = await _page(service, team.alice, token_id=alice.token_id, limit=2)
+    assert ([token.name for token in first.tokens], first.next_cursor) == (["a", "b"], "b")
+    second = await _page(service, team.alice, cursor="b", limit=2)
+    assert ([token.name for token in second.tokens], second.next_cursor) == (["c", "laptop"], "")
+    with refused(InvalidArgument, Reason.INVALID_CURSOR):
+        await _page(service, team.alice, cursor="a b")
+
+
+async def _cannot_make(service: RunningLocks, known: access.AuthenticateResponse) -> ServiceError:
+    with refused(PermissionDenied, Reason.ACCESS_DENIED) as caught:
+        await _make(service, known)
+    return caught.value
+
+
+async def _neither_makes_nor_ends(service: RunningLocks, known: access.AuthenticateResponse) -> None:
+    await _cannot_make(service, known)
+    with refused(PermissionDenied, Reason.ACCESS_DENIED):
+        await _end(service, known, "laptop")
+
+
+async def test_the_token_of_a_session_makes_and_ends_none(service: RunningLocks, team: Team) -> None:
+    """It ends with its key, and no list shows it."""
+    await service.add_token(team.alice_name)
+    key = await add_key(service, team.alice_name)
+    session = await issue_session_token(service, key.fingerprint)
+    await _neither_makes_nor_ends(service, await authenticate(service, session.token))
+    assert await _names(service, team.alice) == ["laptop"]
+
+
+async def test_a_token_with_a_limit_makes_none(service: RunningLocks, team: Team) -> None:
+    """The new one would be without the limit, or would add another of the same height."""
+    alice = await _alice(service, team)
+    request = admin.UpdateTokenRequest(
+        user_name=team.alice_name, name="laptop", rate=admin.RequestRate(requests_per_hour=60)
+    )
+    await service.admin_peer.call(service.admin.UpdateToken, request)
+    assert "limit of requests" in (await _cannot_make(service, alice)).message
+    await _end(service, alice, "laptop")
+
+
+async def test_programs_make_none(service: RunningLocks, issuer: Issuer, team: Team) -> None:
+    """Neither a JSON Web Token nor what is given for it, though its user has a grant of its own."""
+    name, subject = f"ci-{team.repository_id}", f"job-{team.repository_id}"
+    await add_issuer(service, issuer, name)
+    await allow(service, name, team.repository, {"sub": subject})
+    token = issuer.token(sub=subject, ref="refs/heads/main")
+    job = await authenticate(service, token)
+    await service.add_token(job.user_name)
+    await service.grant(job.user_name, team.repository, admin.ROLE_READ)
+    await _neither_makes_nor_ends(service, job)
+    await _cannot_make(service, await _exchange(service, token))
+
+
+async def test_a_person_s_sign_in(service: RunningLocks, issuer: Issuer, team: Team) -> None:
+    """It makes a token where an administrator has given the user a grant, which is all that the token has."""
+    name = f"sso-{team.repository_id}"
+    await add_issuer(service, issuer, name, user_claim="preferred_username", groups_claim="groups")
+    group, other = f"artists-{team.repository_id}", f"other/{team.repository_id}"
+    await service.admin_peer.call(service.admin.CreateGroup, admin.CreateGroupRequest(name=group))
+    mapping = admin.MapIssuerGroupRequest(issuer=name, value="artists", group=group)
+    await service.admin_peer.call(service.admin.MapIssuerGroup, mapping)
+    given = admin.GrantAccessRequest(group_name=group, repository=team.repository, role=admin.ROLE_WRITE)
+    await service.admin_peer.call(service.admin.GrantAccess, given)
+    token = issuer.token(preferred_username=f"ada-{team.repository_id}", groups=["artists"])
+    ada = await _exchange(service, token)
+    assert "sign-in" in (await _cannot_make(service, ada)).message
+    await service.add_repository(other)
+    await service.grant(ada.user_name, other, admin.ROLE_READ)
+    made = await _make(service, ada, "script", DAY)
+    listed = {token.name: token for token in (await _page(service, ada.user_id)).tokens}
+    [sign_in] = [token for token in listed.values() if token.issuer == name]
+    assert (sign_in.id, sign_in.expires_at) == (ada.token_id, made.token.expires_at)
+    known = await authenticate(service, made.secret)
+    request = access.ListUserRepositoriesRequest(user_id=known.user_id, token_id=known.token_id)
+    readable = await service.peer.call(service.access.ListUserRepositories, request)
+    assert other in [repository.name for repository in readable.repositories]
+    assert team.repository not in [repository.name for repository in readable.repositories]
+    # It ends another sign-in, such as that of a lost computer, and itself.
+    lost = await _exchange(service, token)
+    [lost_name] = [token.name for token in (await _page(service, ada.user_id)).tokens if token.id == lost.token_id]
+    for ended in (lost_name, sign_in.name):
+        await _end(service, ada, ended)
+    assert await _names(service, ada.user_id) == ["script"]
+
+
+async def test_whom_the_administration_admits(service: RunningLocks, team: Team) -> None:
+    """The answer about a token agrees with AdminService; the tokens that an administrator makes are no different."""
+    root = await authenticate(service, service.admin_token)
+    assert root.administrator
+    made = await _make(service, root, f"page-{team.repository_id}", HOUR)
+    assert (await authenticate(service, made.secret)).administrator
+    assert not (await _alice(service, team)).administrator
